@@ -1,0 +1,158 @@
+"""The models Holotron knows by name. Sizes follow the published configurations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, MoeConfig, VisionConfig
+from holotron.model.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A known model: its shape, where its weights live, and one line about it."""
+
+    config: ModelConfig
+    hub_id: str | None
+    about: str
+
+
+_NANO_12B = ModelConfig(
+    name="nemotron-nano-12b-v2",
+    pattern="M-M-M-M*-" * 6 + "M-M-M-M-",
+    hidden_size=5120,
+    vocab_size=131072,
+    mamba=MambaConfig(heads=128, head_dim=80),
+    attention=AttentionConfig(heads=40, kv_heads=8, head_dim=128),
+    mlp=MlpConfig(20480),
+    eos_token_ids=(2, 11, 12),
+)
+_EYES_12B = VisionConfig()
+
+_PRESETS = (
+    Preset(
+        replace(_NANO_12B, name="holotron-12b", vision=_EYES_12B, eos_token_ids=(12,)),
+        "Hcompany/Holotron-12B",
+        "the computer-use policy this stack is built around",
+    ),
+    Preset(
+        ModelConfig(
+            name="nemotron-nano-9b-v2",
+            pattern="M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-",
+            hidden_size=4480,
+            vocab_size=131072,
+            mamba=MambaConfig(heads=128, head_dim=80),
+            attention=AttentionConfig(heads=40, kv_heads=8, head_dim=128),
+            mlp=MlpConfig(15680),
+            eos_token_ids=(2, 11, 12),
+        ),
+        "nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+        "text only; pruned from the 12B",
+    ),
+    Preset(_NANO_12B, "nvidia/NVIDIA-Nemotron-Nano-12B-v2", "text only; the 12B's language model"),
+    Preset(
+        replace(_NANO_12B, name="nemotron-nano-12b-v2-vl", vision=_EYES_12B, eos_token_ids=(12,)),
+        "nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL-BF16",
+        "the vision-language base of holotron-12b",
+    ),
+    Preset(
+        ModelConfig(
+            name="nemotron-h-8b",
+            pattern="M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-",
+            hidden_size=4096,
+            vocab_size=131072,
+            mamba=MambaConfig(heads=128, head_dim=64),
+            attention=AttentionConfig(heads=32, kv_heads=8, head_dim=128),
+            mlp=MlpConfig(21504),
+            max_positions=8192,
+        ),
+        "nvidia/Nemotron-H-8B-Base-8K",
+        "text only; the first of the family",
+    ),
+    Preset(
+        ModelConfig(
+            name="nemotron-3-nano-30b-a3b",
+            pattern="MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+            hidden_size=2688,
+            vocab_size=131072,
+            mamba=MambaConfig(heads=64, head_dim=64),
+            attention=AttentionConfig(heads=32, kv_heads=2, head_dim=128),
+            moe=MoeConfig(experts=128, experts_per_token=6, expert_size=1856, shared_size=3712, scaling=2.5),
+            max_positions=262144,
+            eos_token_ids=(2, 11),
+        ),
+        "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+        "text only; mixture of experts, 3B active",
+    ),
+    Preset(
+        ModelConfig(
+            name="nemotron-3-super-120b-a12b",
+            pattern="MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME",
+            hidden_size=4096,
+            vocab_size=131072,
+            mamba=MambaConfig(heads=128, head_dim=64),
+            attention=AttentionConfig(heads=32, kv_heads=2, head_dim=128),
+            moe=MoeConfig(
+                experts=512, experts_per_token=22, expert_size=2688, shared_size=5376, latent_size=1024, scaling=5.0
+            ),
+            max_positions=262144,
+            eos_token_ids=(2, 11),
+        ),
+        "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16",
+        "text only; mixture of experts in a latent space, 12B active",
+    ),
+    Preset(
+        ModelConfig(
+            name="qwen3-8b",
+            pattern="*-" * 36,
+            hidden_size=4096,
+            vocab_size=151936,
+            attention=AttentionConfig(heads=32, kv_heads=8, head_dim=128, rope_theta=1_000_000.0, qk_norm=True),
+            mlp=MlpConfig(12288, gated=True),
+            norm_eps=1e-6,
+            max_positions=40960,
+            bos_token_id=151643,
+            eos_token_ids=(151645, 151643),
+            pad_token_id=151643,
+        ),
+        "Qwen/Qwen3-8B",
+        "the dense transformer that the hybrid is compared with",
+    ),
+    Preset(
+        ModelConfig(
+            name="holotron-nano",
+            pattern="M-M-M*-M-M-M*-",
+            hidden_size=384,
+            vocab_size=4096,
+            mamba=MambaConfig(heads=12, head_dim=64, state_size=64, groups=2, chunk_size=64),
+            attention=AttentionConfig(heads=6, kv_heads=2, head_dim=64),
+            mlp=MlpConfig(1536),
+            vision=VisionConfig(
+                width=256,
+                depth=8,
+                heads=4,
+                mlp_size=1024,
+                max_image_size=1024,
+                prefix_tokens=4,
+                projector_size=1024,
+                mode="dynamic",
+                min_patches=64,
+                max_patches=4096,
+                image_token_id=5,
+                image_start_token_id=6,
+                image_end_token_id=7,
+            ),
+            max_positions=65536,
+        ),
+        None,
+        "a laptop-sized policy of the same design; the shape only, no weights ship yet",
+    ),
+)
+PRESETS: dict[str, Preset] = {preset.config.name: preset for preset in _PRESETS}
+
+
+def preset(name: str) -> Preset:
+    """The preset of that name, or an error that lists the known ones."""
+    if name not in PRESETS:
+        raise ConfigError(f"no model is called {name!r}; known are {', '.join(PRESETS)}")
+    return PRESETS[name]
