@@ -98,7 +98,7 @@ class MoeConfig:
             raise ConfigError(f"experts_per_token ({self.experts_per_token}) exceeds experts ({self.experts})")
         if self.experts % self.groups or self.groups_per_token > self.groups:
             raise ConfigError(
-                f"{self.experts} experts do not split into {self.groups} groups of which {self.groups_per_token} are used"
+                f"{self.experts} experts cannot be {self.groups} groups of which {self.groups_per_token} are used"
             )
         if self.experts_per_token > self.experts // self.groups * self.groups_per_token:
             raise ConfigError(
@@ -120,6 +120,7 @@ class VisionConfig:
     prefix_tokens: int = 10
     projector_size: int = 20480
     projector_eps: float = 1e-5
+    final_norm: bool = False
     video_frames: int | None = None
     mode: Literal["tiles", "dynamic"] = "tiles"
     tile_size: int = 512
@@ -258,7 +259,7 @@ class ModelConfig:
         block = 4 * v.width + 4 * v.width**2 + 4 * v.width + 2 * v.width * v.mlp_size + v.mlp_size + v.width
         tables = v.table_side**2 * v.width + v.prefix_tokens * v.width
         patches = v.patch_values * v.width * (1 + (v.video_frames or 0))
-        return v.depth * block + tables + patches
+        return v.depth * block + tables + patches + (2 * v.width if v.final_norm else 0)
 
     @cached_property
     def projector_parameters(self) -> int:

@@ -1,0 +1,1 @@
+"""What a policy costs to serve: the agent workload, its memory and its speed limits."""

@@ -1,0 +1,136 @@
+"""What a plan says in plain words: the verdict, what was assumed, and where common arithmetic goes wrong."""
+
+from __future__ import annotations
+
+from holotron.bench.efficiency import MEASURED_ON
+from holotron.bench.planner import Plan
+from holotron.bench.workload import DEFAULT_IMAGE_TOKENS
+
+GIB = 2**30
+MIB = 2**20
+
+
+def verdict(plan: Plan) -> str:
+    """One sentence on whether the sessions fit, and how fast they go."""
+    name, sessions, memory = plan.model.name, plan.workload.sessions, plan.memory
+    if not memory.weights_fit:
+        return (
+            f"{name}: the weights ({memory.weight_bytes / GIB:.1f} GiB) and the workspace do not fit on one"
+            f" {plan.gpu.name}; take fp8 weights, a larger GPU or several."
+        )
+    if plan.cost is None:
+        return f"{name}: not one session of {memory.mean_tokens:,} tokens fits beside the weights."
+    pace = f"The limit is {plan.cost.steps_per_second:.1f} steps/s."
+    if not plan.fits:
+        return (
+            f"{name}: {_sessions(sessions)} {_do(sessions)} not fit, {memory.mean_fit:,} {_do(memory.mean_fit)};"
+            f" {memory.spilled:,} must wait in host memory. {pace}"
+        )
+    if memory.end_fit >= sessions:
+        room = f"up to {memory.mean_fit:,} would, {memory.end_fit:,} if all ended at once"
+    else:
+        room = f"up to {memory.mean_fit:,} would at staggered ages, but only {memory.end_fit:,} if all ended at once"
+    return f"{name}: {_sessions(sessions)} {'fits' if sessions == 1 else 'fit'}; {room}. {pace}"
+
+
+def assumptions(plan: Plan, against: Plan | None = None) -> list[str]:
+    """What the reader must know to take the figures as they are meant."""
+    notes = [note for each, other in _pairs(plan, against) for note in _assumptions(each, other)]
+    if plan.precision.weights == "fp8" and not plan.gpu.has_fp8:
+        notes.append(f"{plan.gpu.name} has no fp8 units: fp8 weights save memory but are multiplied at the bf16 rate.")
+    if plan.gpu.name != MEASURED_ON:
+        notes.append(f"The shares of peak were measured on an {MEASURED_ON} and are assumed for the {plan.gpu.name}.")
+    return notes
+
+
+def corrections(plan: Plan, against: Plan | None = None) -> list[str]:
+    """Facts of these models that replace arithmetic often done wrong; only those that apply."""
+    notes = [note for each, _ in _pairs(plan, against) for note in _state_notes(each)]
+    return notes + (_comparison_notes(plan, against) if against is not None else [])
+
+
+def _pairs(plan: Plan, against: Plan | None) -> list[tuple[Plan, Plan | None]]:
+    return [(plan, against)] if against is None else [(plan, against), (against, plan)]
+
+
+def _assumptions(plan: Plan, other: Plan | None) -> list[str]:
+    name, workload = plan.model.name, plan.workload
+    notes = []
+    if plan.model.vision is None and not workload.text_only:
+        if other is not None and other.model.vision is not None:
+            notes.append(
+                f"{name} has no eyes: it gets the same {workload.tokens_per_image:,} tokens per screenshot as"
+                f" {other.model.name}, as text, and pays nothing for seeing."
+            )
+        elif workload.tokens_per_image == DEFAULT_IMAGE_TOKENS:
+            notes.append(
+                f"{name} has no eyes: a screenshot counts {DEFAULT_IMAGE_TOKENS:,} text tokens, what nine tiles make of"
+                " 1920x1080 in holotron-12b."
+            )
+    if workload.end_tokens > plan.model.max_positions:
+        notes.append(
+            f"{name} is made for {plan.model.max_positions:,} tokens; an episode here ends at {workload.end_tokens:,}."
+        )
+    if plan.memory.spilled and plan.cost is not None:
+        notes.append(
+            f"{name}: with sessions waiting in host memory every step brings one back,"
+            f" {plan.memory.restore_seconds * 1e3:.0f} ms on the link, beside the arithmetic."
+        )
+    return notes
+
+
+def _state_notes(plan: Plan) -> list[str]:
+    model, memory = plan.model, plan.memory
+    mamba, mlp, attention = model.count("M"), model.count("-"), model.count("*")
+    notes = []
+    if mamba and mlp:
+        notes.append(
+            f"{model.name} has {mamba} Mamba-2 layers, not {mamba + mlp}: the other {mlp} are MLPs and carry no state."
+        )
+    if mamba and memory.state_tokens:
+        notes.append(
+            f"The state is not free: {memory.ssm_bytes / MIB:.0f} MiB per session, as much as the KV of"
+            f" {_about(memory.state_tokens)} tokens."
+        )
+    if mamba and attention:
+        notes.append(
+            f"Memory is not constant either: {attention} attention layers keep {memory.kv_bytes_per_token:,} bytes of"
+            " KV per token."
+        )
+    return notes
+
+
+def _comparison_notes(plan: Plan, against: Plan) -> list[str]:
+    ours, theirs = plan.memory, against.memory
+    if not plan.is_hybrid or against.is_hybrid or not 0 < ours.kv_bytes_per_token < theirs.kv_bytes_per_token:
+        return []
+    per_token = _ratio(theirs.kv_bytes_per_token / ours.kv_bytes_per_token)
+    per_session = _ratio(theirs.mean_session_bytes / ours.mean_session_bytes)
+    notes = [
+        f"{against.model.name} keeps {theirs.kv_bytes_per_token:,} bytes of KV per token: {per_token} times as much as"
+        f" {plan.model.name}."
+    ]
+    if ours.mean_tokens == theirs.mean_tokens and per_session != per_token:
+        notes.append(
+            f"A whole session of {ours.mean_tokens:,} tokens differs by {per_session} times, not {per_token}: the state"
+            " counts."
+        )
+    return notes
+
+
+def _sessions(count: int) -> str:
+    return f"{count:,} session" if count == 1 else f"{count:,} sessions"
+
+
+def _do(count: int) -> str:
+    return "does" if count == 1 else "do"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _about(tokens: int) -> str:
+    """Two digits are enough for an 'about'."""
+    magnitude = 10 ** max(0, len(str(tokens)) - 2)
+    return f"about {round(tokens / magnitude) * magnitude:,}"

@@ -1,0 +1,1 @@
+"""The holotron command: one file per subcommand."""

@@ -1,0 +1,229 @@
+"""What a machine needs for Holotron, one check per thing, each with the command that puts it right."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from holotron.cli.chromium import find_chromium
+from holotron.cli.output import GIB, gib
+
+State = Literal["ok", "note", "missing"]
+
+MEMORY_WANTED = 4 * GIB
+# The weights of the 12B in bf16 and some room beside them.
+DISK_WANTED = 30 * GIB
+FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts", "~/.local/share/fonts", "~/.fonts")
+FONT_FAMILIES = ("Liberation", "DejaVu", "Noto")
+
+
+@dataclass(frozen=True)
+class Check:
+    """The finding about one thing. A required thing that is missing makes the machine unfit."""
+
+    name: str
+    state: State
+    detail: str
+    needed_for: str
+    fix: str | None = None
+    required: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return self.required and self.state == "missing"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A distribution, the versions that work (from `least` up to but not including `below`), and what needs it."""
+
+    name: str
+    least: str = ""
+    below: str = ""
+    needed_for: str = "everything"
+    required: bool = True
+    module: str = ""
+    gpu_only: bool = False
+
+    @property
+    def requirement(self) -> str:
+        limits = [f">={self.least}" if self.least else "", f"<{self.below}" if self.below else ""]
+        return self.name + ",".join(limit for limit in limits if limit)
+
+    @property
+    def fix(self) -> str:
+        return f"python -m pip install {shlex.quote(self.requirement)}"
+
+
+PACKAGES = (
+    Package("torch", "2.11", "2.14"),
+    Package("numpy", "1.26"),
+    Package("safetensors", "0.5"),
+    Package("tokenizers", "0.21"),
+    Package("jinja2", "3.1"),
+    Package("pillow", "11", module="PIL"),
+    Package("huggingface_hub", "0.30"),
+    Package("triton", needed_for="fast kernels on a GPU", required=False, gpu_only=True),
+    Package("playwright", needed_for="web tasks", required=False),
+    Package("fastapi", needed_for="the HTTP server", required=False),
+    Package("llguidance", needed_for="answers bound to a JSON schema", required=False),
+)
+
+
+def run_checks() -> list[Check]:
+    """Every check in turn. One that breaks is reported as that check's problem and does not stop the others."""
+    checks: list[tuple[str, str, bool, Callable[[], Check]]] = [("python", "everything", True, check_python)]
+    for package in PACKAGES:
+        checks.append((package.name, package.needed_for, package.required, partial(check_package, package)))
+    checks += [
+        ("GPU", "models beyond laptop size", False, check_gpu),
+        ("memory", "holding a model", False, check_memory),
+        ("disk", "downloading a model", False, check_disk),
+        ("chromium", "web tasks", False, check_chromium),
+        ("fonts", "screenshots that look right", False, check_fonts),
+    ]
+    return [_guarded(*check) for check in checks]
+
+
+def _guarded(name: str, needed_for: str, required: bool, check: Callable[[], Check]) -> Check:
+    try:
+        return check()
+    except Exception as error:
+        detail = f"this check broke: {type(error).__name__}: {' '.join(str(error).split())}"
+        return Check(name, "missing" if required else "note", detail, needed_for, required=required)
+
+
+# ---- Python and its packages --------------------------------------------------------------------------------------
+
+
+def check_python() -> Check:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return Check("python", "ok", version, "everything", required=True)
+    fix = "uv venv --python 3.13   (or install Python 3.11, 3.12 or 3.13)"
+    return Check("python", "missing", f"{version} is not 3.11 to 3.13", "everything", fix, required=True)
+
+
+def check_package(package: Package) -> Check:
+    def found(state: State, detail: str, fix: str | None = None) -> Check:
+        return Check(package.name, state, detail, package.needed_for, fix, package.required)
+
+    if importlib.util.find_spec(package.module or package.name) is None:
+        if package.gpu_only and not has_driver():
+            return found("note", "not installed; only a GPU has a use for it")
+        return found("missing", "not installed", package.fix)
+    try:
+        version = importlib.metadata.version(package.name)
+    except importlib.metadata.PackageNotFoundError:
+        return found("note", "importable, but its version is unknown", package.fix)
+    if package.least and version_numbers(version) < version_numbers(package.least):
+        return found("missing", f"{version} is older than {package.least}", package.fix)
+    if package.below and version_numbers(version) >= version_numbers(package.below):
+        return found("missing", f"{version} is not below {package.below}", package.fix)
+    return found("ok", version)
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """The release part of a version as numbers, so that 2.9 sorts below 2.11; '2.13.0+cpu' is (2, 13, 0)."""
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
+
+
+# ---- the machine --------------------------------------------------------------------------------------------------
+
+
+def has_driver() -> bool:
+    return shutil.which("nvidia-smi") is not None
+
+
+def check_gpu() -> Check:
+    needed_for = "models beyond laptop size"
+    if importlib.util.find_spec("torch") is None:
+        return Check("GPU", "note", "cannot be seen without torch", needed_for)
+    import torch
+
+    if torch.cuda.is_available():
+        cards = []
+        for index in range(torch.cuda.device_count()):
+            properties = torch.cuda.get_device_properties(index)
+            cards.append(f"{properties.name} ({gib(properties.total_memory)})")
+        return Check("GPU", "ok", ", ".join(cards), needed_for)
+    if not has_driver():
+        return Check("GPU", "note", "no NVIDIA driver here; small models run on the CPU", needed_for)
+    if torch.version.cuda is None:
+        torch_package = next(package for package in PACKAGES if package.name == "torch")
+        fix = torch_package.fix.replace("install", "install --force-reinstall")
+        return Check("GPU", "note", f"there is a driver, but torch {torch.__version__} has no CUDA", needed_for, fix)
+    return Check("GPU", "note", "there is a driver, but torch sees no GPU", needed_for, "nvidia-smi")
+
+
+def check_memory() -> Check:
+    available = available_memory()
+    if available is None:
+        return Check("memory", "note", "this system does not say how much is free", "holding a model")
+    if available < MEMORY_WANTED:
+        detail = f"{gib(available)} free, {gib(MEMORY_WANTED)} wanted"
+        return Check("memory", "note", detail, "holding a model", "close other programs")
+    return Check("memory", "ok", f"{gib(available)} free", "holding a model")
+
+
+def available_memory() -> int | None:
+    """Bytes that can be had without swapping, or None where the system has no such figure."""
+    try:
+        text = Path("/proc/meminfo").read_text()
+    except OSError:
+        return None
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
+
+
+def check_disk() -> Check:
+    folder = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    if free < DISK_WANTED:
+        detail = f"{gib(free)} free at {folder}; a 12B model takes {gib(DISK_WANTED)}"
+        return Check("disk", "note", detail, "downloading a model", "export HF_HOME=/a/folder/with/more/room")
+    return Check("disk", "ok", f"{gib(free)} free at {folder}", "downloading a model")
+
+
+def check_chromium() -> Check:
+    path, detail = find_chromium()
+    if path is not None:
+        return Check("chromium", "ok", str(path), "web tasks")
+    fix = "python -m playwright install --with-deps chromium"
+    if importlib.util.find_spec("playwright") is None:
+        fix = f"python -m pip install playwright && {fix}"
+    return Check("chromium", "missing", detail, "web tasks", fix)
+
+
+def check_fonts() -> Check:
+    names = " ".join(installed_fonts()).lower()
+    found = [family for family in FONT_FAMILIES if family.lower() in names]
+    if found:
+        return Check("fonts", "ok", ", ".join(found), "screenshots that look right")
+    fix = "sudo apt-get install -y fonts-liberation fonts-dejavu-core"
+    return Check("fonts", "missing", f"none of {', '.join(FONT_FAMILIES)}", "screenshots that look right", fix)
+
+
+def installed_fonts() -> list[str]:
+    """Font families as fontconfig lists them, or the names of font files where there is no fontconfig."""
+    if lister := shutil.which("fc-list"):
+        listed = subprocess.run([lister, ":", "family"], capture_output=True, text=True, timeout=20, check=True)
+        return listed.stdout.splitlines()
+    folders = (Path(folder).expanduser() for folder in FONT_FOLDERS)
+    return [path.name for folder in folders if folder.is_dir() for path in folder.rglob("*.[ot]tf")]

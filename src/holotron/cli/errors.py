@@ -1,0 +1,54 @@
+"""How a command fails: one line on stderr, and an exit code that says whose turn it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+DONE, FAILED, MISUSED = 0, 1, 2
+DEBUG_VARIABLE = "HOLOTRON_DEBUG"
+
+
+class Misuse(ValueError):
+    """The command was asked for something that cannot be: a wrong name, a value out of range."""
+
+
+@contextmanager
+def misuse(*kinds: type[ValueError]) -> Iterator[None]:
+    """Inside, errors of these kinds are about what the user typed."""
+    try:
+        yield
+    except kinds as error:
+        raise Misuse(str(error)) from error
+
+
+def debugging() -> bool:
+    return os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
+
+
+def report(error: Exception) -> int:
+    """Print the error in one line and return the exit code for it."""
+    # Errors of the command line parser carry their own code and wording. They are recognised by shape because their
+    # class lives in click or inside typer, depending on typer's version.
+    format_message = getattr(error, "format_message", None)
+    if callable(format_message):
+        context = getattr(error, "ctx", None)
+        hint = f" (see {context.command_path} --help)" if context is not None else ""
+        return _say(f"{_one_line(str(format_message()))}{hint}", int(getattr(error, "exit_code", FAILED)))
+    if isinstance(error, Misuse):
+        return _say(_one_line(str(error)), MISUSED)
+    if isinstance(error, ValueError | OSError):
+        return _say(_one_line(str(error)) or type(error).__name__, FAILED)
+    message = f"{type(error).__name__}: {error} (a bug; {DEBUG_VARIABLE}=1 shows where)"
+    return _say(_one_line(message), FAILED)
+
+
+def _say(message: str, code: int) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return code
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,84 @@
+"""The holotron command. A new subcommand is one file beside this one and one line at the end of it.
+
+Command files import what is heavy (torch above all) inside their functions: every command starts through here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from holotron import __version__
+from holotron.cli import doctor, models, plan
+from holotron.cli.errors import DONE, FAILED, MISUSED, debugging, report
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands whose failures are one line on stderr; HOLOTRON_DEBUG=1 lets the traceback through."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except typer.Abort:
+            sys.exit(FAILED)
+        except Exception as error:
+            # What the user typed wrong is no riddle that a traceback would solve.
+            if debugging() and not hasattr(error, "format_message"):
+                raise
+            sys.exit(report(error))
+        sys.exit(code if isinstance(code, int) else DONE)
+
+
+app = typer.Typer(
+    cls=CommandGroup,
+    help="Computer-use agents, throughput first: plan, serve, run, improve.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"holotron {__version__}")
+        raise typer.Exit(DONE)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(MISUSED)
+
+
+def main() -> None:
+    """Entry point of the `holotron` script."""
+    app(prog_name="holotron")
+
+
+app.command("models", epilog=models.EXAMPLES)(models.models)
+app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
+app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
+
+if __name__ == "__main__":
+    main()

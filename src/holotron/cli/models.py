@@ -1,0 +1,91 @@
+"""`holotron models`: the models known by name, and what each costs a session."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from holotron.cli.output import MIB, billions, console, examples, print_json, print_wrapped
+from holotron.model.config import ModelConfig
+from holotron.model.presets import PRESETS, Preset
+
+EXAMPLES = examples("holotron models", "holotron models --json")
+
+
+def models(json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False) -> None:
+    """List the known models: layers, parameters, memory per token and per session."""
+    if json:
+        print_json([_describe(preset) for preset in PRESETS.values()])
+    else:
+        _print_table()
+
+
+def _describe(preset: Preset) -> dict[str, Any]:
+    config = preset.config
+    return {
+        "name": config.name,
+        "about": preset.about,
+        "hub_id": preset.hub_id,
+        "layers": config.layers,
+        "mamba_layers": config.count("M"),
+        "mlp_layers": config.count("-"),
+        "moe_layers": config.count("E"),
+        "attention_layers": config.count("*"),
+        "text_parameters": config.text_parameters,
+        "active_parameters": config.active_parameters,
+        "vision_parameters": config.vision_parameters,
+        "projector_parameters": config.projector_parameters,
+        "kv_bytes_per_token": 2 * config.kv_values_per_token,
+        "state_bytes_16_bit": 2 * config.ssm_values,
+        "state_bytes_32_bit": 4 * config.ssm_values,
+        "conv_bytes": 2 * config.conv_values,
+        "max_positions": config.max_positions,
+    }
+
+
+def _print_table() -> None:
+    from rich.table import Table
+
+    sizes = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    sizes.add_column("\nmodel", style="cyan", no_wrap=True)
+    for heading in (
+        "layers\nM/-E/*",
+        "text\nparams",
+        "active\nparams",
+        "eyes\nparams",
+        "KV bytes\nper token",
+        "state MiB\n16/32 bit",
+    ):
+        sizes.add_column(heading, justify="right", no_wrap=True)
+    # Hub ids are long and meant to be copied: in a table of their own they are never cut off.
+    homes = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    homes.add_column("model", style="cyan", no_wrap=True)
+    homes.add_column("weights on the Hugging Face hub", overflow="fold")
+    for preset in PRESETS.values():
+        config = preset.config
+        sizes.add_row(
+            config.name,
+            f"{config.count('M')}/{config.count('-') + config.count('E')}/{config.count('*')}",
+            billions(config.text_parameters),
+            billions(config.active_parameters) if config.moe else "",
+            billions(config.vision_parameters + config.projector_parameters) if config.vision else "",
+            f"{2 * config.kv_values_per_token:,}",
+            _state(config),
+        )
+        homes.add_row(config.name, preset.hub_id or "[dim]none published[/dim]")
+    out = console()
+    out.print(sizes)
+    out.print()
+    out.print(homes)
+    out.print()
+    print_wrapped(
+        "Layers: M Mamba-2, - MLP or E mixture of experts, * attention. KV in bf16. The state is what one session"
+        " carries, whatever its length. Eyes: vision tower and projector."
+    )
+
+
+def _state(config: ModelConfig) -> str:
+    if config.ssm_values == 0:
+        return "none"
+    return "/".join(f"{round(config.ssm_values * size / MIB, 1):g}" for size in (2, 4))

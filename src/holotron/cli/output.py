@@ -1,0 +1,57 @@
+"""How commands print: tables for people, JSON for programs, sizes in binary units."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+
+
+def console() -> Console:
+    """Standard output. Rich leaves out colours by itself when that is a file or a pipe."""
+    return Console(highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """Plain JSON, never wrapped or coloured, because a program reads it."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_wrapped(text: str, *, bullet: str = "", style: str = "") -> None:
+    """A paragraph at the width of the terminal; lines after the first hang under the text, not under the bullet."""
+    out = console()
+    lines = textwrap.fill(text, out.width, initial_indent=bullet, subsequent_indent=" " * len(bullet))
+    out.print(Text(lines, style=style), soft_wrap=True)
+
+
+def examples(*commands: str) -> str:
+    """An epilog for --help. Blank lines between, because typer joins lines that have none."""
+    return "\n\n".join(["[bold]Example[/bold]" if len(commands) == 1 else "[bold]Examples[/bold]", *commands])
+
+
+def gib(size: float) -> str:
+    return f"{size / GIB:,.1f} GiB" if size >= 10 * GIB else f"{size / GIB:,.2f} GiB"
+
+
+def mib(size: float) -> str:
+    return f"{size / MIB:,.1f} MiB"
+
+
+def kib(size: float) -> str:
+    return f"{size / KIB:,.1f} KiB"
+
+
+def billions(count: float) -> str:
+    """Parameters, in the unit that model names use."""
+    return f"{count / 1e9:,.2f} B" if count >= 1e9 else f"{count / 1e6:,.1f} M"
+
+
+def milliseconds(seconds: float) -> str:
+    value = seconds * 1e3
+    return f"{value:,.0f} ms" if value >= 100 else f"{value:,.1f} ms"

@@ -1,0 +1,124 @@
+"""`holotron plan`: how many sessions fit on a GPU, and how many agent steps per second it can give."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holotron.bench.efficiency import MEASURED
+from holotron.bench.errors import PlanError
+from holotron.bench.gpus import GPUS, gpu
+from holotron.bench.memory import DEFAULT_RESERVE, Format, Precision
+from holotron.bench.notes import assumptions, corrections, verdict
+from holotron.bench.planner import plan as make_plan
+from holotron.bench.workload import Workload
+from holotron.cli.errors import Misuse, misuse
+from holotron.cli.output import examples, print_json
+from holotron.cli.plan_table import print_plans
+from holotron.model.config import ModelConfig
+from holotron.model.errors import ConfigError, ImageError
+from holotron.model.presets import PRESETS, preset
+
+EXAMPLES = examples(
+    "holotron plan holotron-12b --gpu H100 --sessions 100 --steps 20",
+    "holotron plan holotron-12b --gpu H200 --weights fp8 --kv fp8 --json",
+)
+NO_COMPARISON = "none"
+
+
+def plan(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A name from `holotron models`, or a folder with a config.json.")
+    ],
+    gpu_name: Annotated[str, typer.Option("--gpu", help=f"One of {', '.join(GPUS)}.")] = "H100",
+    sessions: Annotated[int, typer.Option(help="Sessions at the same time.")] = 100,
+    steps: Annotated[int, typer.Option(help="Steps of an episode.")] = 20,
+    screen: Annotated[str, typer.Option(help="Size of a screenshot, WIDTHxHEIGHT.")] = "1920x1080",
+    against: Annotated[
+        str, typer.Option(help=f"The model to stand beside it, named like MODEL; '{NO_COMPARISON}' for no comparison.")
+    ] = "qwen3-8b",
+    weights: Annotated[str, typer.Option(help="Layer weights: bf16 or fp8.")] = "bf16",
+    kv: Annotated[str, typer.Option(help="KV: bf16 or fp8.")] = "bf16",
+    state: Annotated[int, typer.Option(help="Bits of the SSM state: 16 or 32.")] = 16,
+    text_only: Annotated[
+        bool, typer.Option("--text-only", help="Screenshots arrive as text tokens: nothing is paid for seeing.")
+    ] = False,
+    image_tokens: Annotated[
+        int | None, typer.Option(help="Tokens of a screenshot.", show_default="what the model's eyes make of it")
+    ] = None,
+    text_tokens: Annotated[int, typer.Option(help="Text tokens that a step adds.")] = 64,
+    generated_tokens: Annotated[int, typer.Option(help="Tokens that a step generates.")] = 128,
+    system_tokens: Annotated[int, typer.Option(help="Tokens of the system prompt.")] = 1024,
+    reserve: Annotated[float, typer.Option(help="Share of the GPU kept as workspace.")] = DEFAULT_RESERVE,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+) -> None:
+    """Work out what fits on one GPU and how fast it can go, next to a transformer.
+
+    The speeds are limits: kernels as good as the best measured ones and no idle time between them.
+    """
+    with misuse(PlanError):
+        chosen_gpu = gpu(gpu_name)
+        precision = Precision(_format("--weights", weights), _format("--kv", kv), state)
+        workload = Workload(
+            sessions=sessions,
+            steps=steps,
+            system_tokens=system_tokens,
+            screen=parse_screen(screen),
+            image_tokens=image_tokens,
+            text_tokens=text_tokens,
+            generated_tokens=generated_tokens,
+            text_only=text_only,
+        )
+    config = find_model(model)
+    other = None if against.lower() == NO_COMPARISON or against == model else find_model(against)
+    # An image error here is about --screen.
+    with misuse(PlanError, ImageError):
+        ours = make_plan(config, chosen_gpu, workload, precision, beside=other, reserve=reserve)
+        theirs = None
+        if other is not None:
+            theirs = make_plan(other, chosen_gpu, workload, precision, beside=config, reserve=reserve)
+    verdicts = [verdict(each) for each in (ours, theirs) if each is not None]
+    assumed = assumptions(ours, theirs)
+    corrected = corrections(ours, theirs)
+    if json:
+        print_json(
+            {
+                "plan": ours.to_dict(),
+                "against": theirs.to_dict() if theirs else None,
+                "efficiency": vars(MEASURED),
+                "verdicts": verdicts,
+                "assumptions": assumed,
+                "corrections": corrected,
+            }
+        )
+    else:
+        print_plans(ours, theirs, verdicts, assumed, corrected)
+
+
+def find_model(name: str) -> ModelConfig:
+    """A preset, or else what the config.json of a folder describes."""
+    if name not in PRESETS and Path(name).is_dir():
+        from holotron.model.checkpoint.config_json import read_config
+
+        return read_config(Path(name))
+    with misuse(ConfigError):
+        return preset(name).config
+
+
+def parse_screen(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,6})[xX×](\d{1,6})", text.strip())
+    if match is None or int(match[1]) == 0 or int(match[2]) == 0:
+        raise Misuse(f"--screen is {text!r}; write WIDTHxHEIGHT in pixels, such as 1920x1080")
+    return int(match[1]), int(match[2])
+
+
+def _format(option: str, text: str) -> Format:
+    match text.lower():
+        case "bf16":
+            return "bf16"
+        case "fp8":
+            return "fp8"
+    raise Misuse(f"{option} is {text!r}; write bf16 or fp8")

@@ -1,0 +1,146 @@
+"""One or two plans as a table, with the verdict and the notes below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich.table import Table
+
+from holotron.bench.planner import Plan
+from holotron.bench.roofline import StepCost
+from holotron.cli.output import console, gib, kib, mib, milliseconds, print_wrapped
+
+Cell = Callable[[Plan], str]
+NOTHING = "–"
+
+
+def print_plans(
+    plan: Plan, against: Plan | None, verdicts: list[str], assumptions: list[str], corrections: list[str]
+) -> None:
+    """The whole report on standard output."""
+    plans = [plan] if against is None else [plan, against]
+    out = console()
+    out.print(_headline(plan), style="bold")
+    print_wrapped(_setting(plan), style="dim")
+    out.print()
+    out.print(_table(plans))
+    out.print()
+    for line, each in zip(verdicts, plans, strict=True):
+        print_wrapped(line, style="green" if each.fits else "yellow")
+    for title, notes in (("Assumptions", assumptions), ("Common mistakes, corrected", corrections)):
+        if notes:
+            out.print()
+            out.print(title, style="bold")
+        for note in notes:
+            print_wrapped(note, bullet="  • ")
+
+
+def _headline(plan: Plan) -> str:
+    workload = plan.workload
+    sessions = "1 session" if workload.sessions == 1 else f"{workload.sessions:,} sessions"
+    steps = "1 step" if workload.steps == 1 else f"{workload.steps:,} steps"
+    return f"{sessions} of {steps} on one {plan.gpu.name}"
+
+
+def _setting(plan: Plan) -> str:
+    workload, precision = plan.workload, plan.precision
+    width, height = workload.screen
+    return (
+        f"A step adds a {width}x{height} screenshot ({workload.tokens_per_image:,} tokens"
+        f"{', as text' if workload.text_only else ''}) and {workload.text_tokens:,} tokens of text, and generates"
+        f" {workload.generated_tokens:,}. Weights {precision.weights}, KV {precision.kv}, state"
+        f" {precision.state_bits} bit. Sizes are binary: 1 GiB = 2^30 bytes."
+    )
+
+
+def _table(plans: list[Plan]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("")
+    for each in plans:
+        table.add_column(each.model.name, justify="right")
+    _section(table, plans, "Memory", _memory_rows(plans))
+    _section(table, plans, "GPU time of one agent step", _cost_rows(plans))
+    _section(table, plans, "Limits of one GPU", _limit_rows())
+    return table
+
+
+def _section(table: Table, plans: list[Plan], title: str, rows: list[tuple[str, Cell]]) -> None:
+    if table.row_count:
+        table.add_section()
+        table.add_row("")
+    table.add_row(f"[bold]{title}[/bold]")
+    for label, cell in rows:
+        table.add_row(f"  {label}", *(cell(each) for each in plans))
+
+
+def _memory_rows(plans: list[Plan]) -> list[tuple[str, Cell]]:
+    mean, end = (_token_label(plans, name) for name in ("mean_tokens", "end_tokens"))
+    count = f"{plans[0].workload.sessions:,} session{'s' if plans[0].workload.sessions > 1 else ''}"
+    rows: list[tuple[str, Cell]] = [
+        ("GPU", lambda p: gib(p.memory.gpu_bytes)),
+        ("weights", lambda p: gib(p.memory.weight_bytes)),
+        ("workspace kept back", lambda p: gib(p.memory.reserve_bytes)),
+        ("free for sessions", lambda p: gib(p.memory.free_bytes)),
+        ("KV per token", lambda p: kib(p.memory.kv_bytes_per_token)),
+        ("state per session", lambda p: mib(p.memory.ssm_bytes + p.memory.conv_bytes) if p.is_hybrid else "none"),
+        (f"session, mean age{mean}", lambda p: gib(p.memory.mean_session_bytes)),
+        (f"session, at its end{end}", lambda p: gib(p.memory.end_session_bytes)),
+        (f"{count}, mean age", lambda p: gib(p.memory.mean_needed_bytes)),
+        (f"{count}, all at the end", lambda p: gib(p.memory.end_needed_bytes)),
+        ("sessions that fit, mean age", lambda p: f"{p.memory.mean_fit:,}"),
+        ("sessions that fit, all at the end", lambda p: f"{p.memory.end_fit:,}"),
+    ]
+    if any(each.memory.spilled for each in plans):
+        rows.append(("sessions spilled to host memory", lambda p: f"{p.memory.spilled:,}"))
+        rows.append(("bringing one back", lambda p: milliseconds(p.memory.restore_seconds)))
+    return rows
+
+
+def _token_label(plans: list[Plan], name: str) -> str:
+    """How many tokens, where that is the same for all columns."""
+    counts = {getattr(each.memory, name) for each in plans}
+    return f" ({counts.pop():,} tokens)" if len(counts) == 1 else ""
+
+
+def _cost_rows(plans: list[Plan]) -> list[tuple[str, Cell]]:
+    new = {each.workload.new_tokens for each in plans}
+    prefill = f"prefill {new.pop():,} tokens" if len(new) == 1 else "prefill"
+    generated = plans[0].workload.generated_tokens
+    rows: list[tuple[str, Cell]] = [
+        (f"{prefill}: matrices", _part("prefill_matrices")),
+        ("prefill: attention over the history", _part("prefill_attention")),
+        ("prefill: Mamba-2 scan", _part("prefill_scan")),
+        ("vision", _part("vision")),
+        (f"decode {generated:,} tokens: weights", lambda p: _of(p, lambda c: c.decode_weights + c.decode_head)),
+        ("decode: states, read and written", _part("decode_states")),
+        ("decode: KV, read", _part("decode_kv")),
+        ("[bold]whole step[/bold]", _part("total")),
+    ]
+    return rows
+
+
+def _limit_rows() -> list[tuple[str, Cell]]:
+    return [
+        ("sessions decoding together", lambda p: f"{p.cost.batch:,}" if p.cost else NOTHING),
+        ("[bold]agent steps/s[/bold]", lambda p: f"{p.cost.steps_per_second:,.1f}" if p.cost else NOTHING),
+        ("decode tokens/s", lambda p: f"{p.cost.decode_tokens_per_second:,.0f}" if p.cost else NOTHING),
+        (
+            "logical tokens/s (history counted)",
+            lambda p: f"{p.cost.logical_tokens_per_second:,.0f}" if p.cost else NOTHING,
+        ),
+        (
+            "steps/s if the history is prefilled anew",
+            lambda p: f"{p.stateless.steps_per_second:,.2f}" if p.stateless else NOTHING,
+        ),
+    ]
+
+
+def _part(name: str) -> Cell:
+    return lambda plan: _of(plan, lambda cost: float(getattr(cost, name)))
+
+
+def _of(plan: Plan, seconds: Callable[[StepCost], float]) -> str:
+    """One part of the cost; a part that does not exist in this model is shown as nothing rather than as zero."""
+    if plan.cost is None or (value := seconds(plan.cost)) == 0:
+        return NOTHING
+    return milliseconds(value)

@@ -1,0 +1,272 @@
+"""Text in and out of the model: the template that writes a conversation down, the tokenizer that reads it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import tokenizers
+from jinja2 import TemplateError, TemplateSyntaxError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from holotron.model.errors import ModelError
+
+Message = Mapping[str, Any]
+
+DEFAULT_TEMPLATE = Path(__file__).with_name("default_chat.jinja")
+
+# A Unicode noncharacter, which text never needs. Before a special token's text it says: this is only text.
+# Where a text has it all the same, it is followed by a second one, so that nothing is lost.
+GUARD, GUARD_ITSELF = "\ufdd0", "\ufdd1"
+
+# Half of a pair, which JSON can carry and UTF-8 cannot.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class ChatTemplate:
+    """A checkpoint's Jinja chat template, run in a sandbox with the helpers that published templates expect."""
+
+    def __init__(self, source: str, **special_tokens: str) -> None:
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag]
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _raise_exception
+        environment.globals["strftime_now"] = _strftime_now
+        self.special_tokens = special_tokens
+        try:
+            self._template = environment.from_string(source)
+        except TemplateSyntaxError as error:
+            raise ModelError(f"the chat template is broken at line {error.lineno}: {error.message}") from error
+        except Exception as error:
+            raise ModelError(f"the chat template cannot be compiled: {type(error).__name__}: {error}") from error
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **kwargs: Any,
+    ) -> str:
+        """The conversation as one text. Further keyword arguments are the template's own variables."""
+        variables = {**self.special_tokens, **kwargs}
+        variables.update(messages=messages, tools=tools, add_generation_prompt=add_generation_prompt)
+        try:
+            return self._template.render(variables)
+        except TemplateError as error:
+            raise ModelError(f"the chat template refuses this conversation: {error.message}") from error
+        except Exception as error:
+            raise ModelError(f"the chat template fails here: {type(error).__name__}: {error}") from error
+
+
+class _GenerationTag(Extension):
+    """Lets {% generation %} pass: it marks answers for training and writes nothing itself."""
+
+    tags = {"generation"}  # noqa: RUF012 - declared mutable by Jinja
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
+    # Jinja's own filter escapes < and > for HTML and sorts keys; models were trained without either.
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise TemplateError(message)
+
+
+def _strftime_now(pattern: str) -> str:
+    return datetime.now().strftime(pattern)
+
+
+class Tokenizer:
+    """A tokenizer.json that tells markup from text.
+
+    Markup are the tokens its file declares special, and declared tokens that look like tags: `<think>` is often not
+    called special. Text between markup is encoded as one piece, as published byte-level tokenizers do it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing narrower
+            raise ModelError(f"the tokenizer {path} cannot be read: {error}") from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        added = self._tokenizer.get_added_tokens_decoder()
+        markup = {
+            token.content: (id_, token) for id_, token in added.items() if token.special or _is_tag(token.content)
+        }
+        self._hidden_ids = frozenset(id_ for id_, token in added.items() if token.special)
+        self.markup: dict[str, int] = {text: id_ for text, (id_, _) in markup.items()}
+        self._markup_ids = frozenset(self.markup.values())
+        self._eats_before = frozenset(text for text, (_, token) in markup.items() if token.lstrip)
+        self._eats_after = frozenset(text for text, (_, token) in markup.items() if token.rstrip)
+        self._lengths = sorted({len(text) for text in markup}, reverse=True)
+        self._first = re.compile("|".join(sorted({re.escape(text[0]) for text in markup})) or "(?!)")
+        self._beginnings = frozenset(text[:end] for text in markup for end in range(1, len(text)))
+        self._endings = frozenset(text[start:] for text in markup for start in range(1, len(text)))
+        # From here on the library sees no markup in any text; encode finds it, where it is wanted.
+        self._tokenizer.add_special_tokens([token for _, token in markup.values()])
+        self._tokenizer.encode_special_tokens = True
+
+    @property
+    def vocab_size(self) -> int:
+        return self._tokenizer.get_vocab_size(with_added_tokens=True)
+
+    def id_of(self, token: str) -> int:
+        """The id of one token, which must exist."""
+        id_ = self._tokenizer.token_to_id(token)
+        if id_ is None:
+            raise ModelError(f"the tokenizer has no token {token!r}")
+        return id_
+
+    def token_of(self, id_: int) -> str:
+        """The text of one token, which must exist."""
+        token = self._tokenizer.id_to_token(id_)
+        if token is None:
+            raise ModelError(f"the tokenizer has no token with the id {id_}; its vocabulary has {self.vocab_size}")
+        return token
+
+    def encode(self, text: str, allow_special: bool = False) -> list[int]:
+        """The ids of a text. With allow_special, markup in it is markup, except where `protect` has been."""
+        if not allow_special:
+            return self._encode_text(text)
+        ids: list[int] = []
+        done, eats_after = 0, False
+        for start, token in self._find_markup(text):
+            if start < done or text[start - 1 : start] == GUARD:
+                continue
+            piece = text[done:start].lstrip() if eats_after else text[done:start]
+            ids += self._encode_text(_unguard(piece.rstrip() if token in self._eats_before else piece))
+            ids.append(self.markup[token])
+            done, eats_after = start + len(token), token in self._eats_after
+        return ids + self._encode_text(_unguard(text[done:].lstrip() if eats_after else text[done:]))
+
+    def protect(self, text: str, keep: Iterable[str] = ()) -> str:
+        """The text with a guard before everything in it that is markup or could become so beside other text.
+
+        Wherever a template puts it, `encode` takes it as ordinary text, save for the tokens to keep; without markup
+        in it, it comes back as it is, so that templates can look into it.
+        """
+        if GUARD in text:
+            text = text.replace(GUARD, GUARD + GUARD_ITSELF)
+        keep = frozenset(keep)
+        guards = [start for start, token in self._find_markup(text) if token not in keep]
+        longest = self._lengths[0] if self._lengths else 0
+        guards += [
+            start for start in range(max(0, len(text) - longest + 1), len(text)) if text[start:] in self._beginnings
+        ]
+        if any(text[:end] in self._endings for end in range(1, min(longest, len(text) + 1))):
+            guards.append(0)
+        pieces, done = [], 0
+        for start in sorted(set(guards)):
+            pieces += [text[done:start], GUARD]
+            done = start
+        return "".join([*pieces, text[done:]])
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        """The text of ids; ids beyond the vocabulary have none. Tags the file does not call special always stay."""
+        if skip_special:
+            ids = [id_ for id_ in ids if id_ not in self._hidden_ids]
+        return self._tokenizer.decode(list(ids), skip_special_tokens=False)
+
+    def _find_markup(self, text: str) -> Iterator[tuple[int, str]]:
+        """Every place where markup starts, with the longest token that does; places may overlap."""
+        for match in self._first.finditer(text):
+            start = match.start()
+            for length in self._lengths:
+                if (token := text[start : start + length]) in self.markup:
+                    yield start, token
+                    break
+
+    def _encode_text(self, text: str) -> list[int]:
+        if not text:
+            return []
+        if _SURROGATE.search(text):
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        if not self._markup_ids.isdisjoint(ids):
+            # A vocabulary that knows the markup as a word of its own; letter by letter it cannot.
+            ids = [id_ for letter in text for id_ in self._tokenizer.encode(letter, add_special_tokens=False).ids]
+        return ids
+
+
+def _unguard(text: str) -> str:
+    return re.sub(f"{GUARD}({GUARD_ITSELF}?)", lambda match: GUARD if match[1] else "", text)
+
+
+def _is_tag(text: str) -> bool:
+    return len(text) > 2 and text[0] + text[-1] in ("<>", "[]")
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a checkpoint folder."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise ModelError(f"{path} is missing; a checkpoint folder must have one")
+    return Tokenizer(path)
+
+
+def load_chat_template(folder: Path) -> ChatTemplate:
+    """The chat template of a checkpoint folder, wherever it keeps it, or else the default one."""
+    settings = _read_json(folder / "tokenizer_config.json")
+    special_tokens = {
+        name: token
+        for name in ("bos_token", "eos_token", "pad_token", "unk_token")
+        if isinstance(token := _content(settings.get(name)), str)
+    }
+    for name, value in (
+        ("chat_template.jinja", _read_text(folder / "chat_template.jinja")),
+        ("chat_template.json", _read_json(folder / "chat_template.json").get("chat_template")),
+        ("tokenizer_config.json", settings.get("chat_template")),
+    ):
+        if value is not None:
+            return ChatTemplate(_choose(folder / name, value), **special_tokens)
+    return ChatTemplate(DEFAULT_TEMPLATE.read_text(encoding="utf-8"), **special_tokens)
+
+
+def _choose(path: Path, value: object) -> str:
+    """The template in a setting that is one text, or a list of named ones."""
+    if isinstance(value, list):
+        named = {entry.get("name"): entry.get("template") for entry in value if isinstance(entry, dict)}
+        if "default" not in named:
+            raise ModelError(f"{path} has the chat templates {sorted(map(str, named))} and none called 'default'")
+        value = named["default"]
+    if not isinstance(value, str):
+        raise ModelError(f"the chat template in {path} is a {type(value).__name__}; it must be text")
+    return value
+
+
+def _content(token: object) -> object:
+    return token.get("content") if isinstance(token, dict) else token
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path} cannot be read: {error}") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; an absent file is an empty one."""
+    text = _read_text(path)
+    try:
+        value = json.loads(text) if text is not None else {}
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ModelError(f"{path} holds a {type(value).__name__}; a JSON object was expected")
+    return value

@@ -1,0 +1,1 @@
+"""Checkpoint folders: config.json, tensor names, safetensors files; reading and writing models."""

@@ -1,0 +1,434 @@
+"""config.json as published checkpoints write it, to and from ModelConfig.
+
+A key that changes the mathematics in a way this code does not follow is an error, never ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, MoeConfig, VisionConfig
+from holotron.model.errors import ConfigError
+
+Raw = Mapping[str, Any]
+
+_SYMBOLS = {
+    "mamba": "M",
+    "linear_attention": "M",
+    "attention": "*",
+    "full_attention": "*",
+    "mlp": "-",
+    "moe": "E",
+}
+_LAYER_NAMES = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
+
+TILED_TYPES = ("NemotronH_Nano_VL_V2",)
+DYNAMIC_TYPES = ("nemotron_h_omni", "NemotronH_Nano_Omni_Reasoning_V3", "NemotronH_Omni_Reasoning_V3")
+SUPPORTED_TYPES = ("nemotron_h", "qwen3", *TILED_TYPES, *DYNAMIC_TYPES)
+
+# Heads of the named transformers that RADIO releases are built on; the rest of their shape is in the checkpoint.
+_TOWERS = {
+    "vit_base_patch16_224": (768, 12, 12, 3072),
+    "vit_large_patch16_224": (1024, 24, 16, 4096),
+    "vit_huge_patch16_224": (1280, 32, 16, 5120),
+}
+
+_PROCESSOR_KEYS = {
+    "min_num_patches": "min_patches",
+    "max_num_patches": "max_patches",
+    "max_num_tiles": "max_tiles",
+    "use_thumbnail": "thumbnail",
+    "norm_mean": "mean",
+    "norm_std": "std",
+}
+
+
+def read_raw_config(folder: Path) -> dict[str, Any]:
+    """config.json of a checkpoint folder as it stands."""
+    path = folder / "config.json"
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist; a checkpoint folder holds config.json and *.safetensors") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path} holds a {type(raw).__name__}, not an object")
+    return raw
+
+
+def parse_config(raw: Raw, name: str) -> ModelConfig:
+    """The model that a config.json describes."""
+    kind = raw.get("model_type") or next(iter(raw.get("architectures") or ()), None)
+    if kind in ("nemotron_h", "NemotronHForCausalLM"):
+        return _nemotron(raw, name)
+    if kind in ("qwen3", "Qwen3ForCausalLM"):
+        return _qwen3(raw, name)
+    if kind in TILED_TYPES or kind in DYNAMIC_TYPES:
+        return _vision_language(raw, name)
+    raise ConfigError(
+        f"{name}: model_type {kind!r} is not supported; supported are {', '.join(SUPPORTED_TYPES)}. "
+        "Other architectures can be used through --endpoint with a server that runs them"
+    )
+
+
+def read_config(folder: str | Path) -> ModelConfig:
+    """The model that a checkpoint folder holds, from its JSON files alone."""
+    folder = Path(folder)
+    return overlay_processor(parse_config(read_raw_config(folder), folder.name), folder)
+
+
+def overlay_processor(config: ModelConfig, folder: Path) -> ModelConfig:
+    """The config with the image sizes that preprocessor_config.json, if there is one, says otherwise."""
+    path = folder / "preprocessor_config.json"
+    if config.vision is None or not path.exists():
+        return config
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        given = {ours: raw[theirs] for theirs, ours in _PROCESSOR_KEYS.items() if raw.get(theirs) is not None}
+    except (OSError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    given |= {key: tuple(given[key]) for key in ("mean", "std") if key in given}
+    return replace(config, vision=replace(config.vision, **given))
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def _nemotron(raw: Raw, name: str, vision: VisionConfig | None = None) -> ModelConfig:
+    pattern = _pattern(raw, name)
+    _refuse(raw, name, "mlp_hidden_act", allowed=("relu2",))
+    _refuse(raw, name, "mamba_hidden_act", allowed=("silu",))
+    for key in ("attention_bias", "mlp_bias", "use_bias", "mamba_proj_bias", "residual_in_fp32"):
+        _refuse(raw, name, key, allowed=(False,))
+    _refuse(raw, name, "sliding_window", allowed=(None,))
+    mamba = attention = mlp = moe = None
+    if "M" in pattern:
+        mamba = MambaConfig(
+            heads=_integer(raw, name, "mamba_num_heads"),
+            head_dim=_integer(raw, name, "mamba_head_dim"),
+            state_size=_integer(raw, name, "ssm_state_size", 128),
+            groups=_integer(raw, name, "n_groups", _integer(raw, name, "mamba_n_groups", 8)),
+            conv_kernel=_integer(raw, name, "conv_kernel", _integer(raw, name, "mamba_d_conv", 4)),
+            conv_bias=bool(raw.get("use_conv_bias", raw.get("mamba_conv_bias", True))),
+            chunk_size=_integer(raw, name, "chunk_size", _integer(raw, name, "mamba_chunk_size", 128)),
+            dt_limit=_limits(raw, name),
+        )
+    if "*" in pattern:
+        heads = _integer(raw, name, "num_attention_heads")
+        attention = AttentionConfig(
+            heads=heads,
+            kv_heads=_integer(raw, name, "num_key_value_heads", heads),
+            head_dim=_integer(raw, name, "head_dim", _integer(raw, name, "attention_head_dim", 128)),
+        )
+    if "-" in pattern:
+        mlp = MlpConfig(_integer(raw, name, "intermediate_size"))
+    if "E" in pattern:
+        _refuse(raw, name, "n_shared_experts", allowed=(1,))
+        moe = MoeConfig(
+            experts=_integer(raw, name, "n_routed_experts"),
+            experts_per_token=_integer(raw, name, "num_experts_per_tok"),
+            expert_size=_integer(raw, name, "moe_intermediate_size"),
+            shared_size=_integer(raw, name, "moe_shared_expert_intermediate_size"),
+            latent_size=None if raw.get("moe_latent_size") is None else _integer(raw, name, "moe_latent_size"),
+            scaling=float(raw.get("routed_scaling_factor", 1.0)),
+            normalize=bool(raw.get("norm_topk_prob", True)),
+            groups=_integer(raw, name, "n_group", 1),
+            groups_per_token=_integer(raw, name, "topk_group", 1),
+        )
+    return ModelConfig(
+        pattern=pattern,
+        mamba=mamba,
+        attention=attention,
+        mlp=mlp,
+        moe=moe,
+        vision=vision,
+        norm_eps=float(raw.get("layer_norm_epsilon", raw.get("rms_norm_eps", 1e-5))),
+        max_positions=_integer(raw, name, "max_position_embeddings", 4096),
+        **_common(raw, name, bos=1, eos=2, pad=0),
+    )
+
+
+def _pattern(raw: Raw, name: str) -> str:
+    if (pattern := raw.get("hybrid_override_pattern")) is not None:
+        if not isinstance(pattern, str):
+            raise ConfigError(f"{name}: hybrid_override_pattern is {pattern!r}; it must be a string of M * - E")
+    else:
+        types = raw.get("layers_block_type", raw.get("layer_types"))
+        if not isinstance(types, list):
+            raise ConfigError(f"{name}: neither hybrid_override_pattern nor layers_block_type says what the layers are")
+        for position, kind in enumerate(types):
+            if kind not in _SYMBOLS:
+                known = ", ".join(_SYMBOLS)
+                raise ConfigError(f"{name}: layers_block_type[{position}] is {kind!r}; known are {known}")
+        pattern = "".join(_SYMBOLS[kind] for kind in types)
+    layers = raw.get("num_hidden_layers")
+    if layers is not None and layers != len(pattern):
+        raise ConfigError(f"{name}: the pattern {pattern!r} has {len(pattern)} layers, num_hidden_layers says {layers}")
+    return pattern
+
+
+def _limits(raw: Raw, name: str) -> tuple[float, float]:
+    limits = raw.get("time_step_limit", (0.0, math.inf))
+    try:
+        low, high = (_float(value) for value in limits)
+    except (TypeError, ValueError, KeyError):
+        raise ConfigError(f"{name}: time_step_limit is {limits!r}; it must be two numbers") from None
+    return low, high
+
+
+def _float(value: Any) -> float:
+    # transformers writes infinity as {"__float__": "Infinity"} because JSON has none
+    return float(value["__float__"]) if isinstance(value, dict) else float(value)
+
+
+def _qwen3(raw: Raw, name: str) -> ModelConfig:
+    _refuse(raw, name, "hidden_act", allowed=("silu",))
+    _refuse(raw, name, "attention_bias", allowed=(False,))
+    if raw.get("use_sliding_window") and raw.get("sliding_window") is not None:
+        raise ConfigError(f"{name}: use_sliding_window is true; windowed attention is not supported")
+    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    if (kind := rope.get("rope_type", rope.get("type", "default"))) != "default":
+        raise ConfigError(f"{name}: rope_type is {kind!r}; only the default rotary embedding is supported")
+    heads = _integer(raw, name, "num_attention_heads")
+    return ModelConfig(
+        pattern="*-" * _integer(raw, name, "num_hidden_layers"),
+        attention=AttentionConfig(
+            heads=heads,
+            kv_heads=_integer(raw, name, "num_key_value_heads", heads),
+            head_dim=_integer(raw, name, "head_dim", 128),
+            rope_theta=float(rope.get("rope_theta", raw.get("rope_theta", 10000.0))),
+            qk_norm=True,
+        ),
+        mlp=MlpConfig(_integer(raw, name, "intermediate_size"), gated=True),
+        norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
+        max_positions=_integer(raw, name, "max_position_embeddings", 32768),
+        **_common(raw, name, bos=None, eos=None, pad=None),
+    )
+
+
+def _common(raw: Raw, name: str, *, bos: int | None, eos: int | None, pad: int | None) -> dict[str, Any]:
+    end = raw.get("eos_token_id", eos)
+    return {
+        "name": name,
+        "hidden_size": _integer(raw, name, "hidden_size"),
+        "vocab_size": _integer(raw, name, "vocab_size"),
+        "tied_embeddings": bool(raw.get("tie_word_embeddings", False)),
+        "bos_token_id": raw.get("bos_token_id", bos),
+        "eos_token_ids": tuple(end) if isinstance(end, list) else () if end is None else (end,),
+        "pad_token_id": raw.get("pad_token_id", pad),
+    }
+
+
+def _vision_language(raw: Raw, name: str) -> ModelConfig:
+    text = raw.get("llm_config") or raw.get("text_config")
+    eyes = raw.get("vision_config")
+    if not isinstance(text, dict) or not isinstance(eyes, dict):
+        raise ConfigError(f"{name}: a vision-language config needs llm_config (or text_config) and vision_config")
+    _refuse(raw, name, "downsample_ratio", allowed=(0.5,))
+    args = eyes.get("args") or {}
+    if not isinstance(args, dict):
+        raise ConfigError(f"{name}: vision_config.args is {args!r}; it must be an object")
+    if args:
+        tower = args.get("model", "vit_huge_patch16_224")
+        if tower not in _TOWERS:
+            raise ConfigError(f"{name}: vision_config.args.model is {tower!r}; known are {', '.join(_TOWERS)}")
+        width, depth, heads, mlp_size = _TOWERS[tower]
+        max_image_size = int(args.get("cpe_max_size") or eyes.get("max_resolution") or 2048)
+        prefix = 10
+    else:
+        _refuse(eyes, f"{name}: vision_config", "hidden_act", allowed=("gelu",))
+        _refuse(eyes, f"{name}: vision_config", "use_swiglu_ffn", allowed=(False,))
+        _refuse(eyes, f"{name}: vision_config", "qkv_bias", allowed=(True,))
+        width = _integer(eyes, name, "hidden_size", 1280)
+        depth = _integer(eyes, name, "num_hidden_layers", 32)
+        heads = _integer(eyes, name, "num_attention_heads", 16)
+        mlp_size = int(width * float(eyes.get("mlp_ratio", 4.0)))
+        max_image_size = _integer(eyes, name, "max_img_size", 2048)
+        prefix = int(eyes.get("num_cls_tokens", 3)) + int(eyes.get("num_registers", 7))
+    kind = raw.get("model_type") or raw["architectures"][0]
+    dynamic = kind in DYNAMIC_TYPES or "min_num_patches" in args
+    frames = eyes.get("video_temporal_patch_size", raw.get("video_temporal_patch_size"))
+    vision = VisionConfig(
+        width=width,
+        depth=depth,
+        heads=heads,
+        mlp_size=mlp_size,
+        patch_size=_integer(eyes, name, "patch_size", _integer(raw, name, "patch_size", 16)),
+        norm_eps=float(eyes.get("layer_norm_eps", 1e-6)),
+        max_image_size=max_image_size,
+        prefix_tokens=prefix,
+        projector_size=_integer(raw, name, "projector_hidden_size", 20480 if args else 4096),
+        # Checkpoints whose language model predicts several tokens ahead also normalise the tower's output.
+        final_norm=int(text.get("num_nextn_predict_layers") or 0) > 0 and kind in DYNAMIC_TYPES,
+        video_frames=frames if frames and frames > 1 else None,
+        mode="dynamic" if dynamic else "tiles",
+        tile_size=int(raw.get("force_image_size") or 512),
+        max_tiles=int(raw.get("max_num_tiles") or 12),
+        thumbnail=bool(raw.get("use_thumbnail", True)),
+        min_patches=int(args.get("min_num_patches", 1024)),
+        max_patches=int(args.get("max_num_patches", 13312)),
+        mean=_triple(raw, eyes, name, "norm_mean", VisionConfig.mean),
+        std=_triple(raw, eyes, name, "norm_std", VisionConfig.std),
+        image_token_id=int(_first(raw, "image_token_id", "img_context_token_id", default=131072)),
+        image_start_token_id=_first(raw, "image_start_token_id", "img_start_token_id", default=131073),
+        image_end_token_id=_first(raw, "image_end_token_id", "img_end_token_id", default=131074),
+    )
+    return _nemotron(text, name, vision)
+
+
+def _first(raw: Raw, *keys: str, default: Any) -> Any:
+    return next((raw[key] for key in keys if raw.get(key) is not None), default)
+
+
+def _triple(raw: Raw, eyes: Raw, name: str, key: str, default: tuple[float, ...]) -> tuple[float, float, float]:
+    values = raw.get(key) or eyes.get(key) or default
+    if len(values) != 3:
+        raise ConfigError(f"{name}: {key} is {values!r}; it must be three numbers")
+    return float(values[0]), float(values[1]), float(values[2])
+
+
+def _integer(raw: Raw, name: str, key: str, default: int | None = None) -> int:
+    value = raw.get(key)
+    if value is None:
+        value = default
+    if value is None:
+        raise ConfigError(f"{name}: the config lacks {key}")
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"{name}: {key} is {value!r}; it must be an integer")
+    return value
+
+
+def _refuse(raw: Raw, name: str, key: str, *, allowed: tuple[Any, ...]) -> None:
+    if key in raw and raw[key] not in allowed:
+        raise ConfigError(f"{name}: {key} is {raw[key]!r}; only {' or '.join(map(repr, allowed))} is supported")
+
+
+# ---- writing --------------------------------------------------------------------------------------------------------
+
+
+def render_config(config: ModelConfig) -> dict[str, Any]:
+    """A config.json for a model that was made here; `parse_config` and transformers read it back."""
+    if config.uses_rope:
+        return _render_qwen3(config)
+    text = _render_nemotron(config)
+    if (v := config.vision) is None:
+        return text
+    frames = v.video_frames
+    return {
+        "architectures": ["NemotronH_Omni_Reasoning_V3" if v.mode == "dynamic" else "NemotronH_Nano_VL_V2"],
+        "model_type": "nemotron_h_omni" if v.mode == "dynamic" else "NemotronH_Nano_VL_V2",
+        "text_config": text,
+        "vision_config": {
+            "model_type": "radio",
+            "hidden_size": v.width,
+            "num_hidden_layers": v.depth,
+            "num_attention_heads": v.heads,
+            "mlp_ratio": v.mlp_size / v.width,
+            "patch_size": v.patch_size,
+            "layer_norm_eps": v.norm_eps,
+            "max_img_size": v.max_image_size,
+            "num_cls_tokens": min(3, v.prefix_tokens),
+            "num_registers": v.prefix_tokens - min(3, v.prefix_tokens),
+            "norm_mean": list(v.mean),
+            "norm_std": list(v.std),
+            "video_temporal_patch_size": frames,
+        },
+        "vision_hidden_size": v.width,
+        "projector_hidden_size": v.projector_size,
+        "downsample_ratio": 0.5,
+        "image_token_id": v.image_token_id,
+        "image_start_token_id": v.image_start_token_id,
+        "image_end_token_id": v.image_end_token_id,
+        **({"video_temporal_patch_size": frames} if frames else {}),
+        **({} if v.mode == "dynamic" else _render_tiles(v)),
+    }
+
+
+def _render_tiles(vision: VisionConfig) -> dict[str, Any]:
+    return {
+        "force_image_size": vision.tile_size,
+        "max_num_tiles": vision.max_tiles,
+        "use_thumbnail": vision.thumbnail,
+    }
+
+
+def render_processor(vision: VisionConfig) -> dict[str, Any]:
+    """A preprocessor_config.json for a model that was made here."""
+    values = {theirs: getattr(vision, ours) for theirs, ours in _PROCESSOR_KEYS.items()}
+    return values | {"patch_size": vision.patch_size, "downsample_ratio": 0.5}
+
+
+def _render_common(config: ModelConfig) -> dict[str, Any]:
+    end = config.eos_token_ids
+    return {
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
+        "tie_word_embeddings": config.tied_embeddings,
+        "max_position_embeddings": config.max_positions,
+        "bos_token_id": config.bos_token_id,
+        "eos_token_id": end[0] if len(end) == 1 else list(end) or None,
+        "pad_token_id": config.pad_token_id,
+    }
+
+
+def _render_nemotron(config: ModelConfig) -> dict[str, Any]:
+    raw: dict[str, Any] = {
+        "architectures": ["NemotronHForCausalLM"],
+        "model_type": "nemotron_h",
+        "layers_block_type": [_LAYER_NAMES[symbol] for symbol in config.pattern],
+        "layer_norm_epsilon": config.norm_eps,
+        **_render_common(config),
+    }
+    if m := config.mamba:
+        raw |= {
+            "mamba_num_heads": m.heads,
+            "mamba_head_dim": m.head_dim,
+            "ssm_state_size": m.state_size,
+            "n_groups": m.groups,
+            "conv_kernel": m.conv_kernel,
+            "use_conv_bias": m.conv_bias,
+            "chunk_size": m.chunk_size,
+        }
+        if m.dt_limit != (0.0, math.inf):
+            raw["time_step_limit"] = list(m.dt_limit)
+    if a := config.attention:
+        raw |= {"num_attention_heads": a.heads, "num_key_value_heads": a.kv_heads, "head_dim": a.head_dim}
+    if config.mlp:
+        raw["intermediate_size"] = config.mlp.size
+    if e := config.moe:
+        raw |= {
+            "n_routed_experts": e.experts,
+            "num_experts_per_tok": e.experts_per_token,
+            "moe_intermediate_size": e.expert_size,
+            "moe_shared_expert_intermediate_size": e.shared_size,
+            "moe_latent_size": e.latent_size,
+            "routed_scaling_factor": e.scaling,
+            "norm_topk_prob": e.normalize,
+            "n_group": e.groups,
+            "topk_group": e.groups_per_token,
+        }
+    return raw
+
+
+def _render_qwen3(config: ModelConfig) -> dict[str, Any]:
+    a, f = config.attention, config.mlp
+    if a is None or f is None or not (a.qk_norm and f.gated) or config.pattern != "*-" * (config.layers // 2):
+        raise ConfigError(f"{config.name}: rotary attention is only written for the dense *- pattern with q/k norms")
+    return {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "num_hidden_layers": config.layers // 2,
+        "num_attention_heads": a.heads,
+        "num_key_value_heads": a.kv_heads,
+        "head_dim": a.head_dim,
+        "rope_theta": a.rope_theta,
+        "intermediate_size": f.size,
+        "rms_norm_eps": config.norm_eps,
+        **_render_common(config),
+    }

@@ -1,0 +1,128 @@
+"""The names under which checkpoints store our parameters.
+
+Four spellings are in use: text-only or inside a vision-language model, and the released one (`backbone.`, one tensor
+per expert, RADIO's own block names) or the one that newer transformers keep internally (`model.`, stacked experts,
+separate q, k and v). A checkpoint is written in the spelling it was read in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from holotron.model.config import ModelConfig
+
+# Tensors that checkpoints carry and that are not weights of this model.
+_KEPT = re.compile(r"(^|\.)(summary_idxs|input_conditioner\.norm_(mean|std)|layer_scale[12]\.lambda1)$")
+_DROPPED = re.compile(r"^(mtp|language_model\.mtp|sound_encoder|sound_projection|audio_tower|embed_audio)\.|inv_freq$")
+
+_RELEASED_VISION = {
+    "vision.patch_embed": "vision_model.radio_model.model.patch_generator.embedder",
+    "vision.video_embed": "vision_model.radio_model.model.patch_generator.video_embedder",
+    "vision.position_table": "vision_model.radio_model.model.patch_generator.pos_embed",
+    "vision.prefix": "vision_model.radio_model.model.patch_generator.cls_token.token",
+    "vision.blocks": "vision_model.radio_model.model.blocks",
+    "vision.final_norm": "vision_final_layernorm",
+    "projector.norm": "mlp1.0",
+    "projector.up": "mlp1.1",
+    "projector.down": "mlp1.3",
+}
+_INTERNAL_VISION = {
+    "vision.patch_embed": "vision_model.embeddings.patch_projection",
+    "vision.video_embed": "vision_model.embeddings.video_patch_projection",
+    "vision.position_table": "vision_model.embeddings.position_embedding",
+    "vision.prefix": "vision_model.embeddings.cls_register_token",
+    "vision.blocks": "vision_model.encoder.layer",
+    "vision.final_norm": "vision_final_layernorm",
+    "projector.norm": "multi_modal_projector.layer_norm",
+    "projector.up": "multi_modal_projector.linear_1",
+    "projector.down": "multi_modal_projector.linear_2",
+}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor in a file, and the part of our parameter it fills: all of it, or part `index` of `count`.
+
+    An expert's tensor is one entry of the stacked parameter (`stacked`), q is the first third of the rows of qkv.
+    """
+
+    name: str
+    index: int = 0
+    count: int = 1
+    stacked: bool = False
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One way of spelling a checkpoint."""
+
+    dense: bool = False
+    prefix: str = ""
+    released: bool = True
+
+    def stored(self, name: str, config: ModelConfig) -> list[Stored]:
+        """The tensors that hold the parameter of that name."""
+        part, _, rest = name.partition(".")
+        if part != "decoder":
+            return self._vision(name)
+        if self.dense:
+            return [Stored(_dense_name(rest))]
+        if rest == "lm_head.weight":
+            return [Stored(f"{self.prefix}{rest}")]
+        full = f"{self.prefix}{'backbone' if self.released else 'model'}.{rest}"
+        if self.released and config.moe and (match := re.search(r"\.experts\.(up|down)_proj$", full)):
+            stem, projection = full[: match.start()], match.group(1)
+            return [
+                Stored(f"{stem}.experts.{k}.{projection}_proj.weight", k, config.moe.experts, stacked=True)
+                for k in range(config.moe.experts)
+            ]
+        return [Stored(full)]
+
+    def _vision(self, name: str) -> list[Stored]:
+        table = _RELEASED_VISION if self.released else _INTERNAL_VISION
+        ours = next(key for key in table if name == key or name.startswith(key + "."))
+        full = table[ours] + name[len(ours) :]
+        if self.released:
+            return [Stored(full)]
+        if match := re.search(r"\.attn\.qkv\.(weight|bias)$", full):
+            stem, kind = full[: match.start()], match.group(1)
+            return [Stored(f"{stem}.attention.{q}_proj.{kind}", i, 3) for i, q in enumerate("qkv")]
+        return [Stored(full.replace(".attn.proj.", ".attention.o_proj."))]
+
+
+def _dense_name(name: str) -> str:
+    """A Qwen3 layer is our attention layer and the MLP layer behind it."""
+    fixed = {"embeddings.weight": "model.embed_tokens.weight", "norm_f.weight": "model.norm.weight"}
+    match = re.match(r"layers\.(\d+)\.(norm|mixer)\.(.*)$", name)
+    if match is None:
+        return fixed.get(name, name)
+    number, part, rest = int(match.group(1)), match.group(2), match.group(3)
+    is_mlp = number % 2 == 1
+    if part == "norm":
+        return f"model.layers.{number // 2}.{'post_attention_layernorm' if is_mlp else 'input_layernorm'}.{rest}"
+    return f"model.layers.{number // 2}.{'mlp' if is_mlp else 'self_attn'}.{rest}"
+
+
+def detect(names: Iterable[str], config: ModelConfig) -> Dialect:
+    """The dialect of a checkpoint with these tensors."""
+    names = set(names)
+    released = not any(re.match(r"(language_model\.)?model\.", name) for name in names)
+    return default_dialect(config, released=released)
+
+
+def default_dialect(config: ModelConfig, *, released: bool = True) -> Dialect:
+    if config.uses_rope:
+        return Dialect(dense=True)
+    return Dialect(prefix="language_model." if config.vision else "", released=released)
+
+
+def is_kept(name: str) -> bool:
+    """Constants that are not weights here but belong into the file when it is written again."""
+    return _KEPT.search(name) is not None
+
+
+def is_dropped(name: str) -> bool:
+    """Parts this stack does not run: audio, and heads that predict further tokens."""
+    return _DROPPED.search(name) is not None

@@ -1,0 +1,171 @@
+"""Reading a model from a checkpoint folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from holotron.model.checkpoint.config_json import overlay_processor, parse_config, read_raw_config
+from holotron.model.checkpoint.names import Dialect, Stored, default_dialect, detect, is_dropped, is_kept
+from holotron.model.checkpoint.source import Source
+from holotron.model.checkpoint.storage import WEIGHT_TYPES, TensorHeader, first_non_finite, open_tensors, read_headers
+from holotron.model.config import ModelConfig
+from holotron.model.errors import CheckpointError
+from holotron.model.model import Model
+
+# Small in memory, large in effect: decay rates and routing corrections stay in float32 whatever the weights are in.
+WIDE_PARAMETERS = ("A_log", "D", "dt_bias", "e_score_correction_bias")
+
+Progress = Callable[[int, int], None]
+
+
+def load_checkpoint(
+    folder: str | Path,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | None = None,
+    progress: Progress | None = None,
+) -> Model:
+    """The model of a checkpoint folder, read tensor by tensor straight to the device.
+
+    Everything that headers can tell is checked before any data is read; on an error nothing is returned. Without a
+    dtype the weights stay in the one they are stored in. `progress` is told bytes done and bytes in all.
+    """
+    folder = Path(folder)
+    raw = read_raw_config(folder)
+    headers = read_headers(folder)
+    config = _fit_vision(overlay_processor(parse_config(raw, folder.name), folder), headers)
+    with torch.device("meta"):
+        model = Model(config)
+    dialect = detect(headers, config)
+    parameters = dict(model.named_parameters())
+    plan = _plan(parameters, config, dialect, headers)
+    if dtype is None:
+        dtype = _torch_type(plan["decoder.embeddings.weight"][0], headers)
+    _fill(model, plan, headers, torch.device(device), dtype, progress)
+    kept = _read_kept(headers)
+    model.source = Source(folder, raw, dialect, kept)
+    return model.eval()
+
+
+def _fit_vision(config: ModelConfig, headers: dict[str, TensorHeader]) -> ModelConfig:
+    """Take from the file what releases differ in and configs do not say: the number of prefix tokens."""
+    if config.vision is None:
+        return config
+    for dialect in (default_dialect(config), default_dialect(config, released=False)):
+        header = headers.get(dialect.stored("vision.prefix", config)[0].name)
+        if header is not None and len(header.shape) == 2:
+            return replace(config, vision=replace(config.vision, prefix_tokens=header.shape[0]))
+    return config
+
+
+def _plan(
+    parameters: dict[str, nn.Parameter], config: ModelConfig, dialect: Dialect, headers: dict[str, TensorHeader]
+) -> dict[str, list[Stored]]:
+    """Which stored tensors fill which parameter; every mismatch of names, shapes and types is an error here."""
+    plan = {name: dialect.stored(name, config) for name in parameters}
+    for name in [name for name in plan if name.startswith("vision.final_norm.")]:
+        # Releases with this norm do not store it: it is the identity then.
+        if plan[name][0].name not in headers:
+            del plan[name]
+    wanted = {stored.name: (name, stored) for name, tensors in plan.items() for stored in tensors}
+    if missing := [name for name in wanted if name not in headers]:
+        raise CheckpointError(f"the checkpoint lacks {_listed(missing)}")
+    tied = "lm_head.weight" if config.tied_embeddings else None
+    unexpected = [n for n in headers if n not in wanted and not is_kept(n) and not is_dropped(n) and n != tied]
+    if unexpected:
+        raise CheckpointError(f"the checkpoint has tensors that its config does not call for: {_listed(unexpected)}")
+    for stored_name, (name, stored) in wanted.items():
+        header, shape = headers[stored_name], part_of(parameters[name], stored).shape
+        if header.shape != tuple(shape):
+            raise CheckpointError(f"{stored_name} has shape {list(header.shape)}, the config calls for {list(shape)}")
+        if header.dtype not in WEIGHT_TYPES:
+            raise CheckpointError(
+                f"{stored_name} is stored as {header.dtype}; quantised checkpoints are not supported, use the "
+                f"release in {' or '.join(WEIGHT_TYPES[1:])}"
+            )
+    return plan
+
+
+def _fill(
+    model: Model,
+    plan: dict[str, list[Stored]],
+    headers: dict[str, TensorHeader],
+    device: torch.device,
+    dtype: torch.dtype,
+    progress: Progress | None,
+) -> None:
+    parameters = dict(model.named_parameters())
+    total = sum(parameter.numel() for parameter in parameters.values()) * dtype.itemsize
+    done = 0
+    by_file: dict[Path, list[tuple[str, Stored]]] = {}
+    for name, tensors in plan.items():
+        for stored in tensors:
+            by_file.setdefault(headers[stored.name].file, []).append((name, stored))
+    for name, parameter in parameters.items():
+        if name not in plan:
+            ones = name.endswith(".weight")
+            place(model, name, torch.full(parameter.shape, float(ones), device=device, dtype=dtype))
+    for file, wanted in by_file.items():
+        with open_tensors(file, device) as tensors:
+            read: list[tuple[str, Tensor]] = []
+            for name, stored in wanted:
+                target = model.get_parameter(name)
+                if target.is_meta:
+                    place(model, name, torch.empty(target.shape, device=device, dtype=parameter_type(name, dtype)))
+                    target = model.get_parameter(name)
+                part = part_of(target.data, stored)
+                part.copy_(tensors.get_tensor(stored.name))
+                read.append((stored.name, part))
+                done += part.numel() * dtype.itemsize
+                if progress:
+                    progress(done, total)
+            if bad := first_non_finite(read):
+                raise CheckpointError(f"{bad} in {file.name} holds NaN or infinity; the file is damaged")
+
+
+def place(model: nn.Module, name: str, tensor: Tensor) -> None:
+    """Give a parameter its storage; parameters that share one (tied embeddings) keep sharing it."""
+    old = model.get_parameter(name)
+    new = nn.Parameter(tensor, requires_grad=old.requires_grad)
+    for module in model.modules():
+        for key, parameter in list(module._parameters.items()):
+            if parameter is old:
+                module._parameters[key] = new
+
+
+def parameter_type(name: str, dtype: torch.dtype) -> torch.dtype:
+    """The type a parameter is kept in when the model is in `dtype`."""
+    wide = name.rpartition(".")[2] in WIDE_PARAMETERS
+    return torch.promote_types(dtype, torch.float32) if wide else dtype
+
+
+def part_of(parameter: Tensor, stored: Stored) -> Tensor:
+    if stored.stacked:
+        return parameter[stored.index]
+    return parameter.chunk(stored.count)[stored.index] if stored.count > 1 else parameter
+
+
+def _read_kept(headers: dict[str, TensorHeader]) -> dict[str, Tensor]:
+    kept: dict[str, Tensor] = {}
+    for name, header in headers.items():
+        if not is_kept(name):
+            continue
+        with open_tensors(header.file) as tensors:
+            kept[name] = tensors.get_tensor(name).clone()
+        if name.endswith("lambda1") and not torch.all(kept[name] == 1):
+            raise CheckpointError(f"{name} is not all ones; vision towers with LayerScale are not supported")
+    return kept
+
+
+def _torch_type(stored: Stored, headers: dict[str, TensorHeader]) -> torch.dtype:
+    types = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+    return types[headers[stored.name].dtype]
+
+
+def _listed(names: list[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(sorted(names)[:most]) + more

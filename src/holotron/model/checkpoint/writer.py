@@ -1,0 +1,126 @@
+"""Writing a model as a checkpoint folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from holotron.model.checkpoint.config_json import render_config, render_processor
+from holotron.model.checkpoint.names import Dialect, default_dialect
+from holotron.model.checkpoint.reader import part_of
+from holotron.model.checkpoint.storage import INDEX
+from holotron.model.errors import CheckpointError
+from holotron.model.model import Model
+
+# What stands beside the weights and is carried over when a model that was read is written again.
+COMPANIONS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "generation_config.json",
+)
+
+
+def save_checkpoint(
+    model: Model, folder: str | Path, *, overwrite: bool = False, max_shard_bytes: int = 4 * 2**30
+) -> None:
+    """Write the model as a checkpoint folder, in the dialect it was read in.
+
+    The folder appears whole or not at all: everything is written beside it first and renamed at the end.
+    """
+    folder = Path(folder)
+    if folder.exists() and not overwrite and any(folder.iterdir()):
+        raise CheckpointError(f"{folder} exists and is not empty; choose another folder or pass overwrite=True")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        _write(model, staging, max_shard_bytes)
+        _swap(staging, folder)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _write(model: Model, folder: Path, max_shard_bytes: int) -> None:
+    source = model.source
+    raw = dict(source.raw_config) if source else render_config(model.config)
+    for key in ("audio_config", "sound_config"):
+        if raw.get(key) is not None:
+            raw[key] = None  # its weights were not read
+    raw["dtype"] = str(model.dtype).removeprefix("torch.")
+    raw.pop("torch_dtype", None)
+    dialect = source.dialect if source else default_dialect(model.config)
+    shards = list(_shards(_stored_tensors(model, dialect), max_shard_bytes))
+    weight_map: dict[str, str] = {}
+    for number, shard in enumerate(shards, 1):
+        name = "model.safetensors" if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        # Parts of stacked parameters share storage, which the format does not allow.
+        save_file({key: tensor.cpu().clone() for key, tensor in shard.items()}, folder / name, {"format": "pt"})
+        weight_map |= dict.fromkeys(shard, name)
+        _sync(folder / name)
+    if len(shards) > 1:
+        size = sum(parameter.nbytes for parameter in model.parameters())
+        _write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": weight_map})
+    for name in COMPANIONS if source else ():
+        if (source_file := source.folder / name).is_file():
+            shutil.copyfile(source_file, folder / name)
+    if source is None and model.config.vision:
+        _write_json(folder / "preprocessor_config.json", render_processor(model.config.vision))
+    _write_json(folder / "config.json", raw)
+
+
+def _stored_tensors(model: Model, dialect: Dialect) -> Iterator[tuple[str, Tensor]]:
+    for name, parameter in model.named_parameters():
+        for stored in dialect.stored(name, model.config):
+            yield stored.name, part_of(parameter.detach(), stored).contiguous()
+    if model.source:
+        yield from model.source.kept.items()
+
+
+def _shards(tensors: Iterator[tuple[str, Tensor]], most: int) -> Iterator[dict[str, Tensor]]:
+    shard: dict[str, Tensor] = {}
+    size = 0
+    for name, tensor in tensors:
+        if shard and size + tensor.nbytes > most:
+            yield shard
+            shard, size = {}, 0
+        shard[name] = tensor
+        size += tensor.nbytes
+    yield shard
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _swap(staging: Path, folder: Path) -> None:
+    staging.chmod(0o755)
+    if not folder.exists():
+        staging.rename(folder)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+    folder.rename(old / folder.name)
+    try:
+        staging.rename(folder)
+    except OSError:
+        (old / folder.name).rename(folder)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)

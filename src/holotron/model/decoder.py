@@ -1,0 +1,60 @@
+"""The decoder: one residual stream, one mixer per layer, as the pattern says."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from holotron.model.batch import Batch, Memory
+from holotron.model.config import ModelConfig
+from holotron.model.mixers import AttentionMixer, LayerMemory, MambaMixer, MlpMixer, MoeMixer, RMSNorm
+
+
+class Layer(nn.Module):
+    """x + mixer(norm(x))"""
+
+    def __init__(self, config: ModelConfig, symbol: str) -> None:
+        super().__init__()
+        self.norm = RMSNorm(config.hidden_size, config.norm_eps)
+        self.mixer = _mixer(config, symbol)
+
+    def forward(self, x_TD: Tensor, batch: Batch, layer: LayerMemory | None) -> Tensor:
+        return x_TD + self.mixer(self.norm(x_TD), batch, layer)  # type: ignore[no-any-return]
+
+
+def _mixer(config: ModelConfig, symbol: str) -> nn.Module:
+    if symbol == "M" and config.mamba:
+        return MambaMixer(config.mamba, config.hidden_size, config.norm_eps)
+    if symbol == "*" and config.attention:
+        return AttentionMixer(config.attention, config.hidden_size, config.norm_eps)
+    if symbol == "-" and config.mlp:
+        return MlpMixer(config.mlp, config.hidden_size)
+    if symbol == "E" and config.moe:
+        return MoeMixer(config.moe, config.hidden_size)
+    raise AssertionError(f"ModelConfig let a {symbol!r} layer pass without its description")
+
+
+class Decoder(nn.Module):
+    """Embeddings, layers, final norm and the head that turns hidden states into logits."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Layer(config, symbol) for symbol in config.pattern)
+        self.norm_f = RMSNorm(config.hidden_size, config.norm_eps)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if config.tied_embeddings:
+            self.lm_head.weight = self.embeddings.weight
+
+    def forward(self, x_TD: Tensor, batch: Batch, memory: Memory | None = None) -> Tensor:
+        """Hidden states of the new tokens; with a memory, sessions continue from it and are advanced in it."""
+        seen: dict[str, int] = {}
+        for symbol, layer in zip(self.config.pattern, self.layers, strict=True):
+            index = seen[symbol] = seen.get(symbol, -1) + 1
+            x_TD = layer(x_TD, batch, None if memory is None else LayerMemory(memory, index))
+        return self.norm_f(x_TD)  # type: ignore[no-any-return]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits in float32 at least: sampling and log-probabilities need the precision."""
+        out: Tensor = self.lm_head(hidden)
+        return out.float() if out.dtype.itemsize < 4 else out

@@ -1,0 +1,65 @@
+"""From a name to a model: presets, hub ids and folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from holotron.model.checkpoint.reader import Progress, load_checkpoint
+from holotron.model.errors import ModelError
+from holotron.model.initialize import random_model
+from holotron.model.model import Model
+from holotron.model.presets import PRESETS
+
+_HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
+
+
+def load(
+    name_or_path: str | Path,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+    *,
+    random_weights: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Model:
+    """The model of a checkpoint folder, a hub id such as "Hcompany/Holotron-12B", or a preset name.
+
+    The device defaults to the GPU where there is one, the dtype to that of the checkpoint. With random_weights a
+    preset is made in memory and nothing is read.
+    """
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    name = str(name_or_path)
+    if random_weights:
+        if name not in PRESETS:
+            raise ModelError(f"random weights need a preset, and {name!r} is none; known are {', '.join(PRESETS)}")
+        kind = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
+        return random_model(PRESETS[name].config, device, kind, seed)
+    return load_checkpoint(find_checkpoint(name), device, dtype, progress)
+
+
+def find_checkpoint(name: str) -> Path:
+    """The folder that holds the checkpoint of that name, downloaded if it must be."""
+    if Path(name).is_dir():
+        return Path(name)
+    hub_id = name
+    if name in PRESETS:
+        preset_id = PRESETS[name].hub_id
+        if preset_id is None:
+            raise ModelError(f"no weights ship for {name} yet; give a checkpoint folder, or ask for random weights")
+        hub_id = preset_id
+    elif name.count("/") != 1 or name.startswith((".", "/", "~")):
+        raise ModelError(
+            f"{name!r} is neither a folder, nor a hub id such as Hcompany/Holotron-12B, nor a preset; presets are "
+            + ", ".join(PRESETS)
+        )
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(hub_id, allow_patterns=_HUB_FILES))
+    except Exception as error:  # whatever the hub client or the network raises, the way out is the same
+        raise ModelError(
+            f"{hub_id} could not be fetched from the model hub ({type(error).__name__}: {error}); check the name, the "
+            "network and HF_TOKEN, or download it elsewhere and give the folder"
+        ) from error

@@ -1,0 +1,208 @@
+"""The four mixers a layer can have. Each maps x_TD of a packed batch to what is added to the residual stream.
+
+Shapes: T packed tokens, S sequences, D hidden size, H heads, P head dim, N state size, G groups, C conv channels,
+K key/value heads, E experts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from holotron import ops
+from holotron.model.batch import Batch, Memory
+from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, MoeConfig
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.rms_norm(x, self.weight, self.eps)
+
+
+@dataclass(frozen=True)
+class LayerMemory:
+    """One layer's part of a Memory: its index among the layers of its own kind."""
+
+    memory: Memory
+    index: int
+
+
+class MambaMixer(nn.Module):
+    def __init__(self, config: MambaConfig, hidden_size: int, eps: float) -> None:
+        super().__init__()
+        self.config = config
+        self.eps = eps
+        self.in_proj = nn.Linear(hidden_size, config.projection_size, bias=False)
+        self.conv1d = nn.Conv1d(
+            config.conv_channels,
+            config.conv_channels,
+            config.conv_kernel,
+            groups=config.conv_channels,
+            bias=config.conv_bias,
+        )
+        self.A_log = nn.Parameter(torch.zeros(config.heads))
+        self.D = nn.Parameter(torch.ones(config.heads))
+        self.dt_bias = nn.Parameter(torch.zeros(config.heads))
+        self.norm = RMSNorm(config.inner_size, eps)
+        self.out_proj = nn.Linear(config.inner_size, hidden_size, bias=False)
+
+    def forward(self, x_TD: Tensor, batch: Batch, layer: LayerMemory | None) -> Tensor:
+        c = self.config
+        z_TI, xBC_TC, dt_TH = self.in_proj(x_TD).split([c.inner_size, c.conv_channels, c.heads], dim=-1)
+        dt_TH = ops.discretize(dt_TH, self.dt_bias, c.dt_limit)
+        y_TI = self._recur(xBC_TC, dt_TH, batch, layer)
+        return self.out_proj(ops.gated_rms_norm(y_TI, z_TI, self.norm.weight, self.eps, c.groups))  # type: ignore[no-any-return]
+
+    def _recur(self, xBC_TC: Tensor, dt_TH: Tensor, batch: Batch, layer: LayerMemory | None) -> Tensor:
+        """Convolution and scan, from the sessions' states to their new ones."""
+        A_H, D_H = -self.A_log.exp(), self.D
+        conv = self.conv1d.weight.squeeze(1), self.conv1d.bias
+        if layer is None:
+            xBC_TC, _, _ = ops.causal_conv(xBC_TC, *conv, batch.packing)
+            y_THP, _, _ = ops.ssd_scan(*self._split(xBC_TC, dt_TH, A_H), D_H, batch.packing, self.config.chunk_size)
+            return y_THP.flatten(1)
+
+        assert batch.slots_S is not None
+        conv_VCJ = layer.memory.conv_VMCJ[:, layer.index]
+        ssm_VHPN = layer.memory.ssm_VMHPN[:, layer.index]
+        slots = batch.slots_S
+        if batch.packing.is_decode:
+            xBC_TC, conv_SCJ = ops.causal_conv_step(xBC_TC, *conv, conv_VCJ[slots])
+            y_THP, ssm_SHPN = ops.ssd_step(*self._split(xBC_TC, dt_TH, A_H), D_H, ssm_VHPN[slots])
+        else:
+            xBC_TC, conv_SCJ, conv_QCJ = ops.causal_conv(xBC_TC, *conv, batch.packing, conv_VCJ[slots])
+            y_THP, ssm_SHPN, ssm_QHPN = ops.ssd_scan(
+                *self._split(xBC_TC, dt_TH, A_H), D_H, batch.packing, self.config.chunk_size, ssm_VHPN[slots]
+            )
+            if batch.packing.marks:
+                conv_VCJ[batch.mark_slots_Q] = conv_QCJ.to(conv_VCJ.dtype)
+                ssm_VHPN[batch.mark_slots_Q] = ssm_QHPN.to(ssm_VHPN.dtype)
+        conv_VCJ[slots] = conv_SCJ.to(conv_VCJ.dtype)
+        ssm_VHPN[slots] = ssm_SHPN.to(ssm_VHPN.dtype)
+        return y_THP.flatten(1)
+
+    def _split(self, xBC_TC: Tensor, dt_TH: Tensor, A_H: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """The scan's arguments out of the convolution's output."""
+        c = self.config
+        x, B, C = xBC_TC.split([c.inner_size, c.groups * c.state_size, c.groups * c.state_size], dim=-1)
+        grouped = (c.groups, c.state_size)
+        return x.unflatten(-1, (c.heads, c.head_dim)), dt_TH, A_H, B.unflatten(-1, grouped), C.unflatten(-1, grouped)
+
+
+class AttentionMixer(nn.Module):
+    def __init__(self, config: AttentionConfig, hidden_size: int, eps: float) -> None:
+        super().__init__()
+        self.config = config
+        self.q_proj = nn.Linear(hidden_size, config.heads * config.head_dim, bias=False)
+        self.k_proj = nn.Linear(hidden_size, config.kv_heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(hidden_size, config.kv_heads * config.head_dim, bias=False)
+        self.o_proj = nn.Linear(config.heads * config.head_dim, hidden_size, bias=False)
+        self.q_norm = RMSNorm(config.head_dim, eps) if config.qk_norm else None
+        self.k_norm = RMSNorm(config.head_dim, eps) if config.qk_norm else None
+
+    def forward(self, x_TD: Tensor, batch: Batch, layer: LayerMemory | None) -> Tensor:
+        c = self.config
+        q_THP = self.q_proj(x_TD).unflatten(-1, (c.heads, c.head_dim))
+        k_TKP = self.k_proj(x_TD).unflatten(-1, (c.kv_heads, c.head_dim))
+        v_TKP = self.v_proj(x_TD).unflatten(-1, (c.kv_heads, c.head_dim))
+        if self.q_norm is not None and self.k_norm is not None:
+            q_THP, k_TKP = self.q_norm(q_THP), self.k_norm(k_TKP)
+        if c.rope_theta is not None:
+            cos, sin = rotations(batch.positions_T, c.head_dim, c.rope_theta, x_TD.dtype)
+            q_THP, k_TKP = rotate(q_THP, cos, sin), rotate(k_TKP, cos, sin)
+        if layer is None:
+            y_THP = ops.attention(q_THP, k_TKP, v_TKP, batch.packing)
+        else:
+            assert batch.page_table_SM is not None
+            assert batch.places_T is not None
+            keys, values = layer.memory.keys_ANZKD[layer.index], layer.memory.values_ANZKD[layer.index]
+            ops.write_pages(k_TKP, v_TKP, keys, values, batch.places_T)
+            y_THP = ops.paged_attention(q_THP, keys, values, batch.page_table_SM, batch.kv_lengths, batch.packing)
+        return self.o_proj(y_THP.flatten(1))  # type: ignore[no-any-return]
+
+
+def rotations(positions_T: Tensor, head_dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the rotary embedding, one row per token, to broadcast over heads."""
+    # float32 at least, whatever the weights are in: 16-bit angles would blur neighbouring positions.
+    wide = torch.promote_types(dtype, torch.float32)
+    half = torch.arange(0, head_dim, 2, device=positions_T.device, dtype=wide) / head_dim
+    angles_TP = positions_T[:, None].to(wide) * theta**-half
+    angles_TP = torch.cat([angles_TP, angles_TP], dim=-1)[:, None]
+    return angles_TP.cos().to(dtype), angles_TP.sin().to(dtype)
+
+
+def rotate(x_THP: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = x_THP.chunk(2, dim=-1)
+    return x_THP * cos + torch.cat([-second, first], dim=-1) * sin
+
+
+class MlpMixer(nn.Module):
+    def __init__(self, config: MlpConfig, hidden_size: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(hidden_size, config.size, bias=False) if config.gated else None
+        self.up_proj = nn.Linear(hidden_size, config.size, bias=False)
+        self.down_proj = nn.Linear(config.size, hidden_size, bias=False)
+
+    def forward(self, x_TD: Tensor, batch: Batch | None = None, layer: LayerMemory | None = None) -> Tensor:
+        up = self.up_proj(x_TD)
+        inner = F.relu(up).square() if self.gate_proj is None else F.silu(self.gate_proj(x_TD)) * up
+        return self.down_proj(inner)  # type: ignore[no-any-return]
+
+
+class Router(nn.Module):
+    """Scores in float32, whatever the rest computes in: near ties decide which experts run."""
+
+    def __init__(self, config: MoeConfig, hidden_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.weight = nn.Parameter(torch.zeros(config.experts, hidden_size))
+        self.e_score_correction_bias = nn.Parameter(torch.zeros(config.experts), requires_grad=False)
+
+    def forward(self, x_TD: Tensor) -> tuple[Tensor, Tensor]:
+        c = self.config
+        wide = torch.promote_types(x_TD.dtype, torch.float32)
+        return ops.route(
+            F.linear(x_TD.to(wide), self.weight.to(wide)),
+            self.e_score_correction_bias,
+            c.experts_per_token,
+            groups=c.groups,
+            groups_per_token=c.groups_per_token,
+            normalize=c.normalize,
+            scaling=c.scaling,
+        )
+
+
+class Experts(nn.Module):
+    """The routed experts' weights, stacked."""
+
+    def __init__(self, config: MoeConfig, width: int) -> None:
+        super().__init__()
+        self.up_proj = nn.Parameter(torch.zeros(config.experts, config.expert_size, width))
+        self.down_proj = nn.Parameter(torch.zeros(config.experts, width, config.expert_size))
+
+
+class MoeMixer(nn.Module):
+    def __init__(self, config: MoeConfig, hidden_size: int) -> None:
+        super().__init__()
+        self.gate = Router(config, hidden_size)
+        self.experts = Experts(config, config.latent_size or hidden_size)
+        self.shared_experts = MlpMixer(MlpConfig(config.shared_size), hidden_size)
+        latent = config.latent_size
+        self.fc1_latent_proj = nn.Linear(hidden_size, latent, bias=False) if latent else None
+        self.fc2_latent_proj = nn.Linear(latent, hidden_size, bias=False) if latent else None
+
+    def forward(self, x_TD: Tensor, batch: Batch | None = None, layer: LayerMemory | None = None) -> Tensor:
+        chosen_TK, weights_TK = self.gate(x_TD)
+        routed = x_TD if self.fc1_latent_proj is None else self.fc1_latent_proj(x_TD)
+        routed = ops.run_experts(routed, chosen_TK, weights_TK, self.experts.up_proj, self.experts.down_proj)
+        if self.fc2_latent_proj is not None:
+            routed = self.fc2_latent_proj(routed)
+        return routed + self.shared_experts(x_TD)  # type: ignore[no-any-return]

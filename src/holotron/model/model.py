@@ -1,0 +1,77 @@
+"""The policy as one module: eyes, projector and decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from holotron.model.batch import Batch, Memory
+from holotron.model.checkpoint.source import Source
+from holotron.model.config import ModelConfig
+from holotron.model.decoder import Decoder
+from holotron.model.errors import ModelError
+from holotron.model.tiling import ProcessedImage
+from holotron.model.vision import Grid, Projector, VisionTower
+
+
+class Model(nn.Module):
+    """A policy. `vision` and `projector` are None for a text-only one."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.source: Source | None = None
+        self.vision = VisionTower(config.vision) if config.vision else None
+        self.projector = Projector(config.vision, config.hidden_size) if config.vision else None
+        self.decoder = Decoder(config)
+
+    @property
+    def device(self) -> torch.device:
+        return self.decoder.embeddings.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.decoder.embeddings.weight.dtype
+
+    def encode_images(self, images: Sequence[ProcessedImage]) -> list[Tensor]:
+        """Token embeddings of each image, [tokens, hidden size]."""
+        if not images:
+            return []
+        grids = [grid for image in images for grid in image.grids]
+        patches = torch.cat([image.patches for image in images]).to(self.device)
+        tokens = self.encode_patches(patches, grids)
+        parts = iter(tokens)
+        return [torch.cat([next(parts) for _ in image.grids]) for image in images]
+
+    def encode_patches(self, patches: Tensor, grids: Sequence[Grid]) -> list[Tensor]:
+        """Token embeddings of each grid of normalised patches."""
+        if self.vision is None or self.projector is None:
+            raise ModelError(f"{self.config.name} has no eyes; use a vision-language model to give it images")
+        return self.projector(self.vision(patches, grids), grids)
+
+    def embed(self, token_ids_T: Tensor, images: Sequence[Tensor] = ()) -> Tensor:
+        """Embeddings of the tokens, with the images' in place of the image tokens, in order."""
+        x_TD: Tensor = self.decoder.embeddings(token_ids_T)
+        if not images:
+            return x_TD
+        assert self.config.vision is not None
+        places = token_ids_T == self.config.vision.image_token_id
+        embeddings = torch.cat(list(images)).to(x_TD.dtype)
+        if (wanted := int(places.sum())) != len(embeddings):
+            raise ModelError(f"the prompt has {wanted} image tokens, but the images give {len(embeddings)} embeddings")
+        return x_TD.masked_scatter(places[:, None], embeddings)
+
+    def forward(
+        self, token_ids_T: Tensor, batch: Batch, memory: Memory | None = None, images: Sequence[Tensor] = ()
+    ) -> Tensor:
+        """Hidden states of the new tokens; `decoder.logits` turns the wanted rows into logits."""
+        return self.decoder(self.embed(token_ids_T, images), batch, memory)  # type: ignore[no-any-return]
+
+    def score(self, sequences: Sequence[Sequence[int]], images: Sequence[Tensor] = ()) -> list[Tensor]:
+        """Logits of whole sequences, [length, vocabulary] each; nothing is remembered."""
+        batch = Batch.fresh([len(sequence) for sequence in sequences], self.device)
+        token_ids = torch.tensor([i for sequence in sequences for i in sequence], device=self.device)
+        logits = self.decoder.logits(self(token_ids, batch, images=images))
+        return list(logits.split(list(batch.packing.lengths)))

@@ -1,0 +1,126 @@
+"""The eyes: a RADIO vision transformer, and the projector that turns its patches into tokens.
+
+Shapes: I images of one size, R x C patches each, W tower width, X = prefix + R·C positions, V values per patch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from holotron.model.config import VisionConfig
+from holotron.model.mixers import RMSNorm
+
+Grid = tuple[int, int]
+
+
+class VisionAttention(nn.Module):
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.qkv = nn.Linear(config.width, 3 * config.width)
+        self.proj = nn.Linear(config.width, config.width)
+
+    def forward(self, x_IXW: Tensor) -> Tensor:
+        q, k, v = self.qkv(x_IXW).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+class VisionMlp(nn.Module):
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(config.width, config.mlp_size)
+        self.fc2 = nn.Linear(config.mlp_size, config.width)
+
+    def forward(self, x_IXW: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x_IXW)))  # type: ignore[no-any-return]
+
+
+class VisionBlock(nn.Module):
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(config.width, eps=config.norm_eps)
+        self.attn = VisionAttention(config)
+        self.norm2 = nn.LayerNorm(config.width, eps=config.norm_eps)
+        self.mlp = VisionMlp(config)
+
+    def forward(self, x_IXW: Tensor) -> Tensor:
+        x_IXW = x_IXW + self.attn(self.norm1(x_IXW))
+        return x_IXW + self.mlp(self.norm2(x_IXW))  # type: ignore[no-any-return]
+
+
+class VisionTower(nn.Module):
+    """RADIO: patches, cropped position table, prefix tokens, transformer blocks, no final norm."""
+
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.patch_embed = nn.Linear(config.patch_values, config.width, bias=False)
+        # Video checkpoints carry a second patch embedding. It is kept so that they load and save whole.
+        frames = config.video_frames
+        self.video_embed = nn.Linear(frames * config.patch_values, config.width, bias=False) if frames else None
+        self.position_table = nn.Parameter(torch.zeros(1, config.table_side**2, config.width))
+        self.prefix = nn.Parameter(torch.zeros(config.prefix_tokens, config.width))
+        self.blocks = nn.ModuleList(VisionBlock(config) for _ in range(config.depth))
+        self.final_norm = nn.LayerNorm(config.width, eps=config.norm_eps) if config.final_norm else None
+
+    def forward(self, patches: Tensor, grids: Sequence[Grid]) -> list[Tensor]:
+        """Features of each image, [rows·columns, width], from all images' patches packed row by row."""
+        sizes = [rows * columns for rows, columns in grids]
+        if sum(sizes) != len(patches):
+            raise ValueError(f"grids {list(grids)} describe {sum(sizes)} patches, but {len(patches)} were given")
+        split = self.patch_embed(patches.to(self.patch_embed.weight.dtype)).split(sizes)
+        features: list[Tensor] = [patches] * len(grids)
+        # Images of one size, such as tiles, go through the blocks as one batch; others attend only to themselves.
+        for grid in dict.fromkeys(grids):
+            members = [i for i, other in enumerate(grids) if other == grid]
+            encoded = self._encode(torch.stack([split[i] for i in members]), grid)
+            for i, image in zip(members, encoded, strict=True):
+                features[i] = image
+        return features
+
+    def _encode(self, x_IPW: Tensor, grid: Grid) -> Tensor:
+        x_IPW = x_IPW + self.positions(grid).to(x_IPW.dtype)
+        x_IXW = torch.cat([self.prefix.expand(len(x_IPW), -1, -1), x_IPW], dim=1)
+        for block in self.blocks:
+            x_IXW = block(x_IXW)
+        x_IPW = x_IXW[:, self.config.prefix_tokens :]
+        return x_IPW if self.final_norm is None else self.final_norm(x_IPW)
+
+    def positions(self, grid: Grid) -> Tensor:
+        """Position embeddings [rows·columns, width]: the table stretched to the larger side, then cropped."""
+        rows, columns = grid
+        side, larger = self.config.table_side, max(grid)
+        wide = torch.promote_types(self.position_table.dtype, torch.float32)
+        table = self.position_table.to(wide).view(1, side, side, -1).permute(0, 3, 1, 2)
+        if larger != side:
+            table = F.interpolate(table, size=(larger, larger), mode="bilinear", align_corners=False)
+        return table[0, :, :rows, :columns].flatten(1).T
+
+
+class Projector(nn.Module):
+    """Four neighbouring patches become one token of the decoder: norm, widen, relu², narrow."""
+
+    def __init__(self, config: VisionConfig, hidden_size: int) -> None:
+        super().__init__()
+        self.norm = RMSNorm(config.shuffled_width, config.projector_eps)
+        self.up = nn.Linear(config.shuffled_width, config.projector_size, bias=False)
+        self.down = nn.Linear(config.projector_size, hidden_size, bias=False)
+
+    def forward(self, features: Sequence[Tensor], grids: Sequence[Grid]) -> list[Tensor]:
+        """Token embeddings of each image, [rows·columns / 4, hidden size]."""
+        shuffled = [pixel_shuffle(image, grid) for image, grid in zip(features, grids, strict=True)]
+        tokens: Tensor = self.down(F.relu(self.up(self.norm(torch.cat(shuffled)))).square())
+        return list(tokens.split([len(image) for image in shuffled]))
+
+
+def pixel_shuffle(image_PW: Tensor, grid: Grid) -> Tensor:
+    """Each 2x2 square of patches side by side in the channels: [R·C, W] → [R·C / 4, 4W]."""
+    rows, columns = grid
+    if rows % 2 or columns % 2:
+        raise ValueError(f"a patch grid must have even sides to be shuffled, got {rows}x{columns}")
+    squares = image_PW.view(rows // 2, 2, columns // 2, 2, -1).permute(0, 2, 1, 3, 4)
+    return squares.reshape(rows * columns // 4, -1)

@@ -1,0 +1,23 @@
+"""RMS normalisation, plain and gated."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from holotron.ops.plain.precision import accumulation_dtype
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x / rms(x) · weight over the last axis; the product is rounded once, at the end."""
+    wide = x.to(accumulation_dtype(x))
+    wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+    return (wide * weight).to(x.dtype)
+
+
+def gated_rms_norm(x: Tensor, gate: Tensor, weight: Tensor, eps: float, groups: int) -> Tensor:
+    """RMSNorm(x · silu(gate)) with the mean square taken over each of `groups` equal parts of the last axis."""
+    wide = x.to(accumulation_dtype(x))
+    wide = wide * F.silu(gate.to(wide.dtype))
+    parts = wide.unflatten(-1, (groups, -1))
+    parts = parts * torch.rsqrt(parts.square().mean(-1, keepdim=True) + eps)
+    return (parts.flatten(-2) * weight).to(x.dtype)
