@@ -44,7 +44,7 @@ def draw_nemotron(seed: int, kind: str) -> dict:
         "head_dim": draw.choice([8, 16, 20]),
         "intermediate_size": draw.choice([48, 80]),
         "mamba_num_heads": groups * draw.choice([1, 2, 3]),
-        "mamba_head_dim": draw.choice([4, 20, 80]),
+        "mamba_head_dim": draw.choice([16, 20, 80]),
         "n_groups": groups,
         "ssm_state_size": draw.choice([8, 16, 32]),
         "conv_kernel": draw.choice([2, 4]),

@@ -11,7 +11,7 @@ from holotron.model.model import Model
 from . import oracle
 
 LENGTHS = (1, 7, 33, 18)
-SEEDS = range(6)
+SEEDS = range(8)
 
 
 def token_ids(seed: int, vocab: int = 90) -> list[list[int]]:

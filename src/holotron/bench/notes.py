@@ -16,11 +16,12 @@ def verdict(plan: Plan) -> str:
     if not memory.weights_fit:
         return (
             f"{name}: the weights ({memory.weight_bytes / GIB:.1f} GiB) and the workspace do not fit on one"
-            f" {plan.gpu.name}; take fp8 weights, a larger GPU or several."
+            f" {plan.gpu.name}; take {'fp8 weights or ' if plan.precision.weights == 'bf16' else ''}a larger GPU."
         )
     if plan.cost is None:
         return f"{name}: not one session of {memory.mean_tokens:,} tokens fits beside the weights."
-    pace = f"The limit is {plan.cost.steps_per_second:.1f} steps/s."
+    speed = plan.cost.steps_per_second
+    pace = f"The limit is {speed:.{1 if speed >= 1 else 2}f} steps/s."
     if not plan.fits:
         return (
             f"{name}: {_sessions(sessions)} {_do(sessions)} not fit, {memory.mean_fit:,} {_do(memory.mean_fit)};"
@@ -36,6 +37,10 @@ def verdict(plan: Plan) -> str:
 def assumptions(plan: Plan, against: Plan | None = None) -> list[str]:
     """What the reader must know to take the figures as they are meant."""
     notes = [note for each, other in _pairs(plan, against) for note in _assumptions(each, other)]
+    if any(each.memory.spilled and each.cost for each, _ in _pairs(plan, against)):
+        notes.append(
+            "While sessions wait in host memory, every step brings one back; the copy runs beside the arithmetic."
+        )
     if plan.precision.weights == "fp8" and not plan.gpu.has_fp8:
         notes.append(f"{plan.gpu.name} has no fp8 units: fp8 weights save memory but are multiplied at the bf16 rate.")
     if plan.gpu.name != MEASURED_ON:
@@ -71,11 +76,6 @@ def _assumptions(plan: Plan, other: Plan | None) -> list[str]:
         notes.append(
             f"{name} is made for {plan.model.max_positions:,} tokens; an episode here ends at {workload.end_tokens:,}."
         )
-    if plan.memory.spilled and plan.cost is not None:
-        notes.append(
-            f"{name}: with sessions waiting in host memory every step brings one back,"
-            f" {plan.memory.restore_seconds * 1e3:.0f} ms on the link, beside the arithmetic."
-        )
     return notes
 
 
@@ -89,13 +89,13 @@ def _state_notes(plan: Plan) -> list[str]:
         )
     if mamba and memory.state_tokens:
         notes.append(
-            f"The state is not free: {memory.ssm_bytes / MIB:.0f} MiB per session, as much as the KV of"
+            f"{model.name}'s state is not free: {_ratio(memory.ssm_bytes / MIB)} MiB per session, as much as the KV of"
             f" {_about(memory.state_tokens)} tokens."
         )
     if mamba and attention:
         notes.append(
-            f"Memory is not constant either: {attention} attention layers keep {memory.kv_bytes_per_token:,} bytes of"
-            " KV per token."
+            f"{model.name}'s memory still grows: {attention} attention layers keep {memory.kv_bytes_per_token:,} bytes"
+            " of KV per token."
         )
     return notes
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holotron.cli.chromium import find_chromium
-from holotron.cli.output import GIB, gib
+from holotron.cli.output import GIB, size
 
 State = Literal["ok", "note", "missing"]
 
@@ -58,6 +58,7 @@ class Package:
     required: bool = True
     module: str = ""
     gpu_only: bool = False
+    import_it: bool = False
 
     @property
     def requirement(self) -> str:
@@ -68,9 +69,14 @@ class Package:
     def fix(self) -> str:
         return f"python -m pip install {shlex.quote(self.requirement)}"
 
+    @property
+    def reinstall(self) -> str:
+        return f"python -m pip install --force-reinstall {shlex.quote(self.requirement)}"
+
 
 PACKAGES = (
-    Package("torch", "2.11", "2.14"),
+    # Imported for proof: torch can be installed and still lack a library of the system or of CUDA.
+    Package("torch", "2.11", "2.14", import_it=True),
     Package("numpy", "1.26"),
     Package("safetensors", "0.5"),
     Package("tokenizers", "0.21"),
@@ -134,6 +140,12 @@ def check_package(package: Package) -> Check:
         return found("missing", f"{version} is older than {package.least}", package.fix)
     if package.below and version_numbers(version) >= version_numbers(package.below):
         return found("missing", f"{version} is not below {package.below}", package.fix)
+    if package.import_it:
+        try:
+            importlib.import_module(package.module or package.name)
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            return found("missing", f"{version} is installed but cannot be imported: {reason}", package.reinstall)
     return found("ok", version)
 
 
@@ -160,13 +172,12 @@ def check_gpu() -> Check:
         cards = []
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
-            cards.append(f"{properties.name} ({gib(properties.total_memory)})")
+            cards.append(f"{properties.name} ({size(properties.total_memory)})")
         return Check("GPU", "ok", ", ".join(cards), needed_for)
     if not has_driver():
         return Check("GPU", "note", "no NVIDIA driver here; small models run on the CPU", needed_for)
     if torch.version.cuda is None:
-        torch_package = next(package for package in PACKAGES if package.name == "torch")
-        fix = torch_package.fix.replace("install", "install --force-reinstall")
+        fix = next(package.reinstall for package in PACKAGES if package.name == "torch")
         return Check("GPU", "note", f"there is a driver, but torch {torch.__version__} has no CUDA", needed_for, fix)
     return Check("GPU", "note", "there is a driver, but torch sees no GPU", needed_for, "nvidia-smi")
 
@@ -176,9 +187,9 @@ def check_memory() -> Check:
     if available is None:
         return Check("memory", "note", "this system does not say how much is free", "holding a model")
     if available < MEMORY_WANTED:
-        detail = f"{gib(available)} free, {gib(MEMORY_WANTED)} wanted"
+        detail = f"{size(available)} free, {size(MEMORY_WANTED)} wanted"
         return Check("memory", "note", detail, "holding a model", "close other programs")
-    return Check("memory", "ok", f"{gib(available)} free", "holding a model")
+    return Check("memory", "ok", f"{size(available)} free", "holding a model")
 
 
 def available_memory() -> int | None:
@@ -196,9 +207,9 @@ def check_disk() -> Check:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     if free < DISK_WANTED:
-        detail = f"{gib(free)} free at {folder}; a 12B model takes {gib(DISK_WANTED)}"
+        detail = f"{size(free)} free at {folder}; a 12B model takes {size(DISK_WANTED)}"
         return Check("disk", "note", detail, "downloading a model", "export HF_HOME=/a/folder/with/more/room")
-    return Check("disk", "ok", f"{gib(free)} free at {folder}", "downloading a model")
+    return Check("disk", "ok", f"{size(free)} free at {folder}", "downloading a model")
 
 
 def check_chromium() -> Check:

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from holotron import __version__
 from holotron.cli import doctor, models, plan
 from holotron.cli.errors import DONE, FAILED, MISUSED, debugging, report
+from holotron.cli.output import examples
 
 
 class CommandGroup(TyperGroup):
@@ -45,7 +46,8 @@ class CommandGroup(TyperGroup):
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="Computer-use agents, throughput first: plan, serve, run, improve.",
+    help="Computer-use agents, throughput first.",
+    epilog=examples("holotron doctor", "holotron plan holotron-12b --gpu H100 --sessions 100"),
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

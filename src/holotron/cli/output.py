@@ -26,7 +26,10 @@ def print_json(value: Any) -> None:
 def print_wrapped(text: str, *, bullet: str = "", style: str = "") -> None:
     """A paragraph at the width of the terminal; lines after the first hang under the text, not under the bullet."""
     out = console()
-    lines = textwrap.fill(text, out.width, initial_indent=bullet, subsequent_indent=" " * len(bullet))
+    # Not at hyphens: model names are full of them and are meant to be copied.
+    lines = textwrap.fill(
+        text, out.width, initial_indent=bullet, subsequent_indent=" " * len(bullet), break_on_hyphens=False
+    )
     out.print(Text(lines, style=style), soft_wrap=True)
 
 
@@ -35,12 +38,11 @@ def examples(*commands: str) -> str:
     return "\n\n".join(["[bold]Example[/bold]" if len(commands) == 1 else "[bold]Examples[/bold]", *commands])
 
 
-def gib(size: float) -> str:
-    return f"{size / GIB:,.1f} GiB" if size >= 10 * GIB else f"{size / GIB:,.2f} GiB"
-
-
-def mib(size: float) -> str:
-    return f"{size / MIB:,.1f} MiB"
+def size(count: float) -> str:
+    """Bytes in GiB, or in MiB where that would be mostly zeros."""
+    if 0 < count < GIB / 10:
+        return f"{count / MIB:,.1f} MiB"
+    return f"{count / GIB:,.1f} GiB" if count >= 10 * GIB else f"{count / GIB:,.2f} GiB"
 
 
 def kib(size: float) -> str:
@@ -50,6 +52,10 @@ def kib(size: float) -> str:
 def billions(count: float) -> str:
     """Parameters, in the unit that model names use."""
     return f"{count / 1e9:,.2f} B" if count >= 1e9 else f"{count / 1e6:,.1f} M"
+
+
+def rate(value: float) -> str:
+    return f"{value:,.1f}" if value >= 1 else f"{value:,.2f}"
 
 
 def milliseconds(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -88,7 +89,7 @@ def plan(
             {
                 "plan": ours.to_dict(),
                 "against": theirs.to_dict() if theirs else None,
-                "efficiency": vars(MEASURED),
+                "efficiency": asdict(MEASURED),
                 "verdicts": verdicts,
                 "assumptions": assumed,
                 "corrections": corrected,
@@ -104,8 +105,10 @@ def find_model(name: str) -> ModelConfig:
         from holotron.model.checkpoint.config_json import read_config
 
         return read_config(Path(name))
-    with misuse(ConfigError):
+    try:
         return preset(name).config
+    except ConfigError as error:
+        raise Misuse(f"{error}; a folder with a config.json will do as well") from error
 
 
 def parse_screen(text: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from holotron.bench.planner import Plan
 from holotron.bench.roofline import StepCost
-from holotron.cli.output import console, gib, kib, mib, milliseconds, print_wrapped
+from holotron.cli.output import console, kib, milliseconds, print_wrapped, rate, size
 
 Cell = Callable[[Plan], str]
 NOTHING = "–"
@@ -55,12 +55,14 @@ def _setting(plan: Plan) -> str:
 
 def _table(plans: list[Plan]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("")
+    # The labels keep their lines; where space is short the model names are broken instead.
+    table.add_column("", no_wrap=True)
     for each in plans:
-        table.add_column(each.model.name, justify="right")
+        table.add_column(each.model.name, justify="right", overflow="fold")
     _section(table, plans, "Memory", _memory_rows(plans))
-    _section(table, plans, "GPU time of one agent step", _cost_rows(plans))
-    _section(table, plans, "Limits of one GPU", _limit_rows())
+    if any(each.cost for each in plans):
+        _section(table, plans, "GPU time of one agent step", _cost_rows(plans))
+        _section(table, plans, "Limits of one GPU", _limit_rows())
     return table
 
 
@@ -77,22 +79,25 @@ def _memory_rows(plans: list[Plan]) -> list[tuple[str, Cell]]:
     mean, end = (_token_label(plans, name) for name in ("mean_tokens", "end_tokens"))
     count = f"{plans[0].workload.sessions:,} session{'s' if plans[0].workload.sessions > 1 else ''}"
     rows: list[tuple[str, Cell]] = [
-        ("GPU", lambda p: gib(p.memory.gpu_bytes)),
-        ("weights", lambda p: gib(p.memory.weight_bytes)),
-        ("workspace kept back", lambda p: gib(p.memory.reserve_bytes)),
-        ("free for sessions", lambda p: gib(p.memory.free_bytes)),
+        ("GPU", lambda p: size(p.memory.gpu_bytes)),
+        ("weights", lambda p: size(p.memory.weight_bytes)),
+        ("workspace kept back", lambda p: size(p.memory.reserve_bytes)),
+        ("free for sessions", lambda p: size(p.memory.free_bytes)),
         ("KV per token", lambda p: kib(p.memory.kv_bytes_per_token)),
-        ("state per session", lambda p: mib(p.memory.ssm_bytes + p.memory.conv_bytes) if p.is_hybrid else "none"),
-        (f"session, mean age{mean}", lambda p: gib(p.memory.mean_session_bytes)),
-        (f"session, at its end{end}", lambda p: gib(p.memory.end_session_bytes)),
-        (f"{count}, mean age", lambda p: gib(p.memory.mean_needed_bytes)),
-        (f"{count}, all at the end", lambda p: gib(p.memory.end_needed_bytes)),
+        (
+            "SSM and conv state per session",
+            lambda p: size(p.memory.ssm_bytes + p.memory.conv_bytes) if p.is_hybrid else "none",
+        ),
+        (f"session, mean age{mean}", lambda p: size(p.memory.mean_session_bytes)),
+        (f"session, at its end{end}", lambda p: size(p.memory.end_session_bytes)),
+        (f"{count}, mean age", lambda p: size(p.memory.mean_needed_bytes)),
+        (f"{count}, all at the end", lambda p: size(p.memory.end_needed_bytes)),
         ("sessions that fit, mean age", lambda p: f"{p.memory.mean_fit:,}"),
         ("sessions that fit, all at the end", lambda p: f"{p.memory.end_fit:,}"),
     ]
-    if any(each.memory.spilled for each in plans):
-        rows.append(("sessions spilled to host memory", lambda p: f"{p.memory.spilled:,}"))
-        rows.append(("bringing one back", lambda p: milliseconds(p.memory.restore_seconds)))
+    if any(each.memory.spilled and each.cost for each in plans):
+        rows.append(("sessions spilled to host memory", lambda p: f"{p.memory.spilled:,}" if p.cost else NOTHING))
+        rows.append(("bringing one back", lambda p: milliseconds(p.memory.restore_seconds) if p.cost else NOTHING))
     return rows
 
 
@@ -122,15 +127,12 @@ def _cost_rows(plans: list[Plan]) -> list[tuple[str, Cell]]:
 def _limit_rows() -> list[tuple[str, Cell]]:
     return [
         ("sessions decoding together", lambda p: f"{p.cost.batch:,}" if p.cost else NOTHING),
-        ("[bold]agent steps/s[/bold]", lambda p: f"{p.cost.steps_per_second:,.1f}" if p.cost else NOTHING),
+        ("[bold]agent steps/s[/bold]", lambda p: rate(p.cost.steps_per_second) if p.cost else NOTHING),
         ("decode tokens/s", lambda p: f"{p.cost.decode_tokens_per_second:,.0f}" if p.cost else NOTHING),
+        ("logical tokens/s", lambda p: f"{p.cost.logical_tokens_per_second:,.0f}" if p.cost else NOTHING),
         (
-            "logical tokens/s (history counted)",
-            lambda p: f"{p.cost.logical_tokens_per_second:,.0f}" if p.cost else NOTHING,
-        ),
-        (
-            "steps/s if the history is prefilled anew",
-            lambda p: f"{p.stateless.steps_per_second:,.2f}" if p.stateless else NOTHING,
+            "steps/s if history is prefilled anew",
+            lambda p: rate(p.stateless.steps_per_second) if p.stateless else NOTHING,
         ),
     ]
 

@@ -18,7 +18,7 @@ class Layer(nn.Module):
         self.mixer = _mixer(config, symbol)
 
     def forward(self, x_TD: Tensor, batch: Batch, layer: LayerMemory | None) -> Tensor:
-        return x_TD + self.mixer(self.norm(x_TD), batch, layer)  # type: ignore[no-any-return]
+        return x_TD + self.mixer(self.norm(x_TD), batch, layer)
 
 
 def _mixer(config: ModelConfig, symbol: str) -> nn.Module:
@@ -52,7 +52,7 @@ class Decoder(nn.Module):
         for symbol, layer in zip(self.config.pattern, self.layers, strict=True):
             index = seen[symbol] = seen.get(symbol, -1) + 1
             x_TD = layer(x_TD, batch, None if memory is None else LayerMemory(memory, index))
-        return self.norm_f(x_TD)  # type: ignore[no-any-return]
+        return self.norm_f(x_TD)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits in float32 at least: sampling and log-probabilities need the precision."""

@@ -100,7 +100,8 @@ def _plain(image: Image.Image, name: str, max_pixels: int) -> Image.Image:
     if image.mode.startswith(("I", "F")):
         return _eight_bit(image).convert("RGB")
     if image.has_transparency_data:
-        image = image.convert("RGBA")
+        # Pillow knows no direct way from premultiplied grey.
+        image = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
         white = Image.new("RGBA", image.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, image).convert("RGB")
     return image if image.mode == "RGB" else image.convert("RGB")

@@ -41,7 +41,7 @@ def load(
 
 def find_checkpoint(name: str) -> Path:
     """The folder that holds the checkpoint of that name, downloaded if it must be."""
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         return Path(name)
     hub_id = name
     if name in PRESETS:

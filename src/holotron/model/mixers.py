@@ -59,7 +59,7 @@ class MambaMixer(nn.Module):
         z_TI, xBC_TC, dt_TH = self.in_proj(x_TD).split([c.inner_size, c.conv_channels, c.heads], dim=-1)
         dt_TH = ops.discretize(dt_TH, self.dt_bias, c.dt_limit)
         y_TI = self._recur(xBC_TC, dt_TH, batch, layer)
-        return self.out_proj(ops.gated_rms_norm(y_TI, z_TI, self.norm.weight, self.eps, c.groups))  # type: ignore[no-any-return]
+        return self.out_proj(ops.gated_rms_norm(y_TI, z_TI, self.norm.weight, self.eps, c.groups))
 
     def _recur(self, xBC_TC: Tensor, dt_TH: Tensor, batch: Batch, layer: LayerMemory | None) -> Tensor:
         """Convolution and scan, from the sessions' states to their new ones."""
@@ -126,7 +126,7 @@ class AttentionMixer(nn.Module):
             keys, values = layer.memory.keys_ANZKD[layer.index], layer.memory.values_ANZKD[layer.index]
             ops.write_pages(k_TKP, v_TKP, keys, values, batch.places_T)
             y_THP = ops.paged_attention(q_THP, keys, values, batch.page_table_SM, batch.kv_lengths, batch.packing)
-        return self.o_proj(y_THP.flatten(1))  # type: ignore[no-any-return]
+        return self.o_proj(y_THP.flatten(1))
 
 
 def rotations(positions_T: Tensor, head_dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -154,7 +154,7 @@ class MlpMixer(nn.Module):
     def forward(self, x_TD: Tensor, batch: Batch | None = None, layer: LayerMemory | None = None) -> Tensor:
         up = self.up_proj(x_TD)
         inner = F.relu(up).square() if self.gate_proj is None else F.silu(self.gate_proj(x_TD)) * up
-        return self.down_proj(inner)  # type: ignore[no-any-return]
+        return self.down_proj(inner)
 
 
 class Router(nn.Module):
@@ -205,4 +205,4 @@ class MoeMixer(nn.Module):
         routed = ops.run_experts(routed, chosen_TK, weights_TK, self.experts.up_proj, self.experts.down_proj)
         if self.fc2_latent_proj is not None:
             routed = self.fc2_latent_proj(routed)
-        return routed + self.shared_experts(x_TD)  # type: ignore[no-any-return]
+        return routed + self.shared_experts(x_TD)

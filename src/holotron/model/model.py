@@ -67,7 +67,7 @@ class Model(nn.Module):
         self, token_ids_T: Tensor, batch: Batch, memory: Memory | None = None, images: Sequence[Tensor] = ()
     ) -> Tensor:
         """Hidden states of the new tokens; `decoder.logits` turns the wanted rows into logits."""
-        return self.decoder(self.embed(token_ids_T, images), batch, memory)  # type: ignore[no-any-return]
+        return self.decoder(self.embed(token_ids_T, images), batch, memory)
 
     def score(self, sequences: Sequence[Sequence[int]], images: Sequence[Tensor] = ()) -> list[Tensor]:
         """Logits of whole sequences, [length, vocabulary] each; nothing is remembered."""

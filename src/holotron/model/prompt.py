@@ -119,18 +119,17 @@ class PromptBuilder:
             if images:
                 raise ModelError(f"{self._name} takes text only, but {len(images)} images were given")
             return Prompt(tuple(ids), ())
-        image_id = self._vision.image_token_id
-        places = ids.count(image_id)
+        vision = self._vision
+        places = ids.count(vision.image_token_id)
         if places != len(images):
             raise ModelError(f"the prompt has places for {places} images, but {len(images)} were given")
-        start, end = (
-            [] if id_ is None else [id_] for id_ in (self._vision.image_start_token_id, self._vision.image_end_token_id)
-        )
+        start = [] if vision.image_start_token_id is None else [vision.image_start_token_id]
+        end = [] if vision.image_end_token_id is None else [vision.image_end_token_id]
         processed = tuple(self._processor(image) for image in images)
         remaining = iter(processed)
         widened: list[int] = []
         for id_ in ids:
-            widened += [*start, *[id_] * next(remaining).tokens, *end] if id_ == image_id else [id_]
+            widened += [*start, *[id_] * next(remaining).tokens, *end] if id_ == vision.image_token_id else [id_]
         return Prompt(tuple(widened), processed)
 
     # ---- keeping text text --------------------------------------------------------------------------------------
@@ -161,12 +160,10 @@ class PromptBuilder:
         if not isinstance(content, Sequence) or not all(isinstance(part, Mapping) for part in content):
             raise ModelError(f"the content of message {index} is neither a text nor a list of parts: {content!r:.100}")
         for part in content:
-            known = part.get("type") in IMAGE_TYPES or (
-                part.get("type") == "text" and isinstance(part.get("text"), str)
-            )
-            if not known:
+            kind = part.get("type")
+            if kind not in IMAGE_TYPES and not (kind == "text" and isinstance(part.get("text"), str)):
                 raise ModelError(
-                    f"message {index} has a part of type {part.get('type')!r} that cannot be used; known are text, "
+                    f"message {index} has a part of type {kind!r} that cannot be used; known are text, "
                     f"with its 'text', {' and '.join(IMAGE_TYPES)}"
                 )
         if all(part["type"] == "text" for part in content):

@@ -26,7 +26,7 @@ class VisionAttention(nn.Module):
 
     def forward(self, x_IXW: Tensor) -> Tensor:
         q, k, v = self.qkv(x_IXW).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        return self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
 class VisionMlp(nn.Module):
@@ -36,7 +36,7 @@ class VisionMlp(nn.Module):
         self.fc2 = nn.Linear(config.mlp_size, config.width)
 
     def forward(self, x_IXW: Tensor) -> Tensor:
-        return self.fc2(F.gelu(self.fc1(x_IXW)))  # type: ignore[no-any-return]
+        return self.fc2(F.gelu(self.fc1(x_IXW)))
 
 
 class VisionBlock(nn.Module):
@@ -49,7 +49,7 @@ class VisionBlock(nn.Module):
 
     def forward(self, x_IXW: Tensor) -> Tensor:
         x_IXW = x_IXW + self.attn(self.norm1(x_IXW))
-        return x_IXW + self.mlp(self.norm2(x_IXW))  # type: ignore[no-any-return]
+        return x_IXW + self.mlp(self.norm2(x_IXW))
 
 
 class VisionTower(nn.Module):

@@ -202,7 +202,7 @@ def _qwen3(raw: Raw, name: str) -> ModelConfig:
             heads=heads,
             kv_heads=_integer(raw, name, "num_key_value_heads", heads),
             head_dim=_integer(raw, name, "head_dim", 128),
-            rope_theta=float(rope.get("rope_theta", raw.get("rope_theta", 10000.0))),
+            rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
             qk_norm=True,
         ),
         mlp=MlpConfig(_integer(raw, name, "intermediate_size"), gated=True),
@@ -342,19 +342,11 @@ def render_config(config: ModelConfig) -> dict[str, Any]:
         "vision_hidden_size": v.width,
         "projector_hidden_size": v.projector_size,
         "downsample_ratio": 0.5,
+        "force_image_size": v.tile_size,
         "image_token_id": v.image_token_id,
         "image_start_token_id": v.image_start_token_id,
         "image_end_token_id": v.image_end_token_id,
         **({"video_temporal_patch_size": frames} if frames else {}),
-        **({} if v.mode == "dynamic" else _render_tiles(v)),
-    }
-
-
-def _render_tiles(vision: VisionConfig) -> dict[str, Any]:
-    return {
-        "force_image_size": vision.tile_size,
-        "max_num_tiles": vision.max_tiles,
-        "use_thumbnail": vision.thumbnail,
     }
 
 

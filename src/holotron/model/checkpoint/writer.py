@@ -72,10 +72,11 @@ def _write(model: Model, folder: Path, max_shard_bytes: int) -> None:
     if len(shards) > 1:
         size = sum(parameter.nbytes for parameter in model.parameters())
         _write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": weight_map})
-    for name in COMPANIONS if source else ():
-        if (source_file := source.folder / name).is_file():
-            shutil.copyfile(source_file, folder / name)
-    if source is None and model.config.vision:
+    if source:
+        for companion in (source.folder / name for name in COMPANIONS):
+            if companion.is_file():
+                shutil.copyfile(companion, folder / companion.name)
+    elif model.config.vision:
         _write_json(folder / "preprocessor_config.json", render_processor(model.config.vision))
     _write_json(folder / "config.json", raw)
 

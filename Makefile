@@ -1,0 +1,44 @@
+# Every target sets up .venv by itself; a second time that takes a moment.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-gpu lint clean
+
+help: ## what can be made
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+run: $(STAMP) ## check this machine, then compare a hybrid with a transformer on one GPU
+	@$(BIN)/holotron doctor
+	@$(BIN)/holotron plan holotron-12b --gpu H100 --sessions 100 --against qwen3-8b
+
+test: $(STAMP) ## all tests that need no GPU, and the import contract
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest -n auto
+
+test-gpu: $(STAMP) ## the tests that need a CUDA device
+	$(BIN)/python -m pytest -m gpu
+
+lint: $(STAMP) ## ruff, mypy and the import contract
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build src/*.egg-info
+
+# On Debian and Ubuntu the venv module is a package of its own.
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Holotron needs Python 3.11 or newer; set PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "venv is missing: apt-get install python3-venv" >&2; exit 1; }
+
+$(STAMP): $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@

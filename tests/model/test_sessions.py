@@ -1,0 +1,169 @@
+"""Prefill = prefill in pieces = token by token, for several sessions packed in one batch."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holotron.model.batch import Batch, Memory
+from holotron.model.model import Model
+
+from .tiny import DENSE_TRANSFORMER, draw_tokens, tiny_model
+
+MODELS = {
+    "hybrid": tiny_model("M-M*-", seed=3),
+    "pure mamba": tiny_model("MM", seed=1),
+    "experts": tiny_model("ME*E", seed=2),
+    "transformer": tiny_model(seed=4, **DENSE_TRANSFORMER),
+}
+PAGE = 4
+MOST = 24
+
+
+class Sessions:
+    """Sessions over one Memory: each owns a slot and a run of pages scattered through the pool."""
+
+    def __init__(self, model: Model, count: int, dtype: torch.dtype = torch.float64, extra_slots: int = 0):
+        per_session = -(-MOST // PAGE)
+        self.model = model
+        self.memory = Memory.allocate(
+            model.config,
+            slots=count + extra_slots,
+            pages=count * per_session,
+            page_size=PAGE,
+            dtype=dtype,
+            state_dtype=dtype,
+        )
+        # Session i has pages i, i + count, i + 2·count …: neighbours in the pool belong to others.
+        self.pages = [[i + count * j for j in range(per_session)] for i in range(count)]
+        self.past = [0] * count
+
+    @torch.no_grad()
+    def append(self, tokens: dict[int, list[int]], marks=(), mark_slots=()) -> dict[int, torch.Tensor]:
+        """Logits of the new tokens of the sessions named; their memory advances."""
+        who = list(tokens)
+        batch = Batch.continuing(
+            [len(tokens[i]) for i in who],
+            past=[self.past[i] for i in who],
+            slots=who,
+            pages=[self.pages[i] for i in who],
+            page_size=PAGE,
+            marks=marks,
+            mark_slots=mark_slots,
+        )
+        flat = torch.tensor([t for i in who for t in tokens[i]])
+        logits = self.model.decoder.logits(self.model(flat, batch, self.memory))
+        for i in who:
+            self.past[i] += len(tokens[i])
+        return dict(zip(who, logits.split([len(tokens[i]) for i in who]), strict=True))
+
+
+def splits(length: int):
+    """All ways to cut a sequence into pieces, as hypothesis draws them."""
+    return st.lists(st.integers(1, length), max_size=length).map(lambda cuts: sorted({0, length, *cuts}))
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_any_split_of_any_schedule_equals_one_prefill(kind, data):
+    """Sessions of unequal length, each cut at its own places, advance in batches drawn at random."""
+    model = MODELS[kind]
+    lengths = data.draw(st.lists(st.integers(1, MOST), min_size=1, max_size=3))
+    tokens = [draw_tokens(length, seed) for seed, length in enumerate(lengths)]
+    with torch.no_grad():
+        whole = model.score(tokens)
+
+    cuts = [data.draw(splits(length)) for length in lengths]
+    pieces = [[t[a:b] for a, b in pairwise(c)] for t, c in zip(tokens, cuts, strict=True)]
+    sessions = Sessions(model, len(tokens))
+    got = [[] for _ in tokens]
+    while any(pieces):
+        waiting = [i for i, rest in enumerate(pieces) if rest]
+        who = data.draw(st.lists(st.sampled_from(waiting), min_size=1, max_size=len(waiting), unique=True))
+        for i, logits in sessions.append({i: pieces[i].pop(0) for i in who}).items():
+            got[i].append(logits)
+    for parts, expected in zip(got, whole, strict=True):
+        torch.testing.assert_close(torch.cat(parts), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_token_by_token_decode_equals_prefill(kind):
+    model = MODELS[kind]
+    tokens = [draw_tokens(MOST, 7), draw_tokens(MOST, 8)]
+    with torch.no_grad():
+        whole = model.score(tokens)
+    sessions = Sessions(model, 2)
+    steps = [sessions.append({0: [a], 1: [b]}) for a, b in zip(*tokens, strict=True)]
+    for i in range(2):
+        torch.testing.assert_close(torch.cat([step[i] for step in steps]), whole[i], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("length", [3, 9, 17])
+@pytest.mark.parametrize("kind", ["hybrid", "experts"])
+def test_float32_agrees_to_rounding(kind, length):
+    model = MODELS[kind]
+    narrow = tiny_model(model.config.pattern, seed=2, dtype=torch.float32)
+    tokens = draw_tokens(length, 5)
+    with torch.no_grad():
+        (whole,) = narrow.score([tokens])
+    sessions = Sessions(narrow, 1, dtype=torch.float32)
+    parts = [sessions.append({0: tokens[:2]})[0], *[sessions.append({0: [t]})[0] for t in tokens[2:]]]
+    torch.testing.assert_close(torch.cat(parts), whole, rtol=1e-4, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(prefix=st.integers(0, 12), rest=st.integers(0, 8), other=st.integers(1, 9), data=st.data())
+def test_a_marked_state_continues_as_if_the_session_had_stopped_there(prefix, rest, other, data):
+    """A mark inside a prefill is a full checkpoint: from it another continuation is exact."""
+    model = MODELS["hybrid"]
+    if prefix + rest == 0:
+        return
+    shared, tail, neighbour = draw_tokens(prefix, 1), draw_tokens(rest, 2), draw_tokens(other, 3)
+    sessions = Sessions(model, 2, extra_slots=1)
+    sessions.append({0: shared + tail, 1: neighbour}, marks=[(0, prefix)], mark_slots=[2])
+
+    # Session 0 goes back to the mark: its state is the marked one and only `prefix` entries of its pages count.
+    for pool in (sessions.memory.ssm_VMHPN, sessions.memory.conv_VMCJ):
+        pool[0] = pool[2]
+    sessions.past[0] = prefix
+    branch = draw_tokens(data.draw(st.integers(1, 6)), 4)
+    logits = sessions.append({0: branch})[0]
+    with torch.no_grad():
+        (expected,) = model.score([shared + branch])
+    torch.testing.assert_close(logits, expected[prefix:], rtol=1e-9, atol=1e-9)
+
+
+def test_sixteen_bit_states_are_a_choice_that_costs_little():
+    model = tiny_model("M-M*-", seed=3, dtype=torch.float32)
+    tokens = draw_tokens(MOST, 5)
+    results = {}
+    for state_dtype in (torch.float32, torch.float16):
+        sessions = Sessions(model, 1, dtype=torch.float32)
+        shape = sessions.memory.ssm_VMHPN
+        sessions.memory = Memory(
+            shape.to(state_dtype),
+            sessions.memory.conv_VMCJ,
+            sessions.memory.keys_ANZKD,
+            sessions.memory.values_ANZKD,
+        )
+        results[state_dtype] = torch.cat([sessions.append({0: [t]})[0] for t in tokens])
+    wide, narrow = results[torch.float32], results[torch.float16]
+    assert 0 < (wide - narrow).abs().max() < 0.02 * wide.abs().max()
+
+
+def test_memory_is_as_large_as_the_config_says():
+    config = MODELS["hybrid"].config
+    memory = Memory.allocate(config, slots=3, pages=5, page_size=PAGE, dtype=torch.bfloat16, state_dtype=torch.float32)
+    state = 3 * (4 * config.ssm_values + 2 * config.conv_values)
+    assert memory.nbytes == state + 2 * 5 * PAGE * config.kv_values_per_token
+
+
+def test_batches_that_do_not_fit_are_refused():
+    common = {"slots": [0], "page_size": 4}
+    with pytest.raises(ValueError, match="9 tokens do not fit 2 pages of 4"):
+        Batch.continuing([5], past=[4], pages=[[0, 1]], **common)
+    with pytest.raises(ValueError, match="one entry per session"):
+        Batch.continuing([5], past=[4, 1], pages=[[0, 1]], **common)

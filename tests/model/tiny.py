@@ -1,0 +1,84 @@
+"""Tiny random models of every kind, in float64 so that equalities are exact to rounding."""
+
+import random
+
+import torch
+
+from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, MoeConfig, VisionConfig
+from holotron.model.initialize import random_model
+from holotron.model.model import Model
+
+VOCAB = 64
+IMAGE_TOKEN = 60
+
+
+def tiny_config(pattern: str = "M-M*-", seed: int = 0, **changes) -> ModelConfig:
+    draw = random.Random(seed)
+    groups = draw.choice([1, 2])
+    kv_heads = draw.choice([1, 2])
+    values = {
+        "name": "tiny",
+        "pattern": pattern,
+        "hidden_size": 24,
+        "vocab_size": VOCAB,
+        "mamba": MambaConfig(
+            heads=groups * draw.choice([1, 2]),
+            head_dim=draw.choice([4, 20]),
+            state_size=8,
+            groups=groups,
+            conv_kernel=draw.choice([2, 4]),
+            chunk_size=draw.choice([2, 4, 8]),
+        ),
+        "attention": AttentionConfig(heads=kv_heads * 2, kv_heads=kv_heads, head_dim=8),
+        "mlp": MlpConfig(32),
+        "moe": MoeConfig(experts=4, experts_per_token=2, expert_size=16, shared_size=16),
+    }
+    values |= changes
+    for symbol, part in (("M", "mamba"), ("*", "attention"), ("-", "mlp"), ("E", "moe")):
+        if symbol not in values["pattern"]:
+            values[part] = None
+    return ModelConfig(**values)
+
+
+def tiny_eyes(**changes) -> VisionConfig:
+    values = {
+        "width": 16,
+        "depth": 2,
+        "heads": 2,
+        "mlp_size": 32,
+        "patch_size": 4,
+        "max_image_size": 32,
+        "prefix_tokens": 3,
+        "projector_size": 24,
+        "tile_size": 16,
+        "max_tiles": 4,
+        "mode": "dynamic",
+        "min_patches": 4,
+        "max_patches": 64,
+        "image_token_id": IMAGE_TOKEN,
+        "image_start_token_id": 61,
+        "image_end_token_id": 62,
+    }
+    return VisionConfig(**(values | changes))
+
+
+DENSE_TRANSFORMER = {
+    "pattern": "*-*-",
+    "attention": AttentionConfig(heads=4, kv_heads=2, head_dim=8, rope_theta=10_000.0, qk_norm=True),
+    "mlp": MlpConfig(32, gated=True),
+}
+
+
+def tiny_model(pattern: str = "M-M*-", seed: int = 0, dtype: torch.dtype = torch.float64, **changes) -> Model:
+    model = random_model(tiny_config(pattern, seed, **changes), dtype=dtype, seed=seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(5)  # the usual small weights would hide a mistake in rounding
+            elif name.endswith(("conv1d.bias", "e_score_correction_bias")):
+                parameter.normal_(0, 0.3, generator=torch.Generator().manual_seed(seed))
+    return model
+
+
+def draw_tokens(count: int, seed: int = 0) -> list[int]:
+    return torch.randint(0, 50, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
