@@ -173,6 +173,8 @@ def test_plan_table(columns):
     text = " ".join(result.stdout.split())
     for words in ("100 sessions fit", "100 sessions do not fit", "28 Mamba-2 layers, not 56", "2,304 tokens", "2^30"):
         assert words in text
+    assert "KV per token 24,576 B 147,456 B" in text
+    assert "SSM state per session, 16 / 32 bit 70 / 140 MiB none" in text
     assert all(len(line) <= columns for line in result.stdout.splitlines())
 
 

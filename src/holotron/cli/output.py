@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-KIB, MIB, GIB = 2**10, 2**20, 2**30
+MIB, GIB = 2**20, 2**30
 
 
 def console() -> Console:
@@ -43,10 +43,6 @@ def size(count: float) -> str:
     if 0 < count < GIB / 10:
         return f"{count / MIB:,.1f} MiB"
     return f"{count / GIB:,.1f} GiB" if count >= 10 * GIB else f"{count / GIB:,.2f} GiB"
-
-
-def kib(size: float) -> str:
-    return f"{size / KIB:,.1f} KiB"
 
 
 def billions(count: float) -> str:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from holotron.bench.planner import Plan
 from holotron.bench.roofline import StepCost
-from holotron.cli.output import console, kib, milliseconds, print_wrapped, rate, size
+from holotron.cli.output import console, milliseconds, print_wrapped, rate, size
 
 Cell = Callable[[Plan], str]
 NOTHING = "–"
@@ -83,11 +83,9 @@ def _memory_rows(plans: list[Plan]) -> list[tuple[str, Cell]]:
         ("weights", lambda p: size(p.memory.weight_bytes)),
         ("workspace kept back", lambda p: size(p.memory.reserve_bytes)),
         ("free for sessions", lambda p: size(p.memory.free_bytes)),
-        ("KV per token", lambda p: kib(p.memory.kv_bytes_per_token)),
-        (
-            "SSM and conv state per session",
-            lambda p: size(p.memory.ssm_bytes + p.memory.conv_bytes) if p.is_hybrid else "none",
-        ),
+        ("KV per token", lambda p: f"{p.memory.kv_bytes_per_token:,} B"),
+        ("SSM state per session, 16 / 32 bit", _state),
+        ("conv state per session", lambda p: size(p.memory.conv_bytes) if p.is_hybrid else "none"),
         (f"session, mean age{mean}", lambda p: size(p.memory.mean_session_bytes)),
         (f"session, at its end{end}", lambda p: size(p.memory.end_session_bytes)),
         (f"{count}, mean age", lambda p: size(p.memory.mean_needed_bytes)),
@@ -99,6 +97,13 @@ def _memory_rows(plans: list[Plan]) -> list[tuple[str, Cell]]:
         rows.append(("sessions spilled to host memory", lambda p: f"{p.memory.spilled:,}" if p.cost else NOTHING))
         rows.append(("bringing one back", lambda p: milliseconds(p.memory.restore_seconds) if p.cost else NOTHING))
     return rows
+
+
+def _state(plan: Plan) -> str:
+    if not plan.is_hybrid:
+        return "none"
+    narrow, wide = (plan.model.ssm_values * width / 2**20 for width in (2, 4))
+    return f"{narrow:,.4g} / {wide:,.4g} MiB"
 
 
 def _token_label(plans: list[Plan], name: str) -> str:
