@@ -146,8 +146,8 @@ def test_sixteen_bit_states_are_a_choice_that_costs_little():
         sessions.memory = Memory(
             shape.to(state_dtype),
             sessions.memory.conv_VMCJ,
-            sessions.memory.keys_ANZKD,
-            sessions.memory.values_ANZKD,
+            sessions.memory.keys_ANKZD,
+            sessions.memory.values_ANKZD,
         )
         results[state_dtype] = torch.cat([sessions.append({0: [t]})[0] for t in tokens])
     wide, narrow = results[torch.float32], results[torch.float16]

@@ -55,7 +55,7 @@ def test_paged(sessions, page_size, seed):
     order = torch.randperm(sum(counts) + 3, generator=torch.Generator().manual_seed(seed)).tolist()
     tables = [[order.pop() for _ in range(count)] for count in counts]
     k_pages, v_pages = draw((sum(counts) + 3) * page_size, 2, seed), draw((sum(counts) + 3) * page_size, 2, seed + 1)
-    k_pages, v_pages = k_pages.view(-1, page_size, 2, 4), v_pages.view(-1, page_size, 2, 4)
+    k_pages, v_pages = k_pages.view(-1, 2, page_size, 4), v_pages.view(-1, 2, page_size, 4)
     keys = [draw(n, 2, seed + 10 + i) for i, n in enumerate(total)]
     values = [draw(n, 2, seed + 20 + i) for i, n in enumerate(total)]
     for k, v, table in zip(keys, values, tables, strict=True):
@@ -64,7 +64,7 @@ def test_paged(sessions, page_size, seed):
     packing = Packing(tuple(new for _, new in sessions))
     q = draw(packing.tokens, 4, seed + 30)
     table = torch.tensor([t + [0] * (max(counts) - len(t)) for t in tables])
-    y = paged_attention(q, k_pages, v_pages, table, tuple(total), packing)
+    y = paged_attention(q, k_pages, v_pages, table, torch.tensor(total), packing)
     for i, (start, end) in enumerate(zip(packing.starts, packing.starts[1:], strict=False)):
         torch.testing.assert_close(y[start:end], formula(q[start:end], keys[i], values[i]))
 

@@ -19,7 +19,7 @@ class Batch:
 
     Without memory (training, scoring) only `packing` and `positions_T` matter. With a Memory, slots_S says where each
     session's state lies, mark_slots_Q where the states at the packing's marks go, page_table_SM which pages hold its
-    keys and values, places_T where the new ones are written and kv_lengths how many entries there are with them.
+    keys and values, places_T where the new ones are written and kv_lengths_S how many entries there are with them.
     """
 
     packing: Packing
@@ -28,7 +28,7 @@ class Batch:
     mark_slots_Q: Tensor | None = None
     page_table_SM: Tensor | None = None
     places_T: Tensor | None = None
-    kv_lengths: tuple[int, ...] = ()
+    kv_lengths_S: Tensor | None = None
 
     @classmethod
     def fresh(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> Self:
@@ -71,7 +71,7 @@ class Batch:
             mark_slots_Q=tensor(list(mark_slots)),
             page_table_SM=tensor(padded),
             places_T=tensor(places),
-            kv_lengths=tuple(before + length for before, length in zip(past, lengths, strict=True)),
+            kv_lengths_S=tensor([before + length for before, length in zip(past, lengths, strict=True)]),
         )
 
 
@@ -90,8 +90,8 @@ class Memory:
 
     ssm_VMHPN: Tensor
     conv_VMCJ: Tensor
-    keys_ANZKD: Tensor
-    values_ANZKD: Tensor
+    keys_ANKZD: Tensor
+    values_ANKZD: Tensor
 
     @classmethod
     def allocate(
@@ -108,12 +108,12 @@ class Memory:
         """Zeroed memory for so many sessions and pages; states in 32 bits unless told otherwise."""
         ssm: tuple[int, ...] = (slots, 0, 0, 0, 0)
         conv: tuple[int, ...] = (slots, 0, 0, 0)
-        kv: tuple[int, ...] = (0, pages, page_size, 0, 0)
+        kv: tuple[int, ...] = (0, pages, 0, page_size, 0)
         if m := config.mamba:
             ssm = (slots, config.count("M"), m.heads, m.head_dim, m.state_size)
             conv = (slots, config.count("M"), m.conv_channels, m.conv_kernel - 1)
         if a := config.attention:
-            kv = (config.count("*"), pages, page_size, a.kv_heads, a.head_dim)
+            kv = (config.count("*"), pages, a.kv_heads, page_size, a.head_dim)
         return cls(
             torch.zeros(ssm, device=device, dtype=state_dtype),
             torch.zeros(conv, device=device, dtype=dtype),
@@ -123,8 +123,8 @@ class Memory:
 
     @property
     def page_size(self) -> int:
-        return self.keys_ANZKD.shape[2]
+        return self.keys_ANKZD.shape[3]
 
     @property
     def nbytes(self) -> int:
-        return sum(t.nbytes for t in (self.ssm_VMHPN, self.conv_VMCJ, self.keys_ANZKD, self.values_ANZKD))
+        return sum(t.nbytes for t in (self.ssm_VMHPN, self.conv_VMCJ, self.keys_ANKZD, self.values_ANKZD))

@@ -57,36 +57,52 @@ class MambaMixer(nn.Module):
     def forward(self, x_TD: Tensor, batch: Batch, layer: LayerMemory | None) -> Tensor:
         c = self.config
         z_TI, xBC_TC, dt_TH = self.in_proj(x_TD).split([c.inner_size, c.conv_channels, c.heads], dim=-1)
-        dt_TH = ops.discretize(dt_TH, self.dt_bias, c.dt_limit)
-        y_TI = self._recur(xBC_TC, dt_TH, batch, layer)
+        if layer is not None and batch.packing.is_decode:
+            return self.out_proj(self._step(z_TI, xBC_TC, dt_TH, batch, layer))
+        y_TI = self._recur(xBC_TC, ops.discretize(dt_TH, self.dt_bias, c.dt_limit), batch, layer)
         return self.out_proj(ops.gated_rms_norm(y_TI, z_TI, self.norm.weight, self.eps, c.groups))
 
+    def _step(self, z_TI: Tensor, xBC_TC: Tensor, dt_TH: Tensor, batch: Batch, layer: LayerMemory) -> Tensor:
+        """One token per session, everything between the two projections at once."""
+        assert batch.slots_S is not None
+        return ops.mamba_step_(
+            z_TI,
+            xBC_TC,
+            dt_TH,
+            self.conv1d.weight.squeeze(1),
+            self.conv1d.bias,
+            self.A_log,
+            self.D,
+            self.dt_bias,
+            self.norm.weight,
+            layer.memory.conv_VMCJ[:, layer.index],
+            layer.memory.ssm_VMHPN[:, layer.index],
+            batch.slots_S,
+            groups=self.config.groups,
+            eps=self.eps,
+            dt_limit=self.config.dt_limit,
+        )
+
     def _recur(self, xBC_TC: Tensor, dt_TH: Tensor, batch: Batch, layer: LayerMemory | None) -> Tensor:
-        """Convolution and scan, from the sessions' states to their new ones."""
-        A_H, D_H = -self.A_log.exp(), self.D
+        """Convolution and scan over whole pieces, from the sessions' states to their new ones."""
         conv = self.conv1d.weight.squeeze(1), self.conv1d.bias
+        A_H, D_H, chunk_size = -self.A_log.exp(), self.D, self.config.chunk_size
         if layer is None:
             xBC_TC, _, _ = ops.causal_conv(xBC_TC, *conv, batch.packing)
-            y_THP, _, _ = ops.ssd_scan(*self._split(xBC_TC, dt_TH, A_H), D_H, batch.packing, self.config.chunk_size)
+            y_THP, _, _ = ops.ssd_scan(*self._split(xBC_TC, dt_TH, A_H), D_H, batch.packing, chunk_size)
             return y_THP.flatten(1)
-
         assert batch.slots_S is not None
-        conv_VCJ = layer.memory.conv_VMCJ[:, layer.index]
-        ssm_VHPN = layer.memory.ssm_VMHPN[:, layer.index]
-        slots = batch.slots_S
-        if batch.packing.is_decode:
-            xBC_TC, conv_SCJ = ops.causal_conv_step(xBC_TC, *conv, conv_VCJ[slots])
-            y_THP, ssm_SHPN = ops.ssd_step(*self._split(xBC_TC, dt_TH, A_H), D_H, ssm_VHPN[slots])
-        else:
-            xBC_TC, conv_SCJ, conv_QCJ = ops.causal_conv(xBC_TC, *conv, batch.packing, conv_VCJ[slots])
-            y_THP, ssm_SHPN, ssm_QHPN = ops.ssd_scan(
-                *self._split(xBC_TC, dt_TH, A_H), D_H, batch.packing, self.config.chunk_size, ssm_VHPN[slots]
-            )
-            if batch.packing.marks:
-                conv_VCJ[batch.mark_slots_Q] = conv_QCJ.to(conv_VCJ.dtype)
-                ssm_VHPN[batch.mark_slots_Q] = ssm_QHPN.to(ssm_VHPN.dtype)
-        conv_VCJ[slots] = conv_SCJ.to(conv_VCJ.dtype)
-        ssm_VHPN[slots] = ssm_SHPN.to(ssm_VHPN.dtype)
+        assert batch.mark_slots_Q is not None
+        slots = batch.slots_S, batch.mark_slots_Q
+        xBC_TC = ops.causal_conv_(xBC_TC, *conv, batch.packing, layer.memory.conv_VMCJ[:, layer.index], *slots)
+        y_THP = ops.ssd_scan_(
+            *self._split(xBC_TC, dt_TH, A_H),
+            D_H,
+            batch.packing,
+            chunk_size,
+            layer.memory.ssm_VMHPN[:, layer.index],
+            *slots,
+        )
         return y_THP.flatten(1)
 
     def _split(self, xBC_TC: Tensor, dt_TH: Tensor, A_H: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -123,9 +139,10 @@ class AttentionMixer(nn.Module):
         else:
             assert batch.page_table_SM is not None
             assert batch.places_T is not None
-            keys, values = layer.memory.keys_ANZKD[layer.index], layer.memory.values_ANZKD[layer.index]
+            assert batch.kv_lengths_S is not None
+            keys, values = layer.memory.keys_ANKZD[layer.index], layer.memory.values_ANKZD[layer.index]
             ops.write_pages(k_TKP, v_TKP, keys, values, batch.places_T)
-            y_THP = ops.paged_attention(q_THP, keys, values, batch.page_table_SM, batch.kv_lengths, batch.packing)
+            y_THP = ops.paged_attention(q_THP, keys, values, batch.page_table_SM, batch.kv_lengths_S, batch.packing)
         return self.o_proj(y_THP.flatten(1))
 
 
@@ -153,7 +170,7 @@ class MlpMixer(nn.Module):
 
     def forward(self, x_TD: Tensor, batch: Batch | None = None, layer: LayerMemory | None = None) -> Tensor:
         up = self.up_proj(x_TD)
-        inner = F.relu(up).square() if self.gate_proj is None else F.silu(self.gate_proj(x_TD)) * up
+        inner = ops.relu_squared(up) if self.gate_proj is None else F.silu(self.gate_proj(x_TD)) * up
         return self.down_proj(inner)
 
 

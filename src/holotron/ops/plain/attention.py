@@ -20,31 +20,32 @@ def attention(q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor, packing: Packing) -> 
     return torch.cat(outputs)
 
 
-def write_pages(k_TKD: Tensor, v_TKD: Tensor, k_pages_NZKD: Tensor, v_pages_NZKD: Tensor, places_T: Tensor) -> None:
+def write_pages(k_TKD: Tensor, v_TKD: Tensor, k_pages_NKZD: Tensor, v_pages_NKZD: Tensor, places_T: Tensor) -> None:
     """Store the keys and values of new tokens, each at page · page size + offset."""
-    k_pages_NZKD.flatten(0, 1).index_copy_(0, places_T, k_TKD.to(k_pages_NZKD.dtype))
-    v_pages_NZKD.flatten(0, 1).index_copy_(0, places_T, v_TKD.to(v_pages_NZKD.dtype))
+    page, offset = places_T // k_pages_NKZD.shape[2], places_T % k_pages_NKZD.shape[2]
+    k_pages_NKZD[page, :, offset] = k_TKD.to(k_pages_NKZD.dtype)
+    v_pages_NKZD[page, :, offset] = v_TKD.to(v_pages_NKZD.dtype)
 
 
 def paged_attention(
     q_THD: Tensor,
-    k_pages_NZKD: Tensor,
-    v_pages_NZKD: Tensor,
+    k_pages_NKZD: Tensor,
+    v_pages_NKZD: Tensor,
     page_table_SM: Tensor,
-    kv_lengths: tuple[int, ...],
+    kv_lengths_S: Tensor,
     packing: Packing,
 ) -> Tensor:
     """Each new token attends to all that its session's pages hold up to itself.
 
-    kv_lengths counts the entries in each session's pages, the new tokens (already written) included.
+    kv_lengths_S counts the entries in each session's pages, the new tokens (already written) included.
     """
-    page_size = k_pages_NZKD.shape[1]
+    page_size = k_pages_NKZD.shape[2]
     outputs = []
-    for sequence, length in enumerate(kv_lengths):
+    for sequence, length in enumerate(kv_lengths_S.tolist()):
         pages = page_table_SM[sequence, : -(-length // page_size)]
-        k = k_pages_NZKD[pages].flatten(0, 1)[:length].to(q_THD.dtype)
-        v = v_pages_NZKD[pages].flatten(0, 1)[:length].to(q_THD.dtype)
-        outputs.append(_attend(q_THD[packing.starts[sequence] : packing.starts[sequence + 1]], k, v))
+        k_EKD = k_pages_NKZD[pages].transpose(1, 2).flatten(0, 1)[:length].to(q_THD.dtype)
+        v_EKD = v_pages_NKZD[pages].transpose(1, 2).flatten(0, 1)[:length].to(q_THD.dtype)
+        outputs.append(_attend(q_THD[packing.starts[sequence] : packing.starts[sequence + 1]], k_EKD, v_EKD))
     return torch.cat(outputs)
 
 

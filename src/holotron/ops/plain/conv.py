@@ -34,6 +34,22 @@ def causal_conv(
     return F.silu(y_TC).to(x_TC.dtype), padded_RC[final_SJ].transpose(1, 2), padded_RC[marked_QJ].transpose(1, 2)
 
 
+def causal_conv_(
+    x_TC: Tensor,
+    weight_CK: Tensor,
+    bias_C: Tensor | None,
+    packing: Packing,
+    pool_VCJ: Tensor,
+    slots_S: Tensor,
+    mark_slots_Q: Tensor,
+) -> Tensor:
+    """causal_conv from and to slots of a pool; the state at each mark goes to the mark's own slot."""
+    y_TC, final_SCJ, marked_QCJ = causal_conv(x_TC, weight_CK, bias_C, packing, pool_VCJ[slots_S])
+    pool_VCJ[mark_slots_Q] = marked_QCJ.to(pool_VCJ.dtype)
+    pool_VCJ[slots_S] = final_SCJ.to(pool_VCJ.dtype)
+    return y_TC
+
+
 def causal_conv_step(
     x_SC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, state_SCJ: Tensor
 ) -> tuple[Tensor, Tensor]:

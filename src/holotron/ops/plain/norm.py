@@ -1,4 +1,4 @@
-"""RMS normalisation, plain and gated."""
+"""RMS normalisation, plain and gated, and the squared ReLU."""
 
 import torch
 import torch.nn.functional as F
@@ -21,3 +21,8 @@ def gated_rms_norm(x: Tensor, gate: Tensor, weight: Tensor, eps: float, groups: 
     parts = wide.unflatten(-1, (groups, -1))
     parts = parts * torch.rsqrt(parts.square().mean(-1, keepdim=True) + eps)
     return (parts.flatten(-2) * weight).to(x.dtype)
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    """max(x, 0)², elementwise."""
+    return F.relu(x).square()

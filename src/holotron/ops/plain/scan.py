@@ -98,6 +98,28 @@ def _carry(state_SHPN: Tensor, kept_CH: Tensor, added_CHPN: Tensor, chunks: Chun
     return entering_CHPN, torch.stack(final)
 
 
+def ssd_scan_(
+    x_THP: Tensor,
+    dt_TH: Tensor,
+    A_H: Tensor,
+    B_TGN: Tensor,
+    C_TGN: Tensor,
+    D_H: Tensor,
+    packing: Packing,
+    chunk_size: int,
+    pool_VHPN: Tensor,
+    slots_S: Tensor,
+    mark_slots_Q: Tensor,
+) -> Tensor:
+    """ssd_scan from and to slots of a pool; the state at each mark goes to the mark's own slot."""
+    y_THP, final_SHPN, marked_QHPN = ssd_scan(
+        x_THP, dt_TH, A_H, B_TGN, C_TGN, D_H, packing, chunk_size, pool_VHPN[slots_S]
+    )
+    pool_VHPN[mark_slots_Q] = marked_QHPN.to(pool_VHPN.dtype)
+    pool_VHPN[slots_S] = final_SHPN.to(pool_VHPN.dtype)
+    return y_THP
+
+
 def ssd_step(
     x_SHP: Tensor, dt_SH: Tensor, A_H: Tensor, B_SGN: Tensor, C_SGN: Tensor, D_H: Tensor, state_SHPN: Tensor
 ) -> tuple[Tensor, Tensor]:
