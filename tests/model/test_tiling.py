@@ -19,7 +19,8 @@ from PIL import Image
 
 from holotron.model.config import VisionConfig
 from holotron.model.errors import ConfigError, ImageError
-from holotron.model.tiling import ImageProcessor, patch_grid, tile_grid
+from holotron.model.grids import image_grids, patch_grid, tile_grid
+from holotron.model.tiling import ImageProcessor
 
 TILES = VisionConfig()
 DYNAMIC = VisionConfig(mode="dynamic")
@@ -65,7 +66,7 @@ def unpacked(patches: torch.Tensor, grid: tuple[int, int], patch: int) -> np.nda
 def test_known_sizes_have_their_known_number_of_tiles(width: int, height: int, tiles: int, tokens: int) -> None:
     processor = ImageProcessor(TILES)
     assert processor.tokens(width, height) == tokens
-    assert processor.grids(width, height) == ((32, 32),) * tiles
+    assert image_grids(width, height, processor.vision) == ((32, 32),) * tiles
 
 
 def test_order_of_equal_areas_cannot_matter() -> None:
@@ -119,8 +120,8 @@ def test_tiles_go_row_by_row() -> None:
 
 
 def test_single_tile_has_no_thumbnail_and_thumbnails_can_be_off() -> None:
-    assert len(ImageProcessor(TILES).grids(300, 300)) == 1
-    assert len(ImageProcessor(replace(TILES, thumbnail=False)).grids(1920, 1080)) == 8
+    assert len(image_grids(300, 300, TILES)) == 1
+    assert len(image_grids(1920, 1080, replace(TILES, thumbnail=False))) == 8
 
 
 # ---- whole images ------------------------------------------------------------------------------------------------
@@ -190,7 +191,7 @@ def test_strips_thinner_than_the_budget_still_get_a_grid(width: int, height: int
 
 def test_screenshots_cost_about_a_token_for_32_by_32_pixels() -> None:
     processor = ImageProcessor(DYNAMIC)
-    assert processor.grids(1920, 1080) == ((68, 120),)
+    assert image_grids(1920, 1080, processor.vision) == ((68, 120),)
     assert processor.tokens(1920, 1080) == 2040
     assert processor.tokens(1280, 720) == 46 // 2 * 80 // 2
 

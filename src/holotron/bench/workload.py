@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from holotron.bench.errors import PlanError
 from holotron.model.config import ModelConfig
+from holotron.model.grids import image_tokens
 
 # What a 1920x1080 screenshot costs with nine tiles of 256 tokens; stands in where no model at hand has eyes.
 DEFAULT_IMAGE_TOKENS = 2304
@@ -86,7 +87,4 @@ def screen_tokens(model: ModelConfig, screen: tuple[int, int]) -> int:
     """Tokens the model's own eyes make of one screenshot."""
     if model.vision is None:
         raise PlanError(f"{model.name} has no eyes; give image_tokens")
-    # Imported here because the image side pulls in imaging libraries that a plan for text does not need.
-    from holotron.model.tiling import ImageProcessor
-
-    return int(ImageProcessor(model.vision).tokens(*screen))
+    return image_tokens(*screen, model.vision)
