@@ -43,13 +43,15 @@ class Sessions:
     @torch.no_grad()
     def append(self, tokens: dict[int, list[int]], marks=(), mark_slots=()) -> dict[int, torch.Tensor]:
         """Logits of the new tokens of the sessions named; their memory advances."""
-        who = list(tokens)
+        # Sessions that bring one token go through the ops for single steps, the others through those for pieces.
+        who = sorted(tokens, key=lambda i: len(tokens[i]) > 1 or bool(marks))
         batch = Batch.continuing(
             [len(tokens[i]) for i in who],
             past=[self.past[i] for i in who],
             slots=who,
             pages=[self.pages[i] for i in who],
             page_size=PAGE,
+            steps=0 if marks else sum(len(tokens[i]) == 1 for i in who),
             marks=marks,
             mark_slots=mark_slots,
         )

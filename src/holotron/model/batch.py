@@ -15,15 +15,18 @@ from holotron.ops import Packing
 
 @dataclass(frozen=True)
 class Batch:
-    """New tokens of S sessions, packed one after another.
+    """New tokens of S sessions: first `steps` sessions with one token each, then the packed pieces of the others.
 
-    Without memory (training, scoring) only `packing` and `positions_T` matter. With a Memory, slots_S says where each
-    session's state lies, mark_slots_Q where the states at the packing's marks go, page_table_SM which pages hold its
-    keys and values, places_T where the new ones are written and kv_lengths_S how many entries there are with them.
+    The single tokens go through the ops made for one step, the pieces through those for whole sequences; matrix
+    products see them all together. Without memory (training, scoring) only `packing` and `positions_T` matter. With a
+    Memory, slots_S says where each session's state lies, mark_slots_Q where the states at the packing's marks go,
+    page_table_SM which pages hold its keys and values, places_T where the new ones are written and kv_lengths_S how
+    many entries there are with them.
     """
 
-    packing: Packing
+    packing: Packing | None
     positions_T: Tensor
+    steps: int = 0
     slots_S: Tensor | None = None
     mark_slots_Q: Tensor | None = None
     page_table_SM: Tensor | None = None
@@ -34,7 +37,7 @@ class Batch:
     def fresh(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> Self:
         """Sequences that start from nothing and leave nothing behind."""
         packing = Packing(tuple(lengths), device=torch.device(device))
-        return cls(packing, _positions(packing, (0,) * len(lengths)))
+        return cls(packing, _positions(lengths, (0,) * len(lengths), packing.device))
 
     @classmethod
     def continuing(
@@ -45,14 +48,20 @@ class Batch:
         slots: Sequence[int],
         pages: Sequence[Sequence[int]],
         page_size: int,
+        steps: int = 0,
         marks: Sequence[tuple[int, int]] = (),
         mark_slots: Sequence[int] = (),
         device: torch.device | str = "cpu",
     ) -> Self:
-        """Sequences that continue sessions with `past` tokens each; `pages` must have room for the new ones."""
-        packing = Packing(tuple(lengths), tuple(marks), torch.device(device))
+        """Sequences that continue sessions with `past` tokens each; `pages` must have room for the new ones.
+
+        The first `steps` of them must bring one token. Marks count the sequences after those.
+        """
         if not (len(past) == len(slots) == len(pages) == len(lengths)) or len(marks) != len(mark_slots):
             raise ValueError("lengths, past, slots and pages must have one entry per session, mark_slots one per mark")
+        if any(length != 1 for length in lengths[:steps]):
+            raise ValueError(f"the first {steps} sessions must bring one token each, got {list(lengths[:steps])}")
+        device = torch.device(device)
         places: list[int] = []
         for length, before, table in zip(lengths, past, pages, strict=True):
             if before + length > len(table) * page_size:
@@ -64,9 +73,11 @@ class Batch:
         def tensor(values: object) -> Tensor:
             return torch.tensor(values, dtype=torch.long, device=device)
 
+        rest = tuple(lengths[steps:])
         return cls(
-            packing,
-            _positions(packing, past),
+            Packing(rest, tuple(marks), device) if rest else None,
+            _positions(lengths, past, device),
+            steps=steps,
             slots_S=tensor(list(slots)),
             mark_slots_Q=tensor(list(mark_slots)),
             page_table_SM=tensor(padded),
@@ -75,9 +86,8 @@ class Batch:
         )
 
 
-def _positions(packing: Packing, past: Sequence[int]) -> Tensor:
-    counts = [torch.arange(before, before + n) for before, n in zip(past, packing.lengths, strict=True)]
-    return torch.cat(counts).to(packing.device)
+def _positions(lengths: Sequence[int], past: Sequence[int], device: torch.device) -> Tensor:
+    return torch.cat([torch.arange(b, b + n) for b, n in zip(past, lengths, strict=True)]).to(device)
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,7 @@ class Memory:
     """What sessions remember: slots of SSM and convolution state, and pages of keys and values.
 
     A slot holds all layers side by side, so that copying a session's state is one copy. Shapes: V slots, M Mamba
-    layers, A attention layers, N pages, Z tokens per page, K key/value heads.
+    layers, A attention layers, N pages, K key/value heads, Z tokens per page.
     """
 
     ssm_VMHPN: Tensor
@@ -104,8 +114,9 @@ class Memory:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         state_dtype: torch.dtype = torch.float32,
+        kv_dtype: torch.dtype | None = None,
     ) -> Self:
-        """Zeroed memory for so many sessions and pages; states in 32 bits unless told otherwise."""
+        """Zeroed memory for so many sessions and pages; 32-bit states, KV as the weights unless told otherwise."""
         ssm: tuple[int, ...] = (slots, 0, 0, 0, 0)
         conv: tuple[int, ...] = (slots, 0, 0, 0)
         kv: tuple[int, ...] = (0, pages, 0, page_size, 0)
@@ -117,13 +128,23 @@ class Memory:
         return cls(
             torch.zeros(ssm, device=device, dtype=state_dtype),
             torch.zeros(conv, device=device, dtype=dtype),
-            torch.zeros(kv, device=device, dtype=dtype),
-            torch.zeros(kv, device=device, dtype=dtype),
+            torch.zeros(kv, device=device, dtype=kv_dtype or dtype),
+            torch.zeros(kv, device=device, dtype=kv_dtype or dtype),
         )
 
     @property
     def page_size(self) -> int:
         return self.keys_ANKZD.shape[3]
+
+    @property
+    def slot_bytes(self) -> int:
+        """What one session's state takes."""
+        return (self.ssm_VMHPN.nbytes + self.conv_VMCJ.nbytes) // self.ssm_VMHPN.shape[0]
+
+    @property
+    def page_bytes(self) -> int:
+        """What one page takes in all layers."""
+        return (self.keys_ANKZD.nbytes + self.values_ANKZD.nbytes) // max(self.keys_ANKZD.shape[1], 1)
 
     @property
     def nbytes(self) -> int:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from holotron import ops
 from holotron.model.batch import Batch, Memory
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, MoeConfig
+from holotron.ops import Packing
 
 
 class RMSNorm(nn.Module):
@@ -57,18 +58,22 @@ class MambaMixer(nn.Module):
     def forward(self, x_TD: Tensor, batch: Batch, layer: LayerMemory | None) -> Tensor:
         c = self.config
         z_TI, xBC_TC, dt_TH = self.in_proj(x_TD).split([c.inner_size, c.conv_channels, c.heads], dim=-1)
-        if layer is not None and batch.packing.is_decode:
-            return self.out_proj(self._step(z_TI, xBC_TC, dt_TH, batch, layer))
-        y_TI = self._recur(xBC_TC, ops.discretize(dt_TH, self.dt_bias, c.dt_limit), batch, layer)
-        return self.out_proj(ops.gated_rms_norm(y_TI, z_TI, self.norm.weight, self.eps, c.groups))
+        n = batch.steps
+        parts: list[Tensor] = []
+        if n:
+            assert layer is not None
+            parts.append(self._step(z_TI[:n], xBC_TC[:n], dt_TH[:n], batch, layer))
+        if batch.packing is not None:
+            parts.append(self._scan(z_TI[n:], xBC_TC[n:], dt_TH[n:], batch, batch.packing, layer))
+        return self.out_proj(parts[0] if len(parts) == 1 else torch.cat(parts))
 
-    def _step(self, z_TI: Tensor, xBC_TC: Tensor, dt_TH: Tensor, batch: Batch, layer: LayerMemory) -> Tensor:
+    def _step(self, z_SI: Tensor, xBC_SC: Tensor, dt_SH: Tensor, batch: Batch, layer: LayerMemory) -> Tensor:
         """One token per session, everything between the two projections at once."""
         assert batch.slots_S is not None
         return ops.mamba_step_(
-            z_TI,
-            xBC_TC,
-            dt_TH,
+            z_SI,
+            xBC_SC,
+            dt_SH,
             self.conv1d.weight.squeeze(1),
             self.conv1d.bias,
             self.A_log,
@@ -77,33 +82,30 @@ class MambaMixer(nn.Module):
             self.norm.weight,
             layer.memory.conv_VMCJ[:, layer.index],
             layer.memory.ssm_VMHPN[:, layer.index],
-            batch.slots_S,
+            batch.slots_S[: batch.steps],
             groups=self.config.groups,
             eps=self.eps,
             dt_limit=self.config.dt_limit,
         )
 
-    def _recur(self, xBC_TC: Tensor, dt_TH: Tensor, batch: Batch, layer: LayerMemory | None) -> Tensor:
-        """Convolution and scan over whole pieces, from the sessions' states to their new ones."""
+    def _scan(
+        self, z_TI: Tensor, xBC_TC: Tensor, dt_TH: Tensor, batch: Batch, packing: Packing, layer: LayerMemory | None
+    ) -> Tensor:
+        """Whole pieces: convolution and scan from the sessions' states to their new ones, then the gated norm."""
+        c = self.config
         conv = self.conv1d.weight.squeeze(1), self.conv1d.bias
-        A_H, D_H, chunk_size = -self.A_log.exp(), self.D, self.config.chunk_size
+        dt_TH, A_H = ops.discretize(dt_TH, self.dt_bias, c.dt_limit), -self.A_log.exp()
         if layer is None:
-            xBC_TC, _, _ = ops.causal_conv(xBC_TC, *conv, batch.packing)
-            y_THP, _, _ = ops.ssd_scan(*self._split(xBC_TC, dt_TH, A_H), D_H, batch.packing, chunk_size)
-            return y_THP.flatten(1)
-        assert batch.slots_S is not None
-        assert batch.mark_slots_Q is not None
-        slots = batch.slots_S, batch.mark_slots_Q
-        xBC_TC = ops.causal_conv_(xBC_TC, *conv, batch.packing, layer.memory.conv_VMCJ[:, layer.index], *slots)
-        y_THP = ops.ssd_scan_(
-            *self._split(xBC_TC, dt_TH, A_H),
-            D_H,
-            batch.packing,
-            chunk_size,
-            layer.memory.ssm_VMHPN[:, layer.index],
-            *slots,
-        )
-        return y_THP.flatten(1)
+            xBC_TC, _, _ = ops.causal_conv(xBC_TC, *conv, packing)
+            y_THP, _, _ = ops.ssd_scan(*self._split(xBC_TC, dt_TH, A_H), self.D, packing, c.chunk_size)
+        else:
+            assert batch.slots_S is not None
+            assert batch.mark_slots_Q is not None
+            slots = batch.slots_S[batch.steps :], batch.mark_slots_Q
+            conv_VCJ, ssm_VHPN = layer.memory.conv_VMCJ[:, layer.index], layer.memory.ssm_VMHPN[:, layer.index]
+            xBC_TC = ops.causal_conv_(xBC_TC, *conv, packing, conv_VCJ, *slots)
+            y_THP = ops.ssd_scan_(*self._split(xBC_TC, dt_TH, A_H), self.D, packing, c.chunk_size, ssm_VHPN, *slots)
+        return ops.gated_rms_norm(y_THP.flatten(1), z_TI, self.norm.weight, self.eps, c.groups)
 
     def _split(self, xBC_TC: Tensor, dt_TH: Tensor, A_H: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """The scan's arguments out of the convolution's output."""
@@ -135,15 +137,32 @@ class AttentionMixer(nn.Module):
             cos, sin = rotations(batch.positions_T, c.head_dim, c.rope_theta, x_TD.dtype)
             q_THP, k_TKP = rotate(q_THP, cos, sin), rotate(k_TKP, cos, sin)
         if layer is None:
+            assert batch.packing is not None
             y_THP = ops.attention(q_THP, k_TKP, v_TKP, batch.packing)
         else:
-            assert batch.page_table_SM is not None
-            assert batch.places_T is not None
-            assert batch.kv_lengths_S is not None
-            keys, values = layer.memory.keys_ANKZD[layer.index], layer.memory.values_ANKZD[layer.index]
-            ops.write_pages(k_TKP, v_TKP, keys, values, batch.places_T)
-            y_THP = ops.paged_attention(q_THP, keys, values, batch.page_table_SM, batch.kv_lengths_S, batch.packing)
+            y_THP = self._attend(q_THP, k_TKP, v_TKP, batch, layer)
         return self.o_proj(y_THP.flatten(1))
+
+    def _attend(self, q_THP: Tensor, k_TKP: Tensor, v_TKP: Tensor, batch: Batch, layer: LayerMemory) -> Tensor:
+        """Into the pages, then over them."""
+        assert batch.page_table_SM is not None
+        assert batch.places_T is not None
+        assert batch.kv_lengths_S is not None
+        keys, values = layer.memory.keys_ANKZD[layer.index], layer.memory.values_ANKZD[layer.index]
+        ops.write_pages(k_TKP, v_TKP, keys, values, batch.places_T)
+        n = batch.steps
+        parts: list[Tensor] = []
+        if n:
+            parts.append(
+                ops.paged_step_attention(q_THP[:n], keys, values, batch.page_table_SM[:n], batch.kv_lengths_S[:n])
+            )
+        if batch.packing is not None:
+            parts.append(
+                ops.paged_attention(
+                    q_THP[n:], keys, values, batch.page_table_SM[n:], batch.kv_lengths_S[n:], batch.packing
+                )
+            )
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def rotations(positions_T: Tensor, head_dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

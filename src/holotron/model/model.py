@@ -74,4 +74,4 @@ class Model(nn.Module):
         batch = Batch.fresh([len(sequence) for sequence in sequences], self.device)
         token_ids = torch.tensor([i for sequence in sequences for i in sequence], device=self.device)
         logits = self.decoder.logits(self(token_ids, batch, images=images))
-        return list(logits.split(list(batch.packing.lengths)))
+        return list(logits.split([len(sequence) for sequence in sequences]))

@@ -5,7 +5,7 @@ it covers; callers never name an implementation.
 """
 
 from holotron.ops.packing import Packing
-from holotron.ops.plain.attention import attention, paged_attention, write_pages
+from holotron.ops.plain.attention import attention, paged_attention, paged_step_attention, write_pages
 from holotron.ops.plain.conv import causal_conv, causal_conv_, causal_conv_step
 from holotron.ops.plain.experts import route, run_experts
 from holotron.ops.plain.mamba import mamba_step_
@@ -22,6 +22,7 @@ __all__ = [
     "gated_rms_norm",
     "mamba_step_",
     "paged_attention",
+    "paged_step_attention",
     "relu_squared",
     "rms_norm",
     "route",

@@ -59,11 +59,6 @@ class Packing:
         return (0, *accumulate(self.lengths))
 
     @cached_property
-    def is_decode(self) -> bool:
-        """Whether every sequence brings exactly one token, so that the single-step ops apply."""
-        return not self.marks and all(length == 1 for length in self.lengths)
-
-    @cached_property
     def last_S(self) -> Tensor:
         """Packed index of each sequence's last token."""
         return self._tensor([end - 1 for end in self.starts[1:]])

@@ -49,6 +49,14 @@ def paged_attention(
     return torch.cat(outputs)
 
 
+def paged_step_attention(
+    q_SHD: Tensor, k_pages_NKZD: Tensor, v_pages_NKZD: Tensor, page_table_SM: Tensor, kv_lengths_S: Tensor
+) -> Tensor:
+    """paged_attention for one new token per session."""
+    packing = Packing((1,) * len(q_SHD), device=q_SHD.device)
+    return paged_attention(q_SHD, k_pages_NKZD, v_pages_NKZD, page_table_SM, kv_lengths_S, packing)
+
+
 def _attend(q_LHD: Tensor, k_EKD: Tensor, v_EKD: Tensor) -> Tensor:
     """The last L of E entries are the queries' own: query i sees entries 0 … E - L + i."""
     new, entries = q_LHD.shape[0], k_EKD.shape[0]
