@@ -1,0 +1,1 @@
+"""The mind at work: sessions that keep their memory, and the loop that turns their logits into text."""

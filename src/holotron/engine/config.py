@@ -1,0 +1,75 @@
+"""How much memory an engine has and how it divides its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from holotron.engine.errors import EngineError
+from holotron.model.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """Sizes of the pools and budgets of a step.
+
+    slots: sessions whose state fits on the device, checkpoints counted. pages: pages of keys and values.
+    prefill_tokens: most tokens of new prompts in one step, which bounds how long running sessions wait for a token.
+    checkpoints: states kept per session at the starts and ends of its latest prompts, so that going back is free.
+    """
+
+    slots: int = 64
+    pages: int = 1024
+    page_size: int = 64
+    prefill_tokens: int = 4096
+    max_running: int = 256
+    max_context: int = 65536
+    checkpoints: int = 1
+    state_dtype: torch.dtype = torch.float32
+    kv_dtype: torch.dtype | None = None
+    host_bytes: int = 4 * 2**30
+    disk_bytes: int = 0
+    disk_folder: Path | None = None
+    image_cache_bytes: int = 256 * 2**20
+    cuda_graphs: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("slots", "pages", "page_size", "prefill_tokens", "max_running", "max_context"):
+            if getattr(self, name) < 1:
+                raise EngineError(f"EngineConfig.{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("checkpoints", "host_bytes", "disk_bytes", "image_cache_bytes"):
+            if getattr(self, name) < 0:
+                raise EngineError(f"EngineConfig.{name} is {getattr(self, name)}; it must not be negative")
+        if self.disk_bytes and self.disk_folder is None:
+            raise EngineError("EngineConfig.disk_bytes needs a disk_folder to put the sessions in")
+
+    @property
+    def pages_per_session(self) -> int:
+        return -(-self.max_context // self.page_size)
+
+
+def fit_to_memory(
+    model: ModelConfig,
+    free_bytes: int,
+    *,
+    tokens_per_session: int,
+    dtype: torch.dtype = torch.bfloat16,
+    **given: object,
+) -> EngineConfig:
+    """An EngineConfig that divides `free_bytes` between states and pages for sessions of about that many tokens."""
+    draft = EngineConfig(**given)  # type: ignore[arg-type]
+    kv_bytes = (draft.kv_dtype or dtype).itemsize * model.kv_values_per_token
+    state_bytes = draft.state_dtype.itemsize * model.ssm_values + dtype.itemsize * model.conv_values
+    session_bytes = kv_bytes * tokens_per_session + state_bytes * (1 + draft.checkpoints)
+    sessions = free_bytes // session_bytes
+    if sessions < 1:
+        raise EngineError(
+            f"{free_bytes / 2**30:.1f} GiB do not hold one session of {tokens_per_session} tokens "
+            f"({session_bytes / 2**30:.1f} GiB); use fewer tokens, an 8-bit KV or a larger device"
+        )
+    # One slot and one page beyond what sessions use are scratch for padded rows.
+    slots = sessions * (1 + draft.checkpoints) + 1
+    pages = (free_bytes - slots * state_bytes) // max(kv_bytes * draft.page_size, 1) if kv_bytes else 1
+    return EngineConfig(**{**given, "slots": slots, "pages": max(int(pages), 2)})  # type: ignore[arg-type]

@@ -1,0 +1,292 @@
+"""Text that must have a form: a grammar becomes, token by token, the set of tokens that may come next."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+import torch
+from torch import Tensor
+
+from holotron.model.chat import GUARD, Tokenizer
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+Kind = Literal["json_schema", "json_object", "regex", "lark", "choice"]
+Result = TypeVar("Result")
+
+# Compiling is quadratic in places: at this size the worst grammars known take about two seconds.
+MAX_SOURCE_BYTES = 128 * 1024
+COMPILE_SECONDS = 20.0
+# llguidance follows references recursively, in native code. A stack that overflows there kills the whole process, so
+# compiling gets one that no source of the size above can fill; it is only address space until it is used.
+COMPILE_STACK_BYTES = 512 * 1024 * 1024
+KEPT_GRAMMARS = 32
+# Without a bound a model can pour blanks into the gaps of a JSON text until its tokens run out.
+WHITESPACE = r"[ \n\t]{1,64}"
+
+_stack_size_lock = threading.Lock()
+
+
+class GrammarError(ValueError):
+    """A grammar that cannot be compiled or satisfied, or a token that does not follow it."""
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """The form a text must have. The source of a choice is a JSON list of texts; json_object needs no source.
+
+    JSON is written without whitespace unless it is asked for: then more of it is forced and need not be decoded.
+    """
+
+    kind: Kind
+    source: str = ""
+    whitespace: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise GrammarError(f"there is no grammar kind {self.kind!r}; choose one of {', '.join(get_args(Kind))}")
+        try:
+            size = len(self.source.encode())
+        except UnicodeEncodeError as error:
+            raise GrammarError(f"the {self.kind} grammar is not valid Unicode text: {error}") from error
+        if size > MAX_SOURCE_BYTES:
+            raise GrammarError(f"the {self.kind} grammar has {size} bytes; {MAX_SOURCE_BYTES} are the most allowed")
+        if self.kind == "json_schema" and not isinstance(_parse(self), dict | bool):
+            raise GrammarError(f"a JSON schema is an object, true or false, not {self.source[:80]}")
+        if self.kind == "choice":
+            choices = _parse(self)
+            if not isinstance(choices, list) or not choices or not all(isinstance(text, str) for text in choices):
+                raise GrammarError(f"a choice is a JSON list of at least one text, not {self.source[:80]!r}")
+
+    @classmethod
+    def from_schema(cls, schema: Mapping[str, Any], whitespace: bool = False) -> Grammar:
+        return cls("json_schema", json.dumps(schema), whitespace)
+
+    @classmethod
+    def from_choices(cls, choices: Sequence[str]) -> Grammar:
+        return cls("choice", json.dumps(list(choices)))
+
+
+class GrammarState:
+    """Where one text stands in its grammar."""
+
+    def __init__(self, matcher: LLMatcher, vocab_size: int, eos_ids: frozenset[int]) -> None:
+        self._matcher = matcher
+        self._vocab_size = vocab_size
+        self._eos_ids = eos_ids
+        self._consumed = 0
+        # The matcher forgets an end token that comes after the last possible text; rolling back must count it.
+        self._ended = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the text may end here: the end token is allowed."""
+        return bool(self._matcher.is_accepting())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing but an end token may follow, so that there is no need to sample it."""
+        return self._ended or (self._matcher.is_stopped() and not self._matcher.is_error())
+
+    def mask_into(self, bitmask_row: Tensor) -> None:
+        """Sets the bits of the tokens that may come next, and clears all others: int32 on the CPU, 32 tokens each."""
+        words = (self._vocab_size + 31) // 32
+        if bitmask_row.dtype != torch.int32 or bitmask_row.shape != (words,) or bitmask_row.device.type != "cpu":
+            raise ValueError(
+                f"a bitmask row for {self._vocab_size} tokens is int32 of shape ({words},) on the CPU, not "
+                f"{bitmask_row.dtype} of shape {tuple(bitmask_row.shape)} on {bitmask_row.device}"
+            )
+        if not bitmask_row.is_contiguous():
+            raise ValueError("a bitmask row must be contiguous; take a row of a row-major tensor")
+        self._matcher.unsafe_compute_mask_ptr(bitmask_row.data_ptr(), words * 4)
+        self._check()
+
+    def advance(self, token_id: int) -> None:
+        """Takes the next token. One that the grammar does not allow is an error and changes nothing."""
+        if self._ended:
+            raise GrammarError(f"the text has ended; the token {token_id} cannot follow its end token")
+        if token_id in self._eos_ids:
+            if not self.is_complete:
+                raise GrammarError(f"the text cannot end with the token {token_id} here: the grammar wants more")
+            self._ended = True
+        else:
+            in_range = 0 <= token_id < self._vocab_size
+            taken = self._matcher.try_consume_tokens([token_id]) if in_range else 0
+            self._check()
+            if not taken:
+                raise GrammarError(f"the grammar does not allow the token {token_id} here")
+        self._consumed += 1
+
+    def forced(self) -> list[int]:
+        """The tokens that must come next, as the tokenizer itself would write them. They are not taken yet."""
+        if self.is_finished:
+            return []
+        tokens = self._matcher.compute_ff_tokens()
+        self._check()
+        return list(tokens)
+
+    def rollback(self, count: int) -> None:
+        """Takes back the last tokens."""
+        if not 0 <= count <= self._consumed:
+            raise ValueError(f"cannot roll back {count} tokens: {self._consumed} were taken")
+        self._consumed -= count
+        if self._ended and count:
+            self._ended = False
+            count -= 1
+        if count:
+            self._matcher.rollback(count)
+            self._check()
+
+    def copy(self) -> GrammarState:
+        """A second state at the same place, for a fork."""
+        other = GrammarState(self._matcher.deep_copy(), self._vocab_size, self._eos_ids)
+        other._consumed, other._ended = self._consumed, self._ended
+        return other
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise GrammarError(f"the grammar has failed: {_first_line(self._matcher.get_error())}")
+
+
+class GrammarCompiler:
+    """Grammars for one vocabulary. It may be larger than the tokenizer's: what has no text is never allowed."""
+
+    def __init__(self, tokenizer: Tokenizer | Path, vocab_size: int, eos_ids: Sequence[int]) -> None:
+        if isinstance(tokenizer, Path):
+            tokenizer = Tokenizer(tokenizer)
+        wrong = [id_ for id_ in eos_ids if not 0 <= id_ < vocab_size]
+        if wrong or not eos_ids:
+            raise ValueError(f"eos_ids must be ids below {vocab_size}, at least one; they are {list(eos_ids)}")
+        if tokenizer.vocab_size > vocab_size:
+            raise ValueError(f"the tokenizer has {tokenizer.vocab_size} tokens and the model only {vocab_size}")
+        self.vocab_size = vocab_size
+        self.eos_ids = frozenset(eos_ids)
+        self._llguidance = _import_llguidance()
+        text = _hide_special_tokens(tokenizer._tokenizer.to_str())
+        self._tokenizer: LLTokenizer = self._llguidance.LLTokenizer(
+            text, n_vocab=vocab_size, eos_token=list(dict.fromkeys(eos_ids))
+        )
+        self._kept: OrderedDict[Grammar, GrammarState] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def compile(self, grammar: Grammar) -> GrammarState:
+        """The state before the first token. A grammar that was compiled not long ago is only copied."""
+        with self._lock:
+            state = self._kept.get(grammar)
+            if state is None:
+                state = _call_with_large_stack(lambda: self._compile(grammar), f"compiling the {grammar.kind} grammar")
+                self._kept[grammar] = state
+                if len(self._kept) > KEPT_GRAMMARS:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(grammar)
+            return state.copy()
+
+    def _compile(self, grammar: Grammar) -> GrammarState:
+        limits = self._llguidance.LLParserLimits(verbose_errors=False)
+        try:
+            matcher = self._llguidance.LLMatcher(self._tokenizer, self._translate(grammar), log_level=0, limits=limits)
+        except ValueError as error:
+            raise GrammarError(f"the {grammar.kind} grammar is not valid: {_first_line(str(error))}") from error
+        if matcher.is_error():
+            raise GrammarError(f"the {grammar.kind} grammar is not valid: {_first_line(matcher.get_error())}")
+        state = GrammarState(matcher, self.vocab_size, self.eos_ids)
+        # Some contradictions only show when the first token is asked for.
+        mask = torch.zeros((self.vocab_size + 31) // 32, dtype=torch.int32)
+        try:
+            state.mask_into(mask)
+        except GrammarError as error:
+            raise GrammarError(f"no text satisfies the {grammar.kind} grammar, or it is too complex: {error}") from error
+        if not mask.any():
+            raise GrammarError(f"no text that this tokenizer can write satisfies the {grammar.kind} grammar")
+        return state
+
+    def _translate(self, grammar: Grammar) -> str:
+        matcher = self._llguidance.LLMatcher
+        if grammar.kind == "regex":
+            return str(matcher.grammar_from_regex(grammar.source))
+        if grammar.kind == "lark":
+            return str(matcher.grammar_from_lark(grammar.source))
+        if grammar.kind == "choice":
+            # One terminal rather than one rule per choice: thousands of choices stay cheap.
+            texts = " | ".join(json.dumps(text, ensure_ascii=False) for text in json.loads(grammar.source))
+            return str(matcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {texts}"))
+        schema = grammar.source if grammar.kind == "json_schema" else '{"type": "object"}'
+        options = {"whitespace_flexible": grammar.whitespace}
+        if grammar.whitespace:
+            options["whitespace_pattern"] = WHITESPACE
+        return str(matcher.grammar_from_json_schema(schema, defaults=options))
+
+
+def _parse(grammar: Grammar) -> Any:
+    try:
+        value = json.loads(grammar.source)
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair hides behind an escape until here
+        return value
+    except (ValueError, RecursionError) as error:
+        raise GrammarError(f"the {grammar.kind} grammar is not valid JSON: {error}") from error
+
+
+def _import_llguidance() -> ModuleType:
+    try:
+        import llguidance
+    except ImportError as error:
+        raise ImportError("grammars need the package llguidance; install it with: pip install llguidance") from error
+    return llguidance
+
+
+def _hide_special_tokens(tokenizer_json: str) -> str:
+    """The tokenizer with names for its special tokens that no text contains.
+
+    Otherwise a forced text that spells one, such as a JSON key "</s>", would be written with the token itself.
+    """
+    description = json.loads(tokenizer_json)
+    names = {}
+    for token in description["added_tokens"]:
+        if token["special"]:
+            names[token["content"]] = token["content"] = f"{GUARD}{token['id']}{GUARD}"
+    model = description["model"]
+    if isinstance(model["vocab"], dict):
+        model["vocab"] = {names.get(token, token): id_ for token, id_ in model["vocab"].items()}
+    else:
+        model["vocab"] = [[names.get(token, token), score] for token, score in model["vocab"]]
+    description["post_processor"] = None  # it only adds special tokens around a text, and by their old names
+    return json.dumps(description)
+
+
+def _call_with_large_stack(function: Callable[[], Result], what: str) -> Result:
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:
+            errors.append(error)
+
+    with _stack_size_lock:
+        previous = threading.stack_size(COMPILE_STACK_BYTES)
+        try:
+            thread = threading.Thread(target=call, name="holotron-grammar", daemon=True)
+            thread.start()
+        finally:
+            threading.stack_size(previous)
+    thread.join(COMPILE_SECONDS)
+    if thread.is_alive():
+        raise GrammarError(f"{what} took more than {COMPILE_SECONDS:.0f} seconds; make it simpler")
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def _first_line(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines() if line.strip() and not line.startswith("<")]
+    reason = next((line for line in lines if line.startswith("error:")), "")
+    return f"{lines[0] if lines else 'no reason given'} {reason}".strip()[:400]

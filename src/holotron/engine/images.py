@@ -1,0 +1,119 @@
+"""Screenshots inside the engine: prepared off the loop, encoded once in batches, forgotten after the append."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import torch
+from torch import Tensor
+
+from holotron.model.model import Model
+from holotron.model.tiling import ProcessedImage
+from holotron.model.vision import Grid
+
+
+@dataclass(frozen=True)
+class PreparedImage:
+    """An image ready to be encoded: its patches, its parts' fingerprints, and how to make it again."""
+
+    image: ProcessedImage
+    keys: tuple[bytes, ...]
+    again: Callable[[], ProcessedImage] = field(repr=False)
+
+    @property
+    def key(self) -> bytes:
+        return blake2b(b"".join(self.keys), digest_size=16).digest()
+
+
+def prepare_image(make: Callable[[], ProcessedImage]) -> PreparedImage:
+    """Run in a worker: decoding, resizing and fingerprinting take no time from the loop."""
+    image = make()
+    sizes = [rows * columns for rows, columns in image.grids]
+    parts = image.patches.split(sizes)
+    keys = tuple(
+        blake2b(part.contiguous().numpy().data, digest_size=16, person=f"{grid[0]}x{grid[1]}".encode()).digest()
+        for part, grid in zip(parts, image.grids, strict=True)
+    )
+    return PreparedImage(image, keys, make)
+
+
+@dataclass(eq=False)
+class ImageSpan:
+    """An image's place among a session's tokens. Its patches go once it is computed; `again` brings them back."""
+
+    start: int
+    tokens: int
+    key: bytes
+    again: Callable[[], ProcessedImage] = field(repr=False)
+    prepared: PreparedImage | None = field(default=None, repr=False)
+    embeddings: Tensor | None = field(default=None, repr=False)
+
+    @property
+    def end(self) -> int:
+        return self.start + self.tokens
+
+    def copy(self) -> ImageSpan:
+        return ImageSpan(self.start, self.tokens, self.key, self.again, self.prepared, self.embeddings)
+
+
+class ImageEncoder:
+    """Encodes the parts of many images at once; a part that was seen lately is not encoded again.
+
+    Consecutive screenshots share most of their tiles, which is why the cache is keyed by part and not by image.
+    """
+
+    def __init__(self, model: Model, cache_bytes: int) -> None:
+        self._model = model
+        self._cache: OrderedDict[bytes, Tensor] = OrderedDict()
+        self._cache_bytes = cache_bytes
+        self._held = 0
+        self.encoded_parts = 0
+        self.reused_parts = 0
+
+    @torch.no_grad()
+    def encode(self, spans: Sequence[ImageSpan]) -> None:
+        """Give each span its embeddings."""
+        wanted: dict[bytes, tuple[Tensor, Grid]] = {}
+        found: dict[bytes, Tensor] = {}
+        for span in spans:
+            span.prepared = span.prepared or prepare_image(span.again)
+            image = span.prepared.image
+            parts = image.patches.split([rows * columns for rows, columns in image.grids])
+            for key, part, grid in zip(span.prepared.keys, parts, image.grids, strict=True):
+                if key in self._cache:
+                    self._cache.move_to_end(key)
+                    found[key] = self._cache[key]
+                    self.reused_parts += 1
+                elif key in wanted:
+                    self.reused_parts += 1
+                else:
+                    wanted[key] = (part, grid)
+        if wanted:
+            device = self._model.device
+            patches = torch.cat([part for part, _ in wanted.values()]).to(device, non_blocking=True)
+            tokens = self._model.encode_patches(patches, [grid for _, grid in wanted.values()])
+            self.encoded_parts += len(wanted)
+            for key, part in zip(wanted, tokens, strict=True):
+                found[key] = part
+                self._remember(key, part)
+        for span in spans:
+            assert span.prepared is not None
+            span.embeddings = torch.cat([found[key] for key in span.prepared.keys])
+            span.prepared = None
+
+    def forget(self) -> None:
+        """After the weights changed nothing that was encoded before is valid."""
+        self._cache.clear()
+        self._held = 0
+
+    def _remember(self, key: bytes, tokens: Tensor) -> None:
+        if tokens.nbytes > self._cache_bytes:
+            return
+        self._cache[key] = tokens.clone()  # not a view that would keep the whole batch alive
+        self._held += tokens.nbytes
+        while self._held > self._cache_bytes:
+            _, oldest = self._cache.popitem(last=False)
+            self._held -= oldest.nbytes

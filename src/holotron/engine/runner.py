@@ -1,0 +1,242 @@
+"""Runs the model over the sessions of one step: builds the batch, keeps the page table, replays CUDA graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holotron.engine.config import EngineConfig
+from holotron.engine.context import Context
+from holotron.engine.spill import as_bytes
+from holotron.model.batch import Batch, Memory
+from holotron.model.model import Model
+from holotron.ops import Packing
+
+# Decode batches are padded to one of these, so that a handful of graphs covers every size.
+BUCKETS = (
+    1,
+    2,
+    4,
+    8,
+    12,
+    16,
+    24,
+    32,
+    40,
+    48,
+    56,
+    64,
+    72,
+    80,
+    88,
+    96,
+    104,
+    112,
+    120,
+    128,
+    160,
+    192,
+    224,
+    256,
+    320,
+    384,
+    448,
+    512,
+)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The next `count` uncomputed tokens of a context."""
+
+    context: Context
+    count: int
+
+
+class Runner:
+    """Owns the memory that sessions live in, and advances it."""
+
+    def __init__(self, model: Model, config: EngineConfig) -> None:
+        self.model = model
+        self.config = config
+        self.device = model.device
+        self.memory = self._allocate()
+        # Row = slot: a session's pages change once per page_size tokens, so this is not rebuilt every step.
+        self._table = torch.zeros(config.slots, config.pages_per_session, dtype=torch.int32, device=self.device)
+        self._graphs: dict[int, DecodeGraph] = {}
+
+    def _allocate(self) -> Memory:
+        return Memory.allocate(
+            self.model.config,
+            slots=self.config.slots,
+            pages=self.config.pages,
+            page_size=self.config.page_size,
+            device=self.device,
+            dtype=self.model.dtype,
+            state_dtype=self.config.state_dtype,
+            kv_dtype=self.config.kv_dtype,
+        )
+
+    # ---- memory -----------------------------------------------------------------------------------------------------
+
+    def set_pages(self, slot: int, pages: list[int], start: int = 0) -> None:
+        """Tell the device which pages a slot has, from page number `start` on."""
+        if pages[start:]:
+            values = torch.tensor(pages[start:], dtype=torch.int32)
+            self._table[slot, start : len(pages)] = values.to(self.device, non_blocking=True)
+
+    def clear_slot(self, slot: int) -> None:
+        self.memory.ssm_VMHPN[slot].zero_()
+        self.memory.conv_VMCJ[slot].zero_()
+
+    def copy_slot(self, source: int, target: int) -> None:
+        self.memory.ssm_VMHPN[target].copy_(self.memory.ssm_VMHPN[source])
+        self.memory.conv_VMCJ[target].copy_(self.memory.conv_VMCJ[source])
+
+    def copy_page(self, source: int, target: int) -> None:
+        for pool in (self.memory.keys_ANKZD, self.memory.values_ANKZD):
+            as_bytes(pool)[:, target] = as_bytes(pool)[:, source]
+
+    # ---- forward ----------------------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def run(self, steps: list[Context], pieces: list[Piece]) -> Tensor:
+        """Advance these sessions; logits after the last token of each, steps first."""
+        if not pieces and self._graphed(len(steps)):
+            return self._replay(steps)
+        contexts = steps + [piece.context for piece in pieces]
+        counts = [1] * len(steps) + [piece.count for piece in pieces]
+        numbers = self._numbers(contexts, counts)
+        batch = self._batch(numbers, len(steps), counts)
+        x_TD = self.model.decoder.embeddings(numbers.tokens)
+        self._splice_images(x_TD, steps, pieces)
+        hidden_TD = self.model.decoder(x_TD, batch, self.memory)
+        last = torch.tensor(np.cumsum(counts) - 1, device=self.device)
+        return self.model.decoder.logits(hidden_TD[last])
+
+    def _numbers(self, contexts: list[Context], counts: list[int], rows: int | None = None) -> Numbers:
+        """Everything the batch needs to know, laid out in one array so that it crosses to the device in one copy."""
+        size = self.config.page_size
+        tokens, positions, places = [], [], []
+        for context, count in zip(contexts, counts, strict=True):
+            start, entry = context.computed, context.entries
+            if count == 1:
+                tokens.append(context.tokens[start])
+                positions.append(start)
+                places.append(context.pages[entry // size] * size + entry % size)
+            else:
+                tokens.extend(context.tokens[start : start + count])
+                positions.extend(range(start, start + count))
+                entries = np.arange(entry, entry + count)
+                first = entry // size
+                pages = np.array(context.pages[first : (entry + count - 1) // size + 1])
+                places.extend((pages[entries // size - first] * size + entries % size).tolist())
+        total, sessions = len(tokens), len(contexts)
+        slots = [context.slot for context in contexts]
+        lengths = [context.entries + count for context, count in zip(contexts, counts, strict=True)]
+        flat = torch.tensor(list(chain(tokens, positions, places, slots, lengths)), dtype=torch.long)
+        if self.device.type == "cuda":
+            flat = flat.pin_memory().to(self.device, non_blocking=True)
+        return Numbers(*flat.split([total, total, total, sessions, sessions]))
+
+    def _batch(self, numbers: Numbers, steps: int, counts: list[int]) -> Batch:
+        rest = tuple(counts[steps:])
+        return Batch(
+            Packing(rest, device=self.device) if rest else None,
+            numbers.positions,
+            steps=steps,
+            slots_S=numbers.slots,
+            mark_slots_Q=numbers.slots[:0],
+            page_table_SM=self._table[numbers.slots],
+            places_T=numbers.places,
+            kv_lengths_S=numbers.lengths,
+        )
+
+    def _splice_images(self, x_TD: Tensor, steps: list[Context], pieces: list[Piece]) -> None:
+        """Image embeddings take the places of image tokens, by position: a generated image token stays a token."""
+        at = len(steps)
+        for piece in pieces:
+            start, end = piece.context.computed, piece.context.computed + piece.count
+            for span in piece.context.images:
+                low, high = max(start, span.start), min(end, span.end)
+                if low < high:
+                    assert span.embeddings is not None
+                    x_TD[at + low - start : at + high - start] = span.embeddings[low - span.start : high - span.start]
+            at += piece.count
+
+    # ---- CUDA graphs --------------------------------------------------------------------------------------------------
+
+    def _graphed(self, count: int) -> bool:
+        return self.config.cuda_graphs and self.device.type == "cuda" and 0 < count <= BUCKETS[-1]
+
+    def _replay(self, steps: list[Context]) -> Tensor:
+        bucket = next(size for size in BUCKETS if size >= len(steps))
+        if bucket not in self._graphs:
+            self._graphs[bucket] = DecodeGraph(self, bucket)
+        return self._graphs[bucket].replay(steps)[: len(steps)]
+
+    def forget_graphs(self) -> None:
+        self._graphs.clear()
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Views into the one array that describes a batch."""
+
+    tokens: Tensor
+    positions: Tensor
+    places: Tensor
+    slots: Tensor
+    lengths: Tensor
+
+
+class DecodeGraph:
+    """A decode step of a fixed number of sessions, recorded once. Rows without a session use slot and page 0."""
+
+    def __init__(self, runner: Runner, rows: int) -> None:
+        self._runner = runner
+        self._rows = rows
+        self._input = torch.zeros(5 * rows, dtype=torch.long, device=runner.device)
+        self._input[4 * rows :] = 1
+        self._host = torch.zeros(5 * rows, dtype=torch.long).pin_memory()
+        self._copied = torch.cuda.Event()
+        self._graph = torch.cuda.CUDAGraph()
+        # A first run outside the graph compiles the kernels; slot 0 and page 0 take what it writes.
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self._forward()
+        torch.cuda.current_stream().wait_stream(stream)
+        with torch.cuda.graph(self._graph):
+            self._logits = self._forward()
+
+    def _forward(self) -> Tensor:
+        numbers = Numbers(*self._input.split(self._rows))
+        runner = self._runner
+        batch = runner._batch(numbers, self._rows, [1] * self._rows)
+        hidden = runner.model.decoder(runner.model.decoder.embeddings(numbers.tokens), batch, runner.memory)
+        return runner.model.decoder.logits(hidden)
+
+    def replay(self, steps: list[Context]) -> Tensor:
+        rows, size = self._rows, self._runner.config.page_size
+        self._copied.synchronize()  # the copy of the last step must be done before its source is written again
+        host = self._host.numpy()
+        count = len(steps)
+        host[: 4 * rows] = 0
+        host[4 * rows :] = 1
+        for i, context in enumerate(steps):
+            entry = context.entries
+            host[i] = context.tokens[context.computed]
+            host[rows + i] = context.computed
+            host[2 * rows + i] = context.pages[entry // size] * size + entry % size
+            host[3 * rows + i] = context.slot
+            host[4 * rows + i] = entry + 1
+        assert count <= rows
+        self._input.copy_(self._host, non_blocking=True)
+        self._copied.record()
+        self._graph.replay()
+        return self._logits
