@@ -73,9 +73,11 @@ class Context:
     dropped_before: int = 0  # going back to before this token would need what was dropped
     logits: Tensor | None = None  # after the last computed token, when it is the last token
     checkpoints: list[Checkpoint] = field(default_factory=list)
+    digests: dict[int, bytes] = field(default_factory=dict)
     parked: Parked | None = None
     epoch: int = 0
     task: Task | None = None
+    waits_for: Context | None = None  # a fork whose parent is still being computed
     last_used: int = 0
     closed: bool = False
     number: int = field(default_factory=lambda: next(_numbers))
@@ -98,17 +100,21 @@ class Context:
         return Residency.NONE
 
     def digest(self, position: int) -> bytes:
-        """Fingerprint of the first `position` tokens and the images among them."""
-        return digest_of(self.tokens, self.images, position)
+        """Fingerprint of the first `position` tokens and the images among them; hashed once."""
+        if position not in self.digests:
+            state = blake2b(memoryview(self.tokens)[:position], digest_size=16)
+            for span in self.images:
+                if span.start < position:
+                    state.update(span.key)
+            self.digests[position] = state.digest()
+        return self.digests[position]
+
+    def truncate(self, position: int) -> None:
+        """Forget the tokens from `position` on, and what was said about them."""
+        del self.tokens[position:]
+        self.images = [span for span in self.images if span.start < position]
+        self.digests = {at: digest for at, digest in self.digests.items() if at <= position}
 
     def resume_positions(self) -> list[int]:
         """From where this context could go on without computing anything again."""
         return [self.computed, *(c.position for c in self.checkpoints)]
-
-
-def digest_of(tokens: array[int], images: list[ImageSpan], position: int) -> bytes:
-    state = blake2b(memoryview(tokens)[:position], digest_size=16)
-    for span in images:
-        if span.start < position:
-            state.update(span.key)
-    return state.digest()

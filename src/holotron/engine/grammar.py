@@ -59,8 +59,8 @@ class Grammar:
             raise GrammarError(f"the {self.kind} grammar is not valid Unicode text: {error}") from error
         if size > MAX_SOURCE_BYTES:
             raise GrammarError(f"the {self.kind} grammar has {size} bytes; {MAX_SOURCE_BYTES} are the most allowed")
-        if self.kind == "json_schema" and not isinstance(_parse(self), dict | bool):
-            raise GrammarError(f"a JSON schema is an object, true or false, not {self.source[:80]}")
+        if self.kind == "json_schema" and not isinstance(_parse(self), dict):
+            raise GrammarError(f"a JSON schema is an object, not {self.source[:80]}")
         if self.kind == "choice":
             choices = _parse(self)
             if not isinstance(choices, list) or not choices or not all(isinstance(text, str) for text in choices):
@@ -178,16 +178,21 @@ class GrammarCompiler:
         self._lock = threading.Lock()
 
     def compile(self, grammar: Grammar) -> GrammarState:
-        """The state before the first token. A grammar that was compiled not long ago is only copied."""
+        """The state before the first token. A grammar that was compiled not long ago is only copied.
+
+        A hard grammar takes seconds: call this from a thread of its own.
+        """
         with self._lock:
-            state = self._kept.get(grammar)
-            if state is None:
-                state = _call_with_large_stack(lambda: self._compile(grammar), f"compiling the {grammar.kind} grammar")
-                self._kept[grammar] = state
-                if len(self._kept) > KEPT_GRAMMARS:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(grammar)
-            return state.copy()
+            kept = self._kept.get(grammar)
+            if kept is not None:
+                self._kept.move_to_end(grammar)
+                return kept.copy()
+        state = _call_with_large_stack(lambda: self._compile(grammar), f"compiling the {grammar.kind} grammar")
+        with self._lock:
+            self._kept[grammar] = state.copy()
+            if len(self._kept) > KEPT_GRAMMARS:
+                self._kept.popitem(last=False)
+        return state
 
     def _compile(self, grammar: Grammar) -> GrammarState:
         limits = self._llguidance.LLParserLimits(verbose_errors=False)
@@ -203,7 +208,9 @@ class GrammarCompiler:
         try:
             state.mask_into(mask)
         except GrammarError as error:
-            raise GrammarError(f"no text satisfies the {grammar.kind} grammar, or it is too complex: {error}") from error
+            raise GrammarError(
+                f"no text satisfies the {grammar.kind} grammar, or it is too complex: {error}"
+            ) from error
         if not mask.any():
             raise GrammarError(f"no text that this tokenizer can write satisfies the {grammar.kind} grammar")
         return state
@@ -219,7 +226,7 @@ class GrammarCompiler:
             texts = " | ".join(json.dumps(text, ensure_ascii=False) for text in json.loads(grammar.source))
             return str(matcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {texts}"))
         schema = grammar.source if grammar.kind == "json_schema" else '{"type": "object"}'
-        options = {"whitespace_flexible": grammar.whitespace}
+        options: dict[str, bool | str] = {"whitespace_flexible": grammar.whitespace}
         if grammar.whitespace:
             options["whitespace_pattern"] = WHITESPACE
         return str(matcher.grammar_from_json_schema(schema, defaults=options))

@@ -38,7 +38,7 @@ class Residence:
         self._has_state = runner.model.config.count("M") > 0
         self._has_pages = runner.model.config.count("*") > 0
 
-    # ---- on the device ----------------------------------------------------------------------------------------------
+    # ---- on the device ----
 
     def secure(self, context: Context, new_tokens: int, victims: Iterable[Context]) -> bool:
         """Have the context on the device with room for so many more tokens; False if that must wait.
@@ -110,7 +110,7 @@ class Residence:
                 return True
         return False
 
-    # ---- away from it -------------------------------------------------------------------------------------------------
+    # ---- away from it ----
 
     def send_away(self, context: Context) -> None:
         """Copy the context off the device; what cannot be copied is forgotten."""
@@ -141,7 +141,7 @@ class Residence:
             self.pages.release(context.pages)
         context.slot, context.pages = None, []
 
-    # ---- going back ---------------------------------------------------------------------------------------------------
+    # ---- going back ----
 
     def checkpoint(self, context: Context) -> None:
         """Remember the state as it is now, if there is a slot to spare; the oldest of its checkpoints gives way."""
@@ -201,6 +201,17 @@ class Residence:
         child.computed, child.dropped, child.dropped_before = parent.computed, parent.dropped, parent.dropped_before
         child.logits, child.epoch = parent.logits, parent.epoch
         self.runner.set_pages(slot, child.pages)
+        return True
+
+    def fork_at(self, parent: Context, child: Context, position: int, victims: Iterable[Context]) -> bool:
+        """Give the child the parent's memory as it was at one of its checkpoints."""
+        kept = next((c for c in parent.checkpoints if c.position == position), None)
+        if kept is None or parent.slot is None or not self.fork_into(parent, child, victims):
+            return False
+        assert child.slot is not None
+        self.runner.copy_slot(kept.slot, child.slot)
+        self._truncate(child, position)
+        child.logits = kept.logits
         return True
 
     def drop_old_images(self, context: Context) -> None:

@@ -81,7 +81,7 @@ class Runner:
             kv_dtype=self.config.kv_dtype,
         )
 
-    # ---- memory -----------------------------------------------------------------------------------------------------
+    # ---- memory ----
 
     def set_pages(self, slot: int, pages: list[int], start: int = 0) -> None:
         """Tell the device which pages a slot has, from page number `start` on."""
@@ -101,7 +101,7 @@ class Runner:
         for pool in (self.memory.keys_ANKZD, self.memory.values_ANKZD):
             as_bytes(pool)[:, target] = as_bytes(pool)[:, source]
 
-    # ---- forward ----------------------------------------------------------------------------------------------------
+    # ---- forward ----
 
     @torch.inference_mode()
     def run(self, steps: list[Context], pieces: list[Piece]) -> Tensor:
@@ -118,23 +118,22 @@ class Runner:
         last = torch.tensor(np.cumsum(counts) - 1, device=self.device)
         return self.model.decoder.logits(hidden_TD[last])
 
-    def _numbers(self, contexts: list[Context], counts: list[int], rows: int | None = None) -> Numbers:
+    def _numbers(self, contexts: list[Context], counts: list[int]) -> Numbers:
         """Everything the batch needs to know, laid out in one array so that it crosses to the device in one copy."""
         size = self.config.page_size
-        tokens, positions, places = [], [], []
+        tokens: list[int] = []
+        positions: list[int] = []
+        places: list[int] = []
         for context, count in zip(contexts, counts, strict=True):
             start, entry = context.computed, context.entries
             if count == 1:
                 tokens.append(context.tokens[start])
                 positions.append(start)
-                places.append(context.pages[entry // size] * size + entry % size)
+                places.append(place_of(context, entry, size))
             else:
                 tokens.extend(context.tokens[start : start + count])
                 positions.extend(range(start, start + count))
-                entries = np.arange(entry, entry + count)
-                first = entry // size
-                pages = np.array(context.pages[first : (entry + count - 1) // size + 1])
-                places.extend((pages[entries // size - first] * size + entries % size).tolist())
+                places.extend(places_of(context, entry, count, size))
         total, sessions = len(tokens), len(contexts)
         slots = [context.slot for context in contexts]
         lengths = [context.entries + count for context, count in zip(contexts, counts, strict=True)]
@@ -168,7 +167,7 @@ class Runner:
                     x_TD[at + low - start : at + high - start] = span.embeddings[low - span.start : high - span.start]
             at += piece.count
 
-    # ---- CUDA graphs --------------------------------------------------------------------------------------------------
+    # ---- CUDA graphs ----
 
     def _graphed(self, count: int) -> bool:
         return self.config.cuda_graphs and self.device.type == "cuda" and 0 < count <= BUCKETS[-1]
@@ -181,6 +180,21 @@ class Runner:
 
     def forget_graphs(self) -> None:
         self._graphs.clear()
+
+
+def place_of(context: Context, entry: int, page_size: int) -> int:
+    """Where an entry lies among all pages; 0 in a model without attention."""
+    return context.pages[entry // page_size] * page_size + entry % page_size if context.pages else 0
+
+
+def places_of(context: Context, entry: int, count: int, page_size: int) -> list[int]:
+    if not context.pages:
+        return [0] * count
+    first = entry // page_size
+    entries = np.arange(entry, entry + count)
+    pages = np.array(context.pages[first : (entry + count - 1) // page_size + 1])
+    places: list[int] = (pages[entries // page_size - first] * page_size + entries % page_size).tolist()
+    return places
 
 
 @dataclass(frozen=True)
@@ -232,7 +246,7 @@ class DecodeGraph:
             entry = context.entries
             host[i] = context.tokens[context.computed]
             host[rows + i] = context.computed
-            host[2 * rows + i] = context.pages[entry // size] * size + entry % size
+            host[2 * rows + i] = place_of(context, entry, size)
             host[3 * rows + i] = context.slot
             host[4 * rows + i] = entry + 1
         assert count <= rows

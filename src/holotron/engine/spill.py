@@ -61,7 +61,7 @@ class Spill:
         self.restored_bytes = 0
         self.lost = 0
 
-    # ---- to the host ----------------------------------------------------------------------------------------------
+    # ---- to the host ----
 
     def park(self, slot: int, pages: list[int]) -> Parked | None:
         """A copy of that slot and those pages, or None where there is no room anywhere."""
@@ -139,7 +139,7 @@ class Spill:
         self.lost += 1
         self._release_host(parked)
 
-    # ---- to the disk ----------------------------------------------------------------------------------------------
+    # ---- to the disk ----
 
     def prefetch(self, parked: Parked) -> bool:
         """Start reading a copy from disk if that is where it is; True once it can be restored without waiting."""

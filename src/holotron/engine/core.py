@@ -1,0 +1,432 @@
+"""The loop of the engine, one step at a time and without threads: choose work, run the model, sample, tell.
+
+Everything here happens on one thread. `Engine` wraps it for callers on others.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from torch import Tensor
+
+from holotron.engine.config import EngineConfig
+from holotron.engine.context import Context, OnUpdate, Turn
+from holotron.engine.errors import EngineError, GenerationFailed, SessionBusy, SessionClosed, TooLong
+from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage
+from holotron.engine.residence import Residence
+from holotron.engine.runner import Piece, Runner
+from holotron.engine.tasks import FinishEvent, Task
+from holotron.engine.turns import TokenSampler
+from holotron.model.model import Model
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Counters:
+    """Work done so far. Redundancy is computed ÷ new: 1.00 when no token was computed twice."""
+
+    steps: int = 0
+    computed_tokens: int = 0
+    appended_tokens: int = 0
+    generated_tokens: int = 0
+    forks: int = 0
+    failures: int = 0
+
+    @property
+    def redundancy(self) -> float:
+        return self.computed_tokens / max(1, self.appended_tokens + self.generated_tokens)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The work of one step: sessions that only sample, that bring one token, and that bring a piece."""
+
+    ready: list[Task]
+    steps: list[Task]
+    pieces: list[tuple[Task, int]]
+
+    def __bool__(self) -> bool:
+        return bool(self.ready or self.steps or self.pieces)
+
+
+class Core:
+    """Sessions and their tasks on one device."""
+
+    def __init__(self, model: Model, config: EngineConfig, sampler: TokenSampler | None = None) -> None:
+        self.config = config
+        self.model = model
+        self.runner = Runner(model, config)
+        self.residence = Residence(self.runner, config)
+        self.encoder = ImageEncoder(model, config.image_cache_bytes)
+        self.sampler = sampler or TokenSampler(model.config)
+        self.contexts: dict[str, Context] = {}
+        self.tasks: list[Task] = []
+        self.epoch = 0
+        self.counters = Counters()
+        self._waiting_forks: dict[Context, list[Context]] = {}
+
+    # ---- sessions ----
+
+    def open(
+        self, session_id: str | None = None, *, on_update: OnUpdate = OnUpdate.KEEP, keep_images: int | None = None
+    ) -> Context:
+        """A new, empty session."""
+        session_id = session_id or uuid4().hex
+        if session_id in self.contexts:
+            raise EngineError(f"a session {session_id!r} exists already")
+        if keep_images is not None and (self.model.config.uses_rope or not self.model.config.count("M")):
+            raise EngineError(
+                f"keep_images drops keys and values that the state remembers; {self.model.config.name} has rotary "
+                "positions or no state, so that it would simply forget"
+            )
+        context = Context(session_id, on_update=on_update, keep_images=keep_images, epoch=self.epoch)
+        self.contexts[session_id] = context
+        return context
+
+    def find(self, session_id: str) -> Context:
+        if session_id not in self.contexts:
+            raise SessionClosed(f"there is no session {session_id!r}: it was closed or never opened")
+        return self.contexts[session_id]
+
+    def append(
+        self, context: Context, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = ()
+    ) -> None:
+        """Add tokens to the end; images come with the offset of their first token among these."""
+        self._check_idle(context)
+        vocabulary = self.model.config.vocab_size
+        for i, token in enumerate(token_ids):
+            if not 0 <= token < vocabulary:
+                raise EngineError(f"token {i} is {token}; ids lie between 0 and {vocabulary - 1}")
+        self._check_length(len(context.tokens) + len(token_ids))
+        start = len(context.tokens)
+        spans = []
+        for offset, prepared in images:
+            tokens = prepared.image.tokens
+            if not (offset >= 0 and offset + tokens <= len(token_ids)):
+                raise EngineError(f"an image of {tokens} tokens at offset {offset} exceeds the {len(token_ids)} given")
+            spans.append(ImageSpan(start + offset, tokens, prepared.key, prepared.again, prepared))
+        context.tokens.extend(token_ids)
+        context.images.extend(spans)
+        if token_ids:
+            context.logits = None
+        self.counters.appended_tokens += len(token_ids)
+
+    def submit(self, task: Task) -> None:
+        """Queue a task. Its session takes nothing else until it is finished."""
+        context = task.context
+        self._check_idle(context)
+        if task.sampling is not None:
+            if not context.tokens:
+                raise EngineError("there is nothing to continue: append at least one token before generating")
+            self._check_length(len(context.tokens) + task.sampling.max_tokens)
+        # The turn's prompt begins after the last turn; with nothing appended the last answer goes on.
+        task.start = context.turns[-1].end if context.turns else 0
+        task.prompt_end = len(context.tokens)
+        task.seed = (
+            random.getrandbits(62) if task.sampling is None or task.sampling.seed is None else task.sampling.seed
+        )
+        context.task = task
+        self.tasks.append(task)
+
+    def cancel(self, task: Task) -> None:
+        """End a task where it is; what was generated stays in the session."""
+        if task in self.tasks:
+            self._finish(task, FinishEvent("cancelled"))
+
+    def fork(self, parent: Context, count: int) -> list[Context]:
+        """So many sessions that continue from here. What the parent has not computed yet is computed once, for all."""
+        self._check_idle(parent)
+        if count < 1:
+            raise EngineError(f"cannot fork into {count} sessions; at least 1 is needed")
+        children = [self._child(parent) for _ in range(count)]
+        self.counters.forks += count
+        if not parent.tokens:
+            return children
+        self._waiting_forks[parent] = children
+        self.submit(Task(parent, emit=_silent))
+        return children
+
+    def _child(self, parent: Context) -> Context:
+        child = self.open(on_update=parent.on_update, keep_images=parent.keep_images)
+        child.tokens = array("i", parent.tokens)
+        child.images = [span.copy() for span in parent.images]
+        child.turns = list(parent.turns)
+        child.epoch = parent.epoch
+        child.waits_for = parent if parent.tokens else None
+        return child
+
+    def rollback(self, context: Context, turn: int, *, keep_prompt: bool = False) -> None:
+        """Forget the turn of that number and all after it; with keep_prompt only its answer, to generate it anew."""
+        self._check_idle(context)
+        turns = context.turns
+        if not -len(turns) <= turn < len(turns):
+            raise EngineError(f"there is no turn {turn}: the session has {len(turns)}")
+        turn %= len(turns)
+        position = turns[turn].prompt_end if keep_prompt else turns[turn].start
+        del turns[turn:]
+        context.truncate(position)
+        self.residence.rewind(context, position)
+
+    def park(self, context: Context) -> None:
+        """Send the session's memory off the device now."""
+        self._check_idle(context)
+        if context.slot is not None:
+            self.residence.send_away(context)
+
+    def resume(self, context: Context) -> bool:
+        """Bring the session's memory back ahead of its next turn; False if there is no room or nothing to bring."""
+        self._check_idle(context)
+        if context.parked is None:
+            return context.slot is not None
+        self.residence.spill.prefetch(context.parked)
+        return self.residence.secure(context, 0, iter(()))
+
+    def close(self, context: Context) -> None:
+        """Forget the session. Closing twice is no error."""
+        if context.closed:
+            return
+        if context.task is not None:
+            self.cancel(context.task)
+        self._release_forks(context)
+        self.residence.forget(context)
+        context.closed = True
+        self.contexts.pop(context.id, None)
+
+    def match(
+        self, token_ids: Sequence[int], image_keys: Sequence[tuple[int, bytes]] = ()
+    ) -> tuple[Context, int] | None:
+        """The idle session that has computed the longest beginning of these tokens, and how much of them."""
+        from holotron.engine.prefix import longest_match
+
+        idle = (c for c in self.contexts.values() if c.task is None and c.waits_for is None)
+        return longest_match(token_ids, image_keys, idle)
+
+    def branch(self, context: Context, position: int) -> Context:
+        """A session that stands at `position` of this one: itself if it stands there, else a fork of that beginning."""
+        if position == context.computed:
+            context.truncate(position)
+            del context.turns[_turns_before(context, position) :]
+            return context
+        child = self._child(context)
+        child.waits_for = None
+        child.truncate(position)
+        del child.turns[_turns_before(context, position) :]
+        self.residence.fork_at(context, child, position, self._idle_besides(context, child))
+        return child
+
+    def _check_idle(self, context: Context) -> None:
+        if context.closed:
+            raise SessionClosed(f"the session {context.id!r} is closed")
+        if context.task is not None:
+            raise SessionBusy(f"the session {context.id!r} is at work; wait for it or cancel it")
+
+    def _check_length(self, tokens: int) -> None:
+        capacity = min(self.config.max_context, (self.config.pages - 1) * self.config.page_size)
+        if not self.model.config.count("*"):
+            capacity = self.config.max_context
+        if tokens > capacity:
+            raise TooLong(
+                f"{tokens} tokens are more than the {capacity} that fit here; shorten the session or give the engine "
+                "more pages and a larger max_context"
+            )
+
+    # ---- a step ----
+
+    def step(self) -> bool:
+        """Advance every session that can run by one piece or token; False when there was nothing to do."""
+        plan = self._plan()
+        if not plan:
+            return False
+        self.counters.steps += 1
+        try:
+            sampled = self._run(plan)
+        except Exception as error:
+            self._recover(plan, error)
+            return True
+        if sampled:
+            self._sample(sampled)
+        return True
+
+    def _plan(self) -> Plan:
+        plan = Plan([], [], [])
+        budget = self.config.prefill_tokens
+        alone = next((task for task in self.tasks if task.alone), None)
+        chosen: set[Context] = set()
+        for task in [alone] if alone else self.tasks:
+            context = task.context
+            if context.waits_for is not None:
+                continue
+            if context.uncomputed == 0 and context.logits is None:
+                self.residence.rewind(context, context.computed - 1)  # the logits are gone: its last token runs again
+            is_piece = context.uncomputed > 1 or self._at_image(context)
+            count = min(context.uncomputed, budget) if is_piece else context.uncomputed
+            if (is_piece and count == 0) or (not is_piece and len(plan.steps) == self.config.max_running):
+                continue
+            if not self.residence.secure(context, count, self._victims(task, chosen)):
+                continue
+            chosen.add(context)
+            context.last_used = self.counters.steps
+            if is_piece:
+                plan.pieces.append((task, count))
+                budget -= count
+            elif count:
+                plan.steps.append(task)
+            else:
+                plan.ready.append(task)
+        return plan
+
+    def _victims(self, task: Task, chosen: set[Context]) -> Iterator[Context]:
+        """Whose memory may go for this task: idle sessions, least recently used first, then tasks that came later."""
+        idle = [c for c in self.contexts.values() if c.task is None and c.waits_for is None and c.slot is not None]
+        yield from sorted(idle, key=lambda c: c.last_used)
+        for other in reversed(self.tasks):
+            if other.number <= task.number:
+                return
+            if other.context.slot is not None and other.context not in chosen:
+                yield other.context
+
+    def _at_image(self, context: Context) -> bool:
+        """Whether the next token stands for a part of an image."""
+        return bool(context.uncomputed) and any(span.start <= context.computed < span.end for span in context.images)
+
+    def _run(self, plan: Plan) -> list[tuple[Task, Tensor]]:
+        """The model over the plan; tasks whose context is now computed to its end, with their logits."""
+        finished = [(task, task.context.logits) for task in plan.ready]
+        if not plan.steps and not plan.pieces:
+            return [(task, logits) for task, logits in finished if logits is not None]
+        self._encode_images(plan.pieces)
+        for task, _ in plan.pieces:
+            if not task.begun:
+                self.residence.checkpoint(task.context)
+            task.begun = True
+        logits = self.runner.run(
+            [task.context for task in plan.steps], [Piece(task.context, count) for task, count in plan.pieces]
+        )
+        worked = [(task, 1) for task in plan.steps] + plan.pieces
+        for row, (task, count) in enumerate(worked):
+            context = task.context
+            context.computed += count
+            self.counters.computed_tokens += count
+            if context.uncomputed == 0:
+                finished.append((task, logits[row]))
+        for task, count in plan.pieces:
+            for span in task.context.images:
+                if span.end <= task.context.computed:
+                    span.embeddings = None
+            if task.context.keep_images is not None:
+                self.residence.drop_old_images(task.context)
+        return [(task, row) for task, row in finished if row is not None]
+
+    def _encode_images(self, pieces: list[tuple[Task, int]]) -> None:
+        spans = [
+            span
+            for task, count in pieces
+            for span in task.context.images
+            if span.embeddings is None
+            and span.start < task.context.computed + count
+            and span.end > task.context.computed
+        ]
+        if spans:
+            self.encoder.encode(spans)
+
+    def _sample(self, finished: list[tuple[Task, Tensor]]) -> None:
+        drawing: list[tuple[Task, Tensor]] = []
+        for task, logits in finished:
+            context = task.context
+            if task.generated == 0 and self.config.checkpoints:
+                context.logits = logits.clone()
+                self.residence.checkpoint(context)
+            if task.sampling is None:
+                context.logits = logits.clone()
+                self._release_forks(context)
+                self._finish(task, FinishEvent("computed"))
+            else:
+                drawing.append((task, logits))
+        if not drawing:
+            return
+        for task, outcome in zip((t for t, _ in drawing), self.sampler.draw(drawing), strict=True):
+            context = task.context
+            context.logits = None
+            if outcome.error is not None:
+                self._fail(task, GenerationFailed(outcome.error))
+                continue
+            context.tokens.extend(outcome.token_ids)
+            task.generated += len(outcome.token_ids)
+            self.counters.generated_tokens += len(outcome.token_ids)
+            task.emit(task, outcome.event(self.epoch))
+            if outcome.finish is not None:
+                self._finish(task, outcome.finish)
+
+    def _finish(self, task: Task, event: FinishEvent) -> None:
+        self.tasks.remove(task)
+        context = task.context
+        context.task = None
+        if task.sampling is not None:
+            context.turns.append(Turn(task.start, task.prompt_end, len(context.tokens)))
+        else:
+            self._release_forks(context)
+        task.emit(task, event)
+
+    def _fail(self, task: Task, error: Exception) -> None:
+        self.counters.failures += 1
+        self._finish(task, FinishEvent("failed", error=error))
+
+    def _recover(self, plan: Plan, error: Exception) -> None:
+        """A step that broke: nobody's memory is trusted any more, and everybody is tried again alone."""
+        tasks = [*plan.ready, *plan.steps, *(task for task, _ in plan.pieces)]
+        log.warning("a step with %d sessions failed: %s", len(tasks), error, exc_info=error)
+        for task in tasks:
+            self.residence.forget(task.context)
+            if task.alone or len(tasks) == 1:
+                self._fail(task, error)
+            else:
+                task.alone = True
+
+    def _release_forks(self, parent: Context) -> None:
+        """Give waiting forks the parent's memory; those that get none compute for themselves."""
+        for child in self._waiting_forks.pop(parent, []):
+            child.waits_for = None
+            if child.closed or parent.slot is None or parent.uncomputed or parent.logits is None:
+                continue
+            if child.tokens[: len(parent.tokens)] != parent.tokens:
+                continue
+            self.residence.fork_into(parent, child, self._idle_besides(parent, child))
+
+    def _idle_besides(self, *kept: Context) -> Iterable[Context]:
+        idle = [c for c in self.contexts.values() if c.task is None and c.slot is not None and c not in kept]
+        return iter(sorted(idle, key=lambda c: c.last_used))
+
+    # ---- weights and sleep ----
+
+    def new_epoch(self) -> None:
+        """After the weights changed: sessions keep, lose or leave what they remember, as each of them asked for."""
+        self.epoch += 1
+        self.encoder.forget()
+        for context in list(self.contexts.values()):
+            for span in context.images:
+                span.embeddings = None
+            if context.on_update is OnUpdate.DROP and context.task is None:
+                self.close(context)
+            elif context.on_update is not OnUpdate.KEEP:
+                self.residence.forget(context)
+                context.epoch = self.epoch
+
+    def check(self) -> None:
+        """The invariants that hold between steps; for tests."""
+        self.residence.check(self.contexts.values())
+        for context in self.contexts.values():
+            assert (context.task is not None) == any(task.context is context for task in self.tasks)
+
+
+def _turns_before(context: Context, position: int) -> int:
+    return sum(turn.end <= position for turn in context.turns)
+
+
+def _silent(*_: object) -> None:
+    pass

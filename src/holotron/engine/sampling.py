@@ -1,0 +1,440 @@
+"""From logits to text: which token comes next, and where a generation ends.
+
+Shapes: S sessions of the batch, V vocabulary, D rows that draw, G rows with a grammar, K best tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holotron.engine.grammar import Grammar
+
+MAX_LOGPROBS = 20
+MAX_STOPS = 16
+MAX_STOP_LENGTH = 256
+# Below this a distribution is a single token in float32 anyway, and dividing by it overflows.
+GREEDY_BELOW = 1e-5
+# Up to here the k best are selected; beyond, sorting the row is faster.
+MAX_SELECTED = 1024
+# Rows drawn at once: their 64-bit weights are the largest thing sampling allocates.
+ROWS_AT_ONCE = 128
+
+OK, BROKEN, EMPTY = 0, 1, 2
+ERRORS = {
+    BROKEN: "the model's logits have NaN or infinity in them",
+    EMPTY: "no token is allowed here: its grammar, bans and logits rule all of them out",
+}
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How one generation chooses its tokens and when it ends. A temperature of 0 takes the most likely token."""
+
+    max_tokens: int = 128
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    min_tokens: int = 0
+    logprobs: int | None = None
+    logit_bias: Mapping[int, float] | None = None
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    grammar: Grammar | None = None
+
+    def __post_init__(self) -> None:
+        _require("max_tokens", self.max_tokens, 1, math.inf)
+        _require("temperature", self.temperature, 0, 1e6)
+        _require("top_p", self.top_p, 0, 1)
+        if self.top_p == 0:
+            raise ValueError("top_p is 0, which leaves no token; set temperature to 0 for the most likely one")
+        _require("top_k", self.top_k, 0, math.inf)
+        _require("min_p", self.min_p, 0, 1)
+        _require("min_tokens", self.min_tokens, 0, self.max_tokens)
+        _require("repetition_penalty", self.repetition_penalty, 0.01, 100)
+        _require("presence_penalty", self.presence_penalty, -2, 2)
+        _require("frequency_penalty", self.frequency_penalty, -2, 2)
+        if self.seed is not None:
+            _require("seed", self.seed, -(2**63), 2**64 - 1)
+        if self.logprobs is not None:
+            _require("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        for id_, bias in (self.logit_bias or {}).items():
+            _require("a token id in logit_bias", id_, 0, math.inf)
+            _require(f"logit_bias[{id_}]", bias, -100, 100)
+        if isinstance(self.stop, str):
+            raise ValueError(f"stop is the text {self.stop!r}; it must be a tuple of texts")
+        if len(self.stop) > MAX_STOPS:
+            raise ValueError(f"stop has {len(self.stop)} texts; at most {MAX_STOPS} are possible")
+        for text in self.stop:
+            if not 0 < len(text) <= MAX_STOP_LENGTH:
+                raise ValueError(f"a stop text must have 1 to {MAX_STOP_LENGTH} characters, not {len(text)}: {text!r}")
+        for id_ in self.stop_token_ids:
+            _require("an id in stop_token_ids", id_, 0, math.inf)
+        if self.min_tokens and self.grammar is not None:
+            raise ValueError("min_tokens and grammar exclude each other: a grammar says itself where its text ends")
+
+    @property
+    def is_greedy(self) -> bool:
+        return self.temperature < GREEDY_BELOW
+
+    @property
+    def has_penalties(self) -> bool:
+        return (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) != (1.0, 0.0, 0.0)
+
+
+_INTEGERS = frozenset({"max_tokens", "top_k", "min_tokens", "seed", "logprobs"})
+
+
+def _require(name: str, value: float, low: float, high: float) -> None:
+    if name in _INTEGERS and not isinstance(value, int):
+        raise ValueError(f"{name} is {value!r}; it must be a whole number")
+    if not low <= value <= high:  # NaN is not either
+        bounds = f"at least {low}" if high == math.inf else f"between {low} and {high}"
+        raise ValueError(f"{name} is {value!r}; it must be {bounds}")
+
+
+class RowState:
+    """What sampling knows of one generation: its parameters, its seed and how far it has come.
+
+    The seed is the engine's choice for it; one in the parameters comes first.
+    """
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        vocab_size: int,
+        seed: int,
+        eos_ids: Sequence[int] = (),
+        prompt_ids: Sequence[int] = (),
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.params = params
+        self.seed = seed if params.seed is None else params.seed
+        self.position = 0
+        bias = params.logit_bias or {}
+        for id_ in (*bias, *params.stop_token_ids, *eos_ids):
+            if id_ >= vocab_size:
+                raise ValueError(f"there is no token {id_}: the vocabulary has {vocab_size}")
+        self.bias_ids = torch.tensor(list(bias), dtype=torch.long, device=device) if bias else None
+        self.bias = torch.tensor(list(bias.values()), dtype=torch.float32, device=device) if bias else None
+        ends = sorted({*eos_ids, *params.stop_token_ids})
+        self.end_ids = torch.tensor(ends, dtype=torch.long, device=device) if ends and params.min_tokens else None
+        self.seen_V: Tensor | None = None
+        self.counts_V: Tensor | None = None
+        if params.has_penalties:
+            self.counts_V = torch.zeros(vocab_size, dtype=torch.float32, device=device)
+            self.seen_V = torch.zeros(vocab_size, dtype=torch.bool, device=device)
+            self.seen_V[torch.tensor(prompt_ids, dtype=torch.long, device=device)] = True
+
+    def advance(self, token_ids: Sequence[int]) -> None:
+        """Counts the tokens that the generation has gained, sampled or forced."""
+        self.position += len(token_ids)
+        if self.counts_V is not None and self.seen_V is not None:
+            ids = torch.tensor(token_ids, dtype=torch.long, device=self.counts_V.device)
+            self.seen_V[ids] = True
+            self.counts_V.index_add_(0, ids, torch.ones_like(ids, dtype=torch.float32))
+
+
+@dataclass(frozen=True)
+class SampledToken:
+    """One row's answer. `logprob` is the model's own; `sampling_logprob` that of the distribution it was drawn from."""
+
+    token_id: int
+    sampling_logprob: float
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class SampleResult:
+    """One step's answers, still on the device. Rows with an error have the token 0, so that it can index anything."""
+
+    token_ids_S: Tensor
+    sampling_logprobs_S: Tensor
+    errors_S: Tensor
+    logprobs_S: Tensor | None = None
+    top_ids_SK: Tensor | None = None
+    top_logprobs_SK: Tensor | None = None
+
+    def read(self, rows: Sequence[RowState]) -> list[SampledToken]:
+        """The answers on the host: this waits for the device."""
+        token_ids, errors = torch.stack([self.token_ids_S, self.errors_S]).tolist()
+        sampling_logprobs = self.sampling_logprobs_S.tolist()
+        logprobs = self.logprobs_S.tolist() if self.logprobs_S is not None else []
+        top_ids = self.top_ids_SK.tolist() if self.top_ids_SK is not None else []
+        top_logprobs = self.top_logprobs_SK.tolist() if self.top_logprobs_SK is not None else []
+        tokens = []
+        for index, row in enumerate(rows):
+            wanted = row.params.logprobs
+            tokens.append(
+                SampledToken(
+                    token_ids[index],
+                    sampling_logprobs[index],
+                    logprobs[index] if wanted is not None else None,
+                    tuple(zip(top_ids[index], top_logprobs[index], strict=True))[:wanted] if wanted else (),
+                    ERRORS.get(errors[index]),
+                )
+            )
+        return tokens
+
+
+@torch.inference_mode()
+def sample(logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None = None) -> SampleResult:
+    """One token for every row. What else is in the batch does not change a row's token.
+
+    `bitmask` holds 32 tokens per int32 and is read only for rows with a grammar.
+    """
+    if logits_SV.dtype != torch.float32 or logits_SV.shape[0] != len(rows):
+        raise ValueError(
+            f"{len(rows)} rows need float32 logits, not {logits_SV.dtype} of shape {tuple(logits_SV.shape)}"
+        )
+    peaks_S, token_ids_S = logits_SV.max(dim=-1)  # the first of equals; NaN wins
+    errors_S = torch.where(peaks_S.isnan() | (peaks_S == math.inf), BROKEN, OK)
+    shaped_SV = _shape(logits_SV, rows, bitmask)
+    if shaped_SV is not logits_SV:
+        peaks_S, token_ids_S = shaped_SV.max(dim=-1)
+    errors_S = errors_S.masked_fill((errors_S == OK) & (peaks_S == -math.inf), EMPTY)
+    sampling_logprobs_S = torch.zeros_like(peaks_S)
+    drawing = [index for index, row in enumerate(rows) if not row.params.is_greedy]
+    for start in range(0, len(drawing), ROWS_AT_ONCE):
+        indices = drawing[start : start + ROWS_AT_ONCE]
+        index_D = torch.tensor(indices, device=logits_SV.device)
+        offsets_DV = shaped_SV[index_D] - peaks_S[index_D, None]
+        token_ids_D, logprobs_D = _draw(offsets_DV, [rows[index] for index in indices])
+        token_ids_S[index_D] = token_ids_D
+        sampling_logprobs_S[index_D] = logprobs_D
+    token_ids_S = token_ids_S.masked_fill(errors_S != OK, 0)
+    wanted = [row.params.logprobs for row in rows if row.params.logprobs is not None]
+    if not wanted:
+        return SampleResult(token_ids_S, sampling_logprobs_S, errors_S)
+    totals_S1 = logits_SV.logsumexp(dim=-1, keepdim=True)
+    logprobs_S = (logits_SV.gather(1, token_ids_S[:, None]) - totals_S1)[:, 0]
+    if not max(wanted):
+        return SampleResult(token_ids_S, sampling_logprobs_S, errors_S, logprobs_S)
+    top_SK, top_ids_SK = logits_SV.topk(min(max(wanted), logits_SV.shape[1]))
+    return SampleResult(token_ids_S, sampling_logprobs_S, errors_S, logprobs_S, top_ids_SK, top_SK - totals_S1)
+
+
+def _shape(logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None) -> Tensor:
+    """The logits after penalties, biases, bans and grammars; the same tensor where there are none."""
+    shaped_SV = logits_SV
+
+    def writable() -> Tensor:
+        return logits_SV.clone() if shaped_SV is logits_SV else shaped_SV
+
+    for index, row in enumerate(rows):
+        params = row.params
+        if row.counts_V is not None and row.seen_V is not None:
+            shaped_SV = writable()
+            row_V = shaped_SV[index]
+            factor_V = torch.where(row_V > 0, 1 / params.repetition_penalty, params.repetition_penalty)
+            row_V.copy_(torch.where(row.seen_V, row_V * factor_V, row_V))
+            row_V -= params.presence_penalty * (row.counts_V > 0) + params.frequency_penalty * row.counts_V
+        if row.bias_ids is not None and row.bias is not None:
+            shaped_SV = writable()
+            shaped_SV[index, row.bias_ids] += row.bias
+        if row.end_ids is not None and row.position < params.min_tokens:
+            shaped_SV = writable()
+            shaped_SV[index, row.end_ids] = -math.inf
+    masked = [index for index, row in enumerate(rows) if row.params.grammar is not None]
+    if masked:
+        if bitmask is None:
+            raise ValueError("rows with a grammar need its bitmask")
+        shaped_SV = writable()
+        masked_G = torch.tensor(masked, device=logits_SV.device)
+        words = bitmask[torch.tensor(masked, device=bitmask.device)].to(logits_SV.device)
+        bits = (words[:, :, None] >> torch.arange(32, dtype=torch.int32, device=logits_SV.device)) & 1
+        allowed = bits.flatten(1)[:, : logits_SV.shape[1]].bool()
+        shaped_SV[masked_G] = shaped_SV[masked_G].masked_fill(~allowed, -math.inf)
+    return shaped_SV
+
+
+def _draw(offsets_DV: Tensor, rows: Sequence[RowState]) -> tuple[Tensor, Tensor]:
+    """A token from each row and its log-probability, given logits relative to the row's largest.
+
+    One uniform number per row walks the cumulative distribution: a pass over the row instead of a random number for
+    every token. Probabilities are whole numbers here, so that their sums are exact: the order in which a device adds,
+    which changes with the size of the batch, cannot move a sample, and what is ruled out weighs exactly nothing.
+    """
+    device = offsets_DV.device
+    settings = [(row.params.temperature, row.params.min_p, row.params.top_p, float(row.params.top_k)) for row in rows]
+    settings_D5 = torch.tensor(settings, dtype=torch.float64)
+    settings_D5 = torch.cat([settings_D5, _uniforms(rows)[:, None]], dim=1).to(device)
+    temperature_D, min_p_D, top_p_D, top_k_D, uniform_D = settings_D5.unbind(1)
+    scaled_DV = offsets_DV.div_(temperature_D.float()[:, None])
+    scale = 2.0 ** (62 - scaled_DV.shape[1].bit_length())  # the sum of a whole row stays below 2**62
+    floor_D = min_p_D.log().float()  # relative to the largest, min-p is a constant: no need to sort
+    for selected, width in _selections(rows, scaled_DV.shape[1]):
+        index = torch.tensor(selected, device=device)
+        picked = scaled_DV if len(selected) == len(rows) else scaled_DV[index]
+        best = picked.topk(width).values if width <= MAX_SELECTED else picked.sort(descending=True).values
+        floor = _truncate(best, top_k_D[index], top_p_D[index], scale)
+        floor_D[index] = torch.maximum(floor_D[index], floor)
+    if any(row.params.min_p or row.params.top_k or row.params.top_p < 1 for row in rows):
+        scaled_DV.masked_fill_(scaled_DV < floor_D[:, None], -math.inf)
+    cumulative_DV = (scaled_DV.exp() * scale).long().cumsum(dim=-1)
+    total_D1 = cumulative_DV[:, -1:]
+    target_D1 = (uniform_D[:, None] * total_D1.double()).long().minimum(total_D1 - 1)
+    # Broken rows hold nonsense, which must still be an index.
+    token_ids_D1 = torch.searchsorted(cumulative_DV, target_D1, right=True).clamp_(0, scaled_DV.shape[1] - 1)
+    logprobs_D = scaled_DV.gather(1, token_ids_D1)[:, 0] - (total_D1[:, 0].double() / scale).log().float()
+    return token_ids_D1[:, 0], logprobs_D
+
+
+def _selections(rows: Sequence[RowState], vocab_size: int) -> list[tuple[list[int], int]]:
+    """Rows that top-k or top-p truncates, in two groups: how many of the largest logits must be known for each."""
+    few, all_ = [], []
+    for index, row in enumerate(rows):
+        if 0 < row.params.top_k <= min(MAX_SELECTED, vocab_size):
+            few.append(index)
+        elif row.params.top_p < 1 or 0 < row.params.top_k < vocab_size:
+            all_.append(index)
+    width = max((rows[index].params.top_k for index in few), default=0)
+    return [group for group in ((few, width), (all_, max(vocab_size, MAX_SELECTED + 1))) if group[0]]
+
+
+def _truncate(best_DK: Tensor, top_k_D: Tensor, top_p_D: Tensor, scale: float) -> Tensor:
+    """The smallest value to keep. Tokens of equal value stay or go together, so that no tie is broken by chance."""
+    rank_K = torch.arange(best_DK.shape[1], device=best_DK.device)
+    within_DK = (top_k_D[:, None] == 0) | (rank_K < top_k_D[:, None])
+    weights_DK = (best_DK.exp() * scale).long() * within_DK
+    before_DK = weights_DK.cumsum(dim=-1) - weights_DK
+    mass_D1 = top_p_D[:, None] * weights_DK.sum(dim=-1, keepdim=True).double()
+    kept_DK = within_DK & (before_DK.double() < mass_D1)
+    last_D1 = (kept_DK.sum(dim=-1, keepdim=True) - 1).clamp_(min=0)
+    return best_DK.gather(1, last_D1)[:, 0]
+
+
+def _uniforms(rows: Sequence[RowState]) -> Tensor:
+    """A number in [0, 1) for each row, from its seed and position alone: SplitMix64, entered at any place."""
+    seeds = np.array([row.seed % 2**64 for row in rows], dtype=np.uint64)
+    positions = np.array([row.position + 1 for row in rows], dtype=np.uint64)
+    # Seeds are mixed first: neighbouring ones would otherwise be the same stream, shifted.
+    mixed = _mix(_mix(seeds + _GOLDEN) + positions * _GOLDEN)
+    return torch.from_numpy((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mix(values: np.typing.NDArray[np.uint64]) -> np.typing.NDArray[np.uint64]:
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+# A window of the last tokens is decoded, never the whole output. Bytes that a cut tears apart show up wrong at its
+# start only, and an unfinished character has at most three bytes: this many tokens are more than enough context.
+CONTEXT_TOKENS = 16
+REPLACEMENT = "\ufffd"
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Why a generation ended; `stop` is the text or the token id that ended it."""
+
+    reason: Literal["stop", "length", "eos"]
+    stop: str | int | None = None
+
+
+class StopChecker:
+    """Turns tokens into text as they come, and says when the generation ends.
+
+    Text that may still become part of a stop text or of an unfinished character is held back.
+    """
+
+    def __init__(
+        self, params: SamplingParams, decode: Callable[[Sequence[int]], str], eos_ids: Sequence[int] = ()
+    ) -> None:
+        self.finish: Finish | None = None
+        self._params = params
+        self._decode = decode
+        self._eos_ids = frozenset() if params.ignore_eos else frozenset(eos_ids)
+        self._stop_ids = frozenset(params.stop_token_ids)
+        self._beginnings = frozenset(text[:end] for text in params.stop for end in range(1, len(text)))
+        self._longest = max(map(len, params.stop), default=0)
+        self._count = 0
+        self._window: list[int] = []
+        self._window_text = ""
+        self._read = 0  # how much of the window's text has been taken
+        self._pending = ""  # taken, and not yet given out
+
+    def push(self, token_id: int) -> str:
+        """The text that this token completes. After the last one, `finish` is set and nothing is held back."""
+        if self.finish is not None:
+            raise ValueError(f"the generation has ended ({self.finish.reason}); the token {token_id} comes too late")
+        self._count += 1
+        if token_id in self._eos_ids:
+            return self._end(Finish("eos"))
+        if token_id in self._stop_ids:
+            return self._end(Finish("stop", token_id))
+        text = self._search(self._take(token_id))
+        if self.finish is None and self._count >= self._params.max_tokens:
+            text += self._end(Finish("length"))
+        return text
+
+    def flush(self) -> str:
+        """What is still held back, for a generation that is ended from outside."""
+        rest, self._pending = self._pending + self._window_text[self._read :], ""
+        self._read = len(self._window_text)
+        return rest
+
+    def _take(self, token_id: int) -> str:
+        self._window.append(token_id)
+        text = self._decode(self._window)
+        if text == self._window_text and not self._decode([token_id]):
+            self._window.pop()  # a token without text gives no context
+            return ""
+        final = _final_length(text)
+        new = text[self._read : final]
+        self._window_text, self._read = text, max(self._read, final)
+        if len(self._window) >= 2 * CONTEXT_TOKENS:
+            self._window = self._window[-CONTEXT_TOKENS:]
+            self._window_text = self._decode(self._window)
+            self._read = _final_length(self._window_text)
+        return new
+
+    def _search(self, new: str, at_end: bool = False) -> str:
+        """The text that can be given out, up to the stop text that is complete first."""
+        self._pending += new
+        stops = self._params.stop if self._count >= self._params.min_tokens else ()
+        found = [(start + len(stop), start, stop) for stop in stops if (start := self._pending.find(stop)) >= 0]
+        if found:
+            _, start, stop = min(found)
+            text, self._pending = self._pending[:start], ""
+            self._read = len(self._window_text)
+            self.finish = Finish("stop", stop)
+            return text
+        keep = len(self._pending)
+        if stops and not at_end:
+            starts = range(max(0, keep - self._longest + 1), keep)
+            keep = next((start for start in starts if self._pending[start:] in self._beginnings), keep)
+        text, self._pending = self._pending[:keep], self._pending[keep:]
+        return text
+
+    def _end(self, finish: Finish) -> str:
+        text = self._search(self._window_text[self._read :], at_end=True)
+        self._read = len(self._window_text)
+        self.finish = self.finish or finish
+        return text
+
+
+def _final_length(text: str) -> int:
+    """How much of a text no further byte can change: an unfinished character shows as one to three U+FFFD."""
+    end = len(text)
+    while end > max(0, len(text) - 3) and text[end - 1] == REPLACEMENT:
+        end -= 1
+    return end

@@ -1,0 +1,66 @@
+"""What a session has been asked to do, and what it tells as it does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+
+from holotron.engine.context import Context
+from holotron.engine.grammar import GrammarState
+from holotron.engine.sampling import RowState, SamplingParams, StopChecker
+
+
+@dataclass(frozen=True)
+class TokenLogprobs:
+    """Log-probabilities of a token: under the model, under the distribution it was drawn from, and the runners-up."""
+
+    model: float
+    sampling: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class TokenEvent:
+    """Tokens that a session produced in one step: one drawn, and those its grammar forces after it."""
+
+    token_ids: tuple[int, ...]
+    text: str
+    logprobs: TokenLogprobs | None
+    epoch: int
+
+
+@dataclass(frozen=True)
+class FinishEvent:
+    """The end of a task. reason: stop, eos, length, cancelled, computed or failed."""
+
+    reason: str
+    text: str = ""
+    stop: str | int | None = None
+    error: Exception | None = None
+
+
+Event = TokenEvent | FinishEvent
+_numbers = count()
+
+
+@dataclass(eq=False)
+class Task:
+    """One request to a session: compute what it was given, then generate if there are sampling parameters.
+
+    Tasks are served in the order of their numbers.
+    """
+
+    context: Context
+    emit: Callable[[Task, Event], None]
+    sampling: SamplingParams | None = None
+    grammar: GrammarState | None = None
+    row: RowState | None = None
+    checker: StopChecker | None = None
+    number: int = field(default_factory=lambda: next(_numbers))
+    seed: int = 0
+    start: int = 0  # the context's tokens when this task's turn began
+    prompt_end: int = 0
+    begun: bool = False
+    generated: int = 0
+    alone: bool = False  # a step with it failed: it is tried again by itself

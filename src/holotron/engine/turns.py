@@ -1,0 +1,128 @@
+"""The next tokens of many generations at once: sampled, bound to grammars, and turned into text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holotron.engine.grammar import GrammarError
+from holotron.engine.sampling import RowState, SampledToken, StopChecker, sample
+from holotron.engine.tasks import FinishEvent, Task, TokenEvent, TokenLogprobs
+from holotron.model.chat import Tokenizer
+from holotron.model.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one generation gained in a step: a token that was drawn, those forced after it, or an error."""
+
+    token_ids: tuple[int, ...] = ()
+    text: str = ""
+    logprobs: TokenLogprobs | None = None
+    finish: FinishEvent | None = None
+    error: str | None = None
+
+    def event(self, epoch: int) -> TokenEvent:
+        return TokenEvent(self.token_ids, self.text, self.logprobs, epoch)
+
+
+class TokenSampler:
+    """Draws tokens for tasks and follows each of them to its end."""
+
+    def __init__(self, config: ModelConfig, tokenizer: Tokenizer | None = None) -> None:
+        self._config = config
+        self._decode: Callable[[Sequence[int]], str] = tokenizer.decode if tokenizer else _no_text
+        # Markup of images means something only in prompts; generated, it would stand for an image that is not there.
+        vision = config.vision
+        self._banned = [
+            token
+            for token in (
+                (vision.image_token_id, vision.image_start_token_id, vision.image_end_token_id) if vision else ()
+            )
+            if token is not None and token < config.vocab_size
+        ]
+
+    def draw(self, drawing: Sequence[tuple[Task, Tensor]]) -> list[Outcome]:
+        """The outcomes of one step, in order. An error of one generation is its own."""
+        tasks = [task for task, _ in drawing]
+        rows = [self._row(task, logits.device) for task, logits in drawing]
+        logits_SV = _stacked([logits for _, logits in drawing])
+        if self._banned:
+            logits_SV = logits_SV.clone()
+            logits_SV[:, self._banned] = -torch.inf
+        bitmask, broken = self._bitmask(tasks)
+        tokens = sample(logits_SV, rows, bitmask).read(rows)
+        return [
+            Outcome(error=broken[i]) if i in broken else self._outcome(task, row, token)
+            for i, (task, row, token) in enumerate(zip(tasks, rows, tokens, strict=True))
+        ]
+
+    def _row(self, task: Task, device: torch.device) -> RowState:
+        assert task.sampling is not None
+        if task.row is None:
+            task.row = RowState(
+                task.sampling,
+                self._config.vocab_size,
+                task.seed,
+                self._config.eos_token_ids,
+                task.context.tokens if task.sampling.has_penalties else (),
+                device,
+            )
+            task.checker = StopChecker(task.sampling, self._decode, self._config.eos_token_ids)
+        return task.row
+
+    def _bitmask(self, tasks: Sequence[Task]) -> tuple[Tensor | None, dict[int, str]]:
+        if all(task.grammar is None for task in tasks):
+            return None, {}
+        bitmask = torch.zeros(len(tasks), -(-self._config.vocab_size // 32), dtype=torch.int32)
+        broken: dict[int, str] = {}
+        for i, task in enumerate(tasks):
+            if task.grammar is not None:
+                try:
+                    task.grammar.mask_into(bitmask[i])
+                except GrammarError as error:
+                    broken[i] = str(error)
+        return bitmask, broken
+
+    def _outcome(self, task: Task, row: RowState, token: SampledToken) -> Outcome:
+        if token.error is not None:
+            return Outcome(error=token.error)
+        ids, text, checker = [token.token_id], "", task.checker
+        assert checker is not None
+        if task.grammar is not None:
+            task.grammar.advance(token.token_id)
+            for forced in task.grammar.forced():
+                task.grammar.advance(forced)
+                ids.append(forced)
+        for position, token_id in enumerate(ids):
+            text += checker.push(token_id)
+            if checker.finish is not None:
+                ids = ids[: position + 1]
+                break
+        finish = FinishEvent(checker.finish.reason, stop=checker.finish.stop) if checker.finish else None
+        if finish is None and task.grammar is not None and task.grammar.is_finished:
+            finish = FinishEvent("stop", text=checker.flush())
+        row.advance(ids)
+        logprobs = None
+        if token.logprob is not None:
+            logprobs = TokenLogprobs(token.logprob, token.sampling_logprob, token.top)
+        return Outcome(tuple(ids), text, logprobs, finish)
+
+
+def _stacked(logits: list[Tensor]) -> Tensor:
+    """The rows as one tensor; without a copy when they are the whole of one already."""
+    first = logits[0]
+    base = first._base
+    if base is not None and base.dim() == 2 and base.shape[0] == len(logits):
+        starts = [row.data_ptr() - base.data_ptr() for row in logits]
+        if starts == [i * base.stride(0) * base.element_size() for i in range(len(logits))]:
+            return base.float()
+    return torch.stack(logits).float()
+
+
+def _no_text(_: Sequence[int]) -> str:
+    """Without a tokenizer there are only token ids."""
+    return ""

@@ -1,0 +1,135 @@
+"""Hundreds of random lives of random sessions, in too little memory: every answer is right, and nothing leaks."""
+
+import random
+
+import pytest
+import torch
+
+from holotron.engine.errors import EngineError
+from holotron.engine.sampling import SamplingParams
+
+from ..model.tiny import DENSE_TRANSFORMER, draw_tokens, tiny_model
+from .driver import Driver
+
+MODELS = {
+    "hybrid": tiny_model("M-M*-", seed=3),
+    "experts": tiny_model("ME*E", seed=2),
+    "transformer": tiny_model(seed=4, **DENSE_TRANSFORMER),
+}
+SCHEDULES = 80
+
+
+def check_answers(model, sessions) -> int:
+    """Every generated token is the most likely one after all tokens before it, computed from scratch."""
+    checked = 0
+    for session in sessions:
+        if not session.turns:
+            continue
+        with torch.no_grad():
+            (logits,) = model.score([list(session.tokens)])
+        best = logits.argmax(-1).tolist()
+        for turn in session.turns:
+            for at in range(turn.prompt_end, turn.end):
+                assert session.tokens[at] == best[at - 1], f"token {at} of session {session.number}"
+                checked += 1
+    return checked
+
+
+def live(driver: Driver, draw: random.Random, failures: bool) -> list:
+    """One random life of a core."""
+    core = driver.core
+    sessions = []
+    for _ in range(draw.randint(15, 40)):
+        idle = [s for s in sessions if s.task is None and not s.closed]
+        busy = [s for s in sessions if s.task is not None]
+        choice = draw.choice(
+            ["open", "turn", "turn", "turn", "step", "step", "fork", "rollback", "park", "cancel", "close"]
+        )
+        if choice == "open" or not sessions:
+            sessions.append(core.open())
+        elif choice == "step":
+            for _ in range(draw.randint(1, 6)):
+                core.step()
+                core.check()
+        elif choice == "cancel" and busy:
+            core.cancel(draw.choice(busy).task)
+        elif idle:
+            session = draw.choice(idle)
+            if choice == "turn":
+                tokens = draw_tokens(draw.randint(1, 20), seed=draw.randint(0, 999))
+                length = draw.randint(1, 6)
+                try:
+                    driver.start(session, tokens, SamplingParams(max_tokens=length, temperature=0.0, ignore_eos=True))
+                except EngineError:
+                    assert len(session.tokens) > 80  # too long for this pool
+            elif choice == "fork" and len(sessions) < 14:
+                sessions += core.fork(session, draw.randint(1, 3))
+            elif choice == "rollback" and session.turns:
+                core.rollback(session, draw.randrange(len(session.turns)), keep_prompt=draw.random() < 0.5)
+            elif choice == "park":
+                core.park(session)
+            elif choice == "close" and draw.random() < 0.3:
+                core.close(session)
+        if failures and draw.random() < 0.05:
+            driver.break_next = True
+        core.check()
+    driver.run()
+    return sessions
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_random_schedules(kind, tmp_path):
+    model = MODELS[kind]
+    checked = spilled = 0
+    for seed in range(SCHEDULES):
+        draw = random.Random(seed)
+        driver = Driver(
+            model,
+            slots=draw.choice([3, 5, 9, 30]),
+            pages=draw.choice([30, 60]),
+            page_size=draw.choice([4, 7]),
+            prefill_tokens=draw.choice([3, 8, 64]),
+            max_running=draw.choice([1, 3, 50]),
+            checkpoints=draw.choice([0, 1, 3]),
+            host_bytes=draw.choice([0, 30_000, 2**22]),
+            disk_bytes=draw.choice([0, 40_000]),
+            disk_folder=tmp_path,
+        )
+        sessions = live(driver, draw, failures=False)
+        checked += check_answers(model, sessions)
+        spilled += driver.core.residence.traffic.spilled
+        assert not any(event.error for event in driver.finished.values())
+        for session in sessions:
+            driver.core.close(session)
+        driver.core.check()
+        assert driver.core.residence.slots.free == driver.core.config.slots - 1
+        assert driver.core.residence.pages.free == driver.core.config.pages - 1
+        driver.core.residence.spill.close()
+        assert list(tmp_path.iterdir()) == []
+    assert checked > 10 * SCHEDULES
+    assert spilled > SCHEDULES
+
+
+def test_random_schedules_with_steps_that_break(tmp_path):
+    """Now and then the model fails in the middle of a step. Who was in it starts over; the others never notice."""
+    model = MODELS["hybrid"]
+    broken = 0
+    for seed in range(SCHEDULES // 2):
+        draw = random.Random(1000 + seed)
+        driver = Driver(model, slots=draw.choice([3, 9]), host_bytes=draw.choice([0, 2**22]), checkpoints=1)
+        driver.break_next = False
+        run = driver.core.runner.run
+
+        def fragile(steps, pieces, driver=driver, run=run):
+            logits = run(steps, pieces)
+            if driver.break_next and len(steps) + len(pieces) > 1:
+                driver.break_next = False
+                raise RuntimeError("the device fell over")
+            return logits
+
+        driver.core.runner.run = fragile
+        sessions = live(driver, draw, failures=True)
+        broken += any(task.alone for task in driver.answers)
+        assert not any(event.error for event in driver.finished.values())
+        check_answers(model, [s for s in sessions if not s.closed])
+    assert broken > 3
