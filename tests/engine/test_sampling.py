@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
+from holotron.engine import sampling
 from holotron.engine.grammar import Grammar
 from holotron.engine.sampling import (
     CONTEXT_TOKENS,
@@ -236,6 +237,16 @@ def test_an_impossible_token_is_never_drawn_from_a_full_vocabulary() -> None:
     logits[:, [5, vocab_size - 1]] = 0.0
     tokens = draw(logits, [row(seed=seed, vocab_size=vocab_size) for seed in range(32)])
     assert {token.token_id for token in tokens} == {5, vocab_size - 1}
+
+
+@pytest.mark.parametrize(("uniform", "expected"), [(0.0, 3), (1 - 2**-53, 5)])
+def test_the_ends_of_the_distribution_are_possible_tokens(
+    monkeypatch: pytest.MonkeyPatch, uniform: float, expected: int
+) -> None:
+    monkeypatch.setattr(sampling, "_uniforms", lambda rows: torch.full((len(rows),), uniform, dtype=torch.float64))
+    logits = torch.full((1, VOCAB), -math.inf)
+    logits[0, [3, 5]] = 0.0
+    assert draw(logits, [row()])[0].token_id == expected
 
 
 # ---- batches ----
@@ -471,6 +482,9 @@ def test_the_stop_that_is_complete_first_counts() -> None:
     for ids in (encode("xabcdef"), byte_ids(b"xabcdef")):
         deltas, finish = stream(ids, stop=("abcdef", "bcd"))
         assert ("".join(deltas), finish) == ("xa", Finish("stop", "bcd"))
+    # The same if they come in one token.
+    checker = StopChecker(SamplingParams(stop=("abcdef", "bcd")), lambda ids: "xabcdef" * len(ids))
+    assert (checker.push(9), checker.finish) == ("xa", Finish("stop", "bcd"))
 
 
 def test_a_stop_on_the_last_token_wins_over_the_length() -> None:

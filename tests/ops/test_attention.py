@@ -64,7 +64,7 @@ def test_paged(sessions, page_size, seed):
     packing = Packing(tuple(new for _, new in sessions))
     q = draw(packing.tokens, 4, seed + 30)
     table = torch.tensor([t + [0] * (max(counts) - len(t)) for t in tables])
-    y = paged_attention(q, k_pages, v_pages, table, torch.tensor(total), packing)
+    y = paged_attention(q, k_pages, v_pages, table, total, packing)
     for i, (start, end) in enumerate(zip(packing.starts, packing.starts[1:], strict=False)):
         torch.testing.assert_close(y[start:end], formula(q[start:end], keys[i], values[i]))
 

@@ -111,7 +111,8 @@ class Runner:
         contexts = steps + [piece.context for piece in pieces]
         counts = [1] * len(steps) + [piece.count for piece in pieces]
         numbers = self._numbers(contexts, counts)
-        batch = self._batch(numbers, len(steps), counts)
+        lengths = tuple(piece.context.entries + piece.count for piece in pieces)
+        batch = self._batch(numbers, len(steps), tuple(counts[len(steps) :]), lengths)
         x_TD = self.model.decoder.embeddings(numbers.tokens)
         self._splice_images(x_TD, steps, pieces)
         hidden_TD = self.model.decoder(x_TD, batch, self.memory)
@@ -142,10 +143,11 @@ class Runner:
             flat = flat.pin_memory().to(self.device, non_blocking=True)
         return Numbers(*flat.split([total, total, total, sessions, sessions]))
 
-    def _batch(self, numbers: Numbers, steps: int, counts: list[int]) -> Batch:
-        rest = tuple(counts[steps:])
+    def _batch(
+        self, numbers: Numbers, steps: int, counts: tuple[int, ...] = (), lengths: tuple[int, ...] = ()
+    ) -> Batch:
         return Batch(
-            Packing(rest, device=self.device) if rest else None,
+            Packing(counts, device=self.device) if counts else None,
             numbers.positions,
             steps=steps,
             slots_S=numbers.slots,
@@ -153,6 +155,7 @@ class Runner:
             page_table_SM=self._table[numbers.slots],
             places_T=numbers.places,
             kv_lengths_S=numbers.lengths,
+            piece_lengths=lengths,
         )
 
     def _splice_images(self, x_TD: Tensor, steps: list[Context], pieces: list[Piece]) -> None:
@@ -231,7 +234,7 @@ class DecodeGraph:
     def _forward(self) -> Tensor:
         numbers = Numbers(*self._input.split(self._rows))
         runner = self._runner
-        batch = runner._batch(numbers, self._rows, [1] * self._rows)
+        batch = runner._batch(numbers, self._rows)
         hidden = runner.model.decoder(runner.model.decoder.embeddings(numbers.tokens), batch, runner.memory)
         return runner.model.decoder.logits(hidden)
 

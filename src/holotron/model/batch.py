@@ -21,7 +21,7 @@ class Batch:
     products see them all together. Without memory (training, scoring) only `packing` and `positions_T` matter. With a
     Memory, slots_S says where each session's state lies, mark_slots_Q where the states at the packing's marks go,
     page_table_SM which pages hold its keys and values, places_T where the new ones are written and kv_lengths_S how
-    many entries there are with them.
+    many entries there are with them; piece_lengths says the latter of the pieces again, on the host.
     """
 
     packing: Packing | None
@@ -32,6 +32,7 @@ class Batch:
     page_table_SM: Tensor | None = None
     places_T: Tensor | None = None
     kv_lengths_S: Tensor | None = None
+    piece_lengths: tuple[int, ...] = ()
 
     @classmethod
     def fresh(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> Self:
@@ -74,6 +75,7 @@ class Batch:
             return torch.tensor(values, dtype=torch.long, device=device)
 
         rest = tuple(lengths[steps:])
+        entries = [before + length for before, length in zip(past, lengths, strict=True)]
         return cls(
             Packing(rest, tuple(marks), device) if rest else None,
             _positions(lengths, past, device),
@@ -82,7 +84,8 @@ class Batch:
             mark_slots_Q=tensor(list(mark_slots)),
             page_table_SM=tensor(padded),
             places_T=tensor(places),
-            kv_lengths_S=tensor([before + length for before, length in zip(past, lengths, strict=True)]),
+            kv_lengths_S=tensor(entries),
+            piece_lengths=tuple(entries[steps:]),
         )
 
 

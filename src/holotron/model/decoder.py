@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from holotron import ops
 from holotron.model.batch import Batch, Memory
 from holotron.model.config import ModelConfig
 from holotron.model.mixers import AttentionMixer, LayerMemory, MambaMixer, MlpMixer, MoeMixer, RMSNorm
 
 
 class Layer(nn.Module):
-    """x + mixer(norm(x))"""
+    """Adds mixer(norm(x)) to the residual stream x."""
 
     def __init__(self, config: ModelConfig, symbol: str) -> None:
         super().__init__()
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.mixer = _mixer(config, symbol)
-
-    def forward(self, x_TD: Tensor, batch: Batch, layer: LayerMemory | None) -> Tensor:
-        return x_TD + self.mixer(self.norm(x_TD), batch, layer)
 
 
 def _mixer(config: ModelConfig, symbol: str) -> nn.Module:
@@ -49,12 +47,22 @@ class Decoder(nn.Module):
     def forward(self, x_TD: Tensor, batch: Batch, memory: Memory | None = None) -> Tensor:
         """Hidden states of the new tokens; with a memory, sessions continue from it and are advanced in it."""
         seen: dict[str, int] = {}
+        delta_TD: Tensor | None = None
         for symbol, layer in zip(self.config.pattern, self.layers, strict=True):
+            assert isinstance(layer, Layer)
             index = seen[symbol] = seen.get(symbol, -1) + 1
-            x_TD = layer(x_TD, batch, None if memory is None else LayerMemory(memory, index))
-        return self.norm_f(x_TD)
+            x_TD, normed_TD = _add_and_norm(x_TD, delta_TD, layer.norm)
+            delta_TD = layer.mixer(normed_TD, batch, None if memory is None else LayerMemory(memory, index))
+        return _add_and_norm(x_TD, delta_TD, self.norm_f)[1]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits in float32 at least: sampling and log-probabilities need the precision."""
         out: Tensor = self.lm_head(hidden)
         return out.float() if out.dtype.itemsize < 4 else out
+
+
+def _add_and_norm(x_TD: Tensor, delta_TD: Tensor | None, norm: RMSNorm) -> tuple[Tensor, Tensor]:
+    """The last layer's contribution and the next layer's norm in one pass over the stream."""
+    if delta_TD is None:
+        return x_TD, norm(x_TD)
+    return ops.add_rms_norm(x_TD, delta_TD, norm.weight, norm.eps)

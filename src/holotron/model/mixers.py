@@ -159,7 +159,7 @@ class AttentionMixer(nn.Module):
         if batch.packing is not None:
             parts.append(
                 ops.paged_attention(
-                    q_THP[n:], keys, values, batch.page_table_SM[n:], batch.kv_lengths_S[n:], batch.packing
+                    q_THP[n:], keys, values, batch.page_table_SM[n:], batch.piece_lengths, batch.packing
                 )
             )
         return parts[0] if len(parts) == 1 else torch.cat(parts)

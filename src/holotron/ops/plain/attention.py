@@ -4,6 +4,8 @@ Shapes: T packed tokens, S sequences, H query heads, K key/value heads, D head d
 M pages per sequence at most.
 """
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -20,11 +22,23 @@ def attention(q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor, packing: Packing) -> 
     return torch.cat(outputs)
 
 
-def write_pages(k_TKD: Tensor, v_TKD: Tensor, k_pages_NKZD: Tensor, v_pages_NKZD: Tensor, places_T: Tensor) -> None:
-    """Store the keys and values of new tokens, each at page · page size + offset."""
+def write_pages(
+    k_TKD: Tensor,
+    v_TKD: Tensor,
+    k_pages_NKZD: Tensor,
+    v_pages_NKZD: Tensor,
+    places_T: Tensor,
+    *,
+    k_scale: float = 1.0,
+    v_scale: float = 1.0,
+) -> None:
+    """Store the keys and values of new tokens, each at page · page size + offset.
+
+    Pages in 8 bits get value / scale, clamped to what the format holds.
+    """
     page, offset = places_T // k_pages_NKZD.shape[2], places_T % k_pages_NKZD.shape[2]
-    k_pages_NKZD[page, :, offset] = k_TKD.to(k_pages_NKZD.dtype)
-    v_pages_NKZD[page, :, offset] = v_TKD.to(v_pages_NKZD.dtype)
+    k_pages_NKZD[page, :, offset] = _narrow(k_TKD, k_pages_NKZD.dtype, k_scale)
+    v_pages_NKZD[page, :, offset] = _narrow(v_TKD, v_pages_NKZD.dtype, v_scale)
 
 
 def paged_attention(
@@ -32,29 +46,48 @@ def paged_attention(
     k_pages_NKZD: Tensor,
     v_pages_NKZD: Tensor,
     page_table_SM: Tensor,
-    kv_lengths_S: Tensor,
+    kv_lengths: Sequence[int],
     packing: Packing,
+    *,
+    k_scale: float = 1.0,
+    v_scale: float = 1.0,
 ) -> Tensor:
     """Each new token attends to all that its session's pages hold up to itself.
 
-    kv_lengths_S counts the entries in each session's pages, the new tokens (already written) included.
+    kv_lengths counts the entries in each session's pages, the new tokens (already written) included.
     """
     page_size = k_pages_NKZD.shape[2]
     outputs = []
-    for sequence, length in enumerate(kv_lengths_S.tolist()):
+    for sequence, length in enumerate(kv_lengths):
         pages = page_table_SM[sequence, : -(-length // page_size)]
-        k_EKD = k_pages_NKZD[pages].transpose(1, 2).flatten(0, 1)[:length].to(q_THD.dtype)
-        v_EKD = v_pages_NKZD[pages].transpose(1, 2).flatten(0, 1)[:length].to(q_THD.dtype)
+        k_EKD = k_pages_NKZD[pages].transpose(1, 2).flatten(0, 1)[:length].to(q_THD.dtype) * k_scale
+        v_EKD = v_pages_NKZD[pages].transpose(1, 2).flatten(0, 1)[:length].to(q_THD.dtype) * v_scale
         outputs.append(_attend(q_THD[packing.starts[sequence] : packing.starts[sequence + 1]], k_EKD, v_EKD))
     return torch.cat(outputs)
 
 
 def paged_step_attention(
-    q_SHD: Tensor, k_pages_NKZD: Tensor, v_pages_NKZD: Tensor, page_table_SM: Tensor, kv_lengths_S: Tensor
+    q_SHD: Tensor,
+    k_pages_NKZD: Tensor,
+    v_pages_NKZD: Tensor,
+    page_table_SM: Tensor,
+    kv_lengths_S: Tensor,
+    *,
+    k_scale: float = 1.0,
+    v_scale: float = 1.0,
 ) -> Tensor:
     """paged_attention for one new token per session."""
     packing = Packing((1,) * len(q_SHD), device=q_SHD.device)
-    return paged_attention(q_SHD, k_pages_NKZD, v_pages_NKZD, page_table_SM, kv_lengths_S, packing)
+    return paged_attention(
+        q_SHD, k_pages_NKZD, v_pages_NKZD, page_table_SM, kv_lengths_S.tolist(), packing, k_scale=k_scale, v_scale=v_scale
+    )
+
+
+def _narrow(x: Tensor, dtype: torch.dtype, scale: float) -> Tensor:
+    if dtype != torch.float8_e4m3fn:
+        return x.to(dtype)
+    limit = torch.finfo(dtype).max
+    return (x.float() / scale).clamp(-limit, limit).to(dtype)
 
 
 def _attend(q_LHD: Tensor, k_EKD: Tensor, v_EKD: Tensor) -> Tensor:

@@ -14,6 +14,12 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return (wide * weight).to(x.dtype)
 
 
+def add_rms_norm(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The residual stream with a layer's contribution, and that normalised for the next layer."""
+    total = x + delta
+    return total, rms_norm(total, weight, eps)
+
+
 def gated_rms_norm(x: Tensor, gate: Tensor, weight: Tensor, eps: float, groups: int) -> Tensor:
     """RMSNorm(x · silu(gate)) with the mean square taken over each of `groups` equal parts of the last axis."""
     wide = x.to(accumulation_dtype(x))

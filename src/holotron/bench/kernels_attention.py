@@ -1,0 +1,258 @@
+"""Times of the attention, page and elementwise kernels at the real shapes of holotron-12b.
+
+python -m holotron.bench.kernels_attention prints one JSON object per kernel, shape and configuration.
+
+Shapes: S sessions, T tokens, L new tokens, E entries, H query heads, K key/value heads, D head dim, N pages, Z tokens
+per page, M pages per session.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention.bias import causal_lower_right
+from triton.testing import do_bench
+
+from holotron.ops.packing import Packing
+from holotron.ops.triton import norm
+from holotron.ops.triton.attention_decode import DecodeTuning, DecodeWorkspace, paged_decode_attention
+from holotron.ops.triton.attention_flash import PrefillTuning, paged_flash_prefill
+from holotron.ops.triton.attention_library import WAYS, cudnn
+from holotron.ops.triton.attention_prefill import attend, merge, paged_prefill_attention
+from holotron.ops.triton.pages import gather_pages, write_pages
+
+# Data sheet of the H200.
+PEAK_BANDWIDTH = 4.8e12
+PEAK_BF16 = 989e12
+
+SESSIONS = 100
+HISTORY = 25_000
+NEW = 2_368  # one screenshot of 9 tiles and 64 tokens of text
+HEADS, KV_HEADS, HEAD_DIM = 40, 8, 128
+HIDDEN, INNER, GROUPS, MLP = 5120, 10240, 8, 20480
+# The widest slice that the Mamba projection's gate is a view of: gate, convolution channels, time steps.
+PROJECTION = 10240 + 12288 + 128
+EPS = 1e-5
+BF16, FP8 = torch.bfloat16, torch.float8_e4m3fn
+
+Row = dict[str, Any]
+
+
+def measure(device: str = "cuda") -> list[Row]:
+    """One row per kernel, shape and configuration; a variant that fails says why in its row."""
+    rows: list[Row] = []
+    for part in (_decode, _prefill, _pages, _elementwise):
+        rows.extend(part(torch.device(device)))
+        torch.cuda.empty_cache()
+    return rows
+
+
+def _row(
+    kernel: str, shape: str, config: str, compute: Callable[[], object], *, nbytes: float = 0.0, flops: float = 0.0
+) -> Row:
+    row: Row = {"kernel": kernel, "shape": shape, "config": config}
+    try:
+        ms = float(do_bench(compute, warmup=50, rep=200, return_mode="median"))
+    except Exception as error:  # whatever went wrong, the other variants are still worth their time
+        return row | {"error": f"{type(error).__name__}: {error}"[:400]}
+    row["ms"] = round(ms, 5)
+    if flops:
+        row["tflops"] = round(flops / ms / 1e9, 1)
+        row["share_of_peak"] = round(flops / ms * 1e3 / PEAK_BF16, 3)
+    else:
+        row["gbytes_per_s"] = round(nbytes / ms / 1e6, 1)
+        row["share_of_peak"] = round(nbytes / ms * 1e3 / PEAK_BANDWIDTH, 3)
+    return row
+
+
+def _random_pages(count: int, page_size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    shape = count, KV_HEADS, page_size, HEAD_DIM
+    if dtype != FP8:
+        return torch.empty(shape, dtype=dtype, device=device).normal_()
+    # Any byte below 0x7f is a positive number: there are no infinities, and NaN is 0x7f.
+    return torch.randint(0, 0x7F, shape, dtype=torch.uint8, device=device).view(FP8)
+
+
+def _resized(pages_NKZD: Tensor, page_size: int) -> Tensor:
+    """The same memory cut into pages of another size."""
+    return pages_NKZD.view(-1, KV_HEADS, page_size, HEAD_DIM)
+
+
+def _table(counts: list[int], device: torch.device) -> Tensor:
+    """Shuffled pages, each used once."""
+    order = torch.randperm(sum(counts), device=device, dtype=torch.int32)
+    table = torch.zeros(len(counts), max(counts), dtype=torch.int32, device=device)
+    for i, pages in enumerate(order.split(counts)):
+        table[i, : len(pages)] = pages
+    return table
+
+
+def _decode(device: torch.device) -> Iterator[Row]:
+    equal = [HISTORY] * SESSIONS
+    # Sessions of all ages, as in the steady state of the agent workload; the same number of tokens in all.
+    staggered = [2 * HISTORY * (i + 1) // (SESSIONS + 1) for i in range(SESSIONS)]
+    q = torch.randn(SESSIONS, HEADS, HEAD_DIM, device=device, dtype=BF16)
+    for dtype in (BF16, FP8):
+        pages = -(-2 * HISTORY // 64) * SESSIONS // 2 + SESSIONS
+        k, v = (_random_pages(pages, 64, dtype, device) for _ in range(2))
+        for page_size, lengths, tuning, splits in _decode_variants(equal, staggered):
+            yield _decode_row(q, k, v, lengths, page_size, splits, tuning, "ages" if lengths is staggered else "equal")
+        yield _decode_row(q[:, :32], k, v, equal, 64, None, DecodeTuning(), "equal")
+        yield _decode_row(q, k, v, [256] * SESSIONS, 64, None, DecodeTuning(), "equal")
+        yield _decode_row(q[:1], k, v, [2 * HISTORY], 64, None, DecodeTuning(), "equal")
+        del k, v
+        torch.cuda.empty_cache()
+
+
+def _decode_variants(
+    equal: list[int], staggered: list[int]
+) -> Iterator[tuple[int, list[int], DecodeTuning, int | None]]:
+    for splits in (None, 1, 2, 3, 4, 6, 8, 12, 16):
+        yield 64, equal, DecodeTuning(), splits
+    for splits in (None, 4, 12, 16):
+        yield 64, staggered, DecodeTuning(), splits
+    for block, warps, stages in ((32, 4, 3), (32, 4, 5), (128, 4, 2), (128, 4, 3), (128, 8, 2), (128, 8, 3)):
+        yield 64, equal, DecodeTuning(block, warps, stages), None
+    for warps in (2, 4, 8):
+        for stages in (2, 3, 4):
+            yield 64, equal, DecodeTuning(64, warps, stages), None
+    for page_size in (32, 16):
+        for block in (page_size, 64, 128):
+            yield page_size, equal, DecodeTuning(block=block), None
+
+
+def _decode_row(
+    q_SHD: Tensor,
+    k_pages: Tensor,
+    v_pages: Tensor,
+    lengths: list[int],
+    page_size: int,
+    splits: int | None,
+    tuning: DecodeTuning,
+    ages: str,
+) -> Row:
+    k, v = _resized(k_pages, page_size), _resized(v_pages, page_size)
+    table = _table([-(-n // page_size) for n in lengths], q_SHD.device)
+    kv_lengths = torch.tensor(lengths, dtype=torch.int32, device=q_SHD.device)
+    sessions, heads, head_dim = q_SHD.shape
+    workspace = DecodeWorkspace.allocate(sessions, heads, head_dim, splits, q_SHD.device) if splits else None
+    out = torch.empty(q_SHD.shape, dtype=q_SHD.dtype, device=q_SHD.device)
+    compute = partial(
+        paged_decode_attention, q_SHD, k, v, table, kv_lengths, out=out, workspace=workspace, tuning=tuning
+    )
+    tokens = sum(lengths)
+    shape = f"S={len(lengths)} tokens={tokens} {ages} H={q_SHD.shape[1]} Z={page_size} {str(k.dtype)[6:]}"
+    config = f"splits={splits or 'auto'} block={tuning.block} warps={tuning.num_warps} stages={tuning.num_stages}"
+    nbytes = 2 * tokens * KV_HEADS * HEAD_DIM * k.element_size()
+    return _row("paged_decode_attention", shape, config, compute, nbytes=nbytes)
+
+
+PREFILL_TUNINGS = (
+    PrefillTuning(128, 64, 8, 2),
+    PrefillTuning(128, 64, 8, 3),
+    PrefillTuning(128, 64, 8, 4),
+    PrefillTuning(128, 128, 8, 2),
+    PrefillTuning(128, 128, 8, 3),
+    PrefillTuning(64, 64, 4, 3),
+    PrefillTuning(64, 128, 4, 2),
+)
+
+
+def _prefill(device: torch.device) -> Iterator[Row]:
+    entries = HISTORY + NEW
+    q = torch.randn(NEW, HEADS + 2 * KV_HEADS, HEAD_DIM, device=device, dtype=BF16)[:, :HEADS]
+    flops = 4 * HEADS * HEAD_DIM * (NEW * HISTORY + NEW * (NEW + 1) / 2)
+    for dtype in (BF16, FP8):
+        k, v = (_random_pages(-(-entries // 64), 64, dtype, device) for _ in range(2))
+        table = _table([-(-entries // 64)], device)
+        shape = f"L={NEW} E={entries} Z=64 {str(dtype)[6:]}"
+        scale = 0.01 if dtype == FP8 else 1.0
+        gather = partial(gather_pages, k, table[0], entries, scale=scale, dtype=BF16)
+        moved = entries * KV_HEADS * HEAD_DIM * (2 + k.element_size())
+        yield _row("gather_pages", shape, "keys alone", gather, nbytes=moved)
+        arguments = q, k, v, table, (entries,), Packing((NEW,))
+        for way in WAYS:
+            if way != "formula":
+                compute = partial(paged_prefill_attention, *arguments, k_scale=scale, v_scale=scale, way=way)
+                yield _row("paged_prefill_attention", shape, f"{way}, with gather", compute, flops=flops)
+        for tuning in PREFILL_TUNINGS:
+            compute = partial(paged_flash_prefill, *arguments, k_scale=scale, v_scale=scale, tuning=tuning)
+            config = f"rows={tuning.rows} block={tuning.block} warps={tuning.num_warps} stages={tuning.num_stages}"
+            yield _row("paged_flash_prefill", shape, config, compute, flops=flops)
+    yield from _library_attention(q, flops)
+
+
+def _library_attention(q_LHD: Tensor, flops: float) -> Iterator[Row]:
+    """The library kernels alone, on keys and values at hand."""
+    new, entries = q_LHD.shape[0], HISTORY + NEW
+    k, v = (torch.randn(entries, KV_HEADS, HEAD_DIM, device=q_LHD.device, dtype=BF16).transpose(0, 1) for _ in "kv")
+    shape = f"L={new} E={entries} bfloat16"
+    for name, way in WAYS.items():
+        if name != "formula":
+            yield _row("attend", shape, name, partial(attend, q_LHD, k, v, way), flops=flops)
+    q_HLD = q_LHD.transpose(0, 1)
+    for repeats in (1, HEADS // KV_HEADS):
+        wide = [x.repeat_interleave(repeats, 0)[None] for x in (k, v)]
+        sdpa = partial(F.scaled_dot_product_attention, q_HLD[None], *wide, enable_gqa=repeats == 1)
+        compute = partial(sdpa, attn_mask=causal_lower_right(new, entries))
+        config = f"causal_lower_right, heads repeated {repeats} times"
+        yield _row("scaled_dot_product_attention", shape, config, compute, flops=flops)
+    parts = [torch.randn(new, HEADS, HEAD_DIM, device=q_LHD.device, dtype=BF16).transpose(0, 1) for _ in "ab"]
+    lse = torch.randn(HEADS, new, device=q_LHD.device)
+    yield _row("merge", shape, "", partial(merge, parts[0], lse, parts[1], lse), nbytes=3 * parts[0].nbytes)
+    yield _plan_row(q_HLD, k, v)
+
+
+def _plan_row(q_HLD: Tensor, k_KED: Tensor, v_KED: Tensor) -> Row:
+    """What cuDNN's planning costs when a size is met for the first time."""
+    row: Row = {"kernel": "cudnn", "shape": f"L={q_HLD.shape[1]} E=4999", "config": "first call, planning"}
+    try:
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        cudnn(q_HLD, k_KED[:, :4999], v_KED[:, :4999], False)
+        torch.cuda.synchronize()
+        return row | {"ms": round(1e3 * (time.perf_counter() - started), 3)}
+    except Exception as error:
+        return row | {"error": f"{type(error).__name__}: {error}"[:400]}
+
+
+def _pages(device: torch.device) -> Iterator[Row]:
+    for tokens in (SESSIONS, NEW):
+        qkv = torch.randn(tokens, HEADS + 2 * KV_HEADS, HEAD_DIM, device=device, dtype=BF16)
+        k, v = qkv[:, HEADS:-KV_HEADS], qkv[:, -KV_HEADS:]
+        places = torch.randperm(40 * NEW, device=device)[:tokens]
+        for dtype in (BF16, FP8):
+            k_pages, v_pages = (_random_pages(40 * NEW // 64, 64, dtype, device) for _ in range(2))
+            compute = partial(write_pages, k, v, k_pages, v_pages, places)
+            moved = 2 * k.numel() * (2 + k_pages.element_size())
+            yield _row("write_pages", f"T={tokens} {str(dtype)[6:]}", "", compute, nbytes=moved)
+
+
+def _elementwise(device: torch.device) -> Iterator[Row]:
+    for tokens in (SESSIONS, NEW):
+        x, delta = (torch.randn(tokens, HIDDEN, device=device, dtype=BF16) for _ in range(2))
+        weight = torch.randn(HIDDEN, device=device, dtype=BF16)
+        inner, gate_weight = (torch.randn(*n, INNER, device=device, dtype=BF16) for n in ((tokens,), ()))
+        gate = torch.randn(tokens, PROJECTION, device=device, dtype=BF16)[:, :INNER]
+        wide = torch.randn(tokens, MLP, device=device, dtype=BF16)
+        variants: list[tuple[str, Callable[[], object], int]] = [
+            ("rms_norm", partial(norm.rms_norm, x, weight, EPS), 2 * x.nbytes),
+            ("add_rms_norm", partial(norm.add_rms_norm, x, delta, weight, EPS), 4 * x.nbytes),
+            ("gated_rms_norm", partial(norm.gated_rms_norm, inner, gate, gate_weight, EPS, GROUPS), 3 * inner.nbytes),
+            ("relu_squared", partial(norm.relu_squared, wide), 2 * wide.nbytes),
+            ("relu_squared in place", partial(norm.relu_squared, wide, out=wide), 2 * wide.nbytes),
+        ]
+        for name, compute, nbytes in variants:
+            yield _row(name, f"T={tokens}", "", compute, nbytes=nbytes)
+
+
+if __name__ == "__main__":
+    for measured in measure():
+        print(json.dumps(measured))
