@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 
 from holotron.engine.config import EngineConfig
@@ -43,7 +45,8 @@ class Driver:
         for _ in range(most):
             if all(task in self.finished for task in tasks) if tasks else not self.core.tasks:
                 return
-            self.core.step()
+            if not self.core.step():
+                time.sleep(0.001)  # a copy comes back from disk
             self.core.check()
         raise AssertionError(f"not finished after {most} steps")
 

@@ -18,15 +18,13 @@ from torch import Tensor
 from holotron.engine import sampling
 from holotron.engine.grammar import Grammar
 from holotron.engine.sampling import (
-    CONTEXT_TOKENS,
-    Finish,
     RowState,
     SampledToken,
     SamplingParams,
-    StopChecker,
     _uniforms,
     sample,
 )
+from holotron.engine.stopping import CONTEXT_TOKENS, Finish, StopChecker
 
 VOCAB = 50
 

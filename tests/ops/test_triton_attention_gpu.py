@@ -189,16 +189,16 @@ def _prefill_everyhow(pages, q, packing):
         yield str(tuning), lambda tuning=tuning: paged_flash_prefill(*arguments, **pages.scales, tuning=tuning)
 
 
-def _check_prefill(pages, sessions, heads):
+def _check_prefill(pages, sessions, heads, bound=BF16_ERROR):
     new = [count for count, _ in sessions]
     q = draw(sum(new), heads + 2, HEAD_DIM, seed=99)[:, 1:-1]  # a view, as of a joint projection
     expected = pages.expected(q, new)
     failures = []
     for name, compute in _prefill_everyhow(pages, q, Packing(tuple(new))):
         try:
-            assert_near(compute(), expected, BF16_ERROR)
+            assert_near(compute(), expected, bound)
         except (AssertionError, RuntimeError, ValueError) as error:
-            failures.append(f"{name} at {sessions}: {error}")
+            failures.append(f"{name} at {sessions}: {str(error)[:300]}")
     assert not failures, "\n".join(failures)
 
 
@@ -211,7 +211,8 @@ def test_prefill_bf16():
 def test_prefill_fp8():
     sessions = ((1000, 9000),)
     scales = {"k_scale": 0.02, "v_scale": 0.013}
-    _check_prefill(Pages([9000], dtype=FP8, scales=scales), sessions, 40)
+    # Gathered keys and values are rounded to bf16 after scaling.
+    _check_prefill(Pages([9000], dtype=FP8, scales=scales), sessions, 40, 2 * BF16_ERROR)
 
 
 def test_a_library_kernel_works():

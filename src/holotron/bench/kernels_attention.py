@@ -199,9 +199,10 @@ def _library_attention(q_LHD: Tensor, flops: float) -> Iterator[Row]:
             yield _row("attend", shape, name, partial(attend, q_LHD, k, v, way), flops=flops)
     q_HLD = q_LHD.transpose(0, 1)
     for repeats in (1, HEADS // KV_HEADS):
-        wide = [x.repeat_interleave(repeats, 0)[None] for x in (k, v)]
-        sdpa = partial(F.scaled_dot_product_attention, q_HLD[None], *wide, enable_gqa=repeats == 1)
-        compute = partial(sdpa, attn_mask=causal_lower_right(new, entries))
+        wide_k, wide_v = (x.repeat_interleave(repeats, 0)[None] for x in (k, v))
+        bias = causal_lower_right(new, entries)
+        sdpa = partial(F.scaled_dot_product_attention, attn_mask=bias, enable_gqa=repeats == 1)
+        compute = partial(sdpa, q_HLD[None], wide_k, wide_v)
         config = f"causal_lower_right, heads repeated {repeats} times"
         yield _row("scaled_dot_product_attention", shape, config, compute, flops=flops)
     parts = [torch.randn(new, HEADS, HEAD_DIM, device=q_LHD.device, dtype=BF16).transpose(0, 1) for _ in "ab"]

@@ -83,10 +83,10 @@ PACKAGES = (
     Package("jinja2", "3.1"),
     Package("pillow", "11", module="PIL"),
     Package("huggingface_hub", "0.30"),
+    Package("llguidance", "1.0"),
     Package("triton", needed_for="fast kernels on a GPU", required=False, gpu_only=True),
     Package("playwright", needed_for="web tasks", required=False),
     Package("fastapi", needed_for="the HTTP server", required=False),
-    Package("llguidance", needed_for="answers bound to a JSON schema", required=False),
 )
 
 

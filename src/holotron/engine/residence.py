@@ -85,10 +85,11 @@ class Residence:
         if not self._make_room(0, max(needed, 0) + shared, victims):
             return False
         if shared:
-            (page,) = self.pages.acquire(1) or ()
-            self.runner.copy_page(context.pages[writes_to], page)
+            own = self.pages.acquire(1)
+            assert own is not None
+            self.runner.copy_page(context.pages[writes_to], own[0])
             self.pages.release([context.pages[writes_to]])
-            context.pages[writes_to] = page
+            context.pages[writes_to] = own[0]
         context.pages += self.pages.acquire(max(needed, 0)) or []
         self.runner.set_pages(context.slot, context.pages, min(writes_to, len(context.pages) - 1))
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 
 import numpy as np
 import torch
@@ -116,8 +116,7 @@ class Runner:
         x_TD = self.model.decoder.embeddings(numbers.tokens)
         self._splice_images(x_TD, steps, pieces)
         hidden_TD = self.model.decoder(x_TD, batch, self.memory)
-        last = torch.tensor(np.cumsum(counts) - 1, device=self.device)
-        return self.model.decoder.logits(hidden_TD[last])
+        return self.model.decoder.logits(hidden_TD[numbers.last])
 
     def _numbers(self, contexts: list[Context], counts: list[int]) -> Numbers:
         """Everything the batch needs to know, laid out in one array so that it crosses to the device in one copy."""
@@ -138,10 +137,11 @@ class Runner:
         total, sessions = len(tokens), len(contexts)
         slots = [context.slot for context in contexts]
         lengths = [context.entries + count for context, count in zip(contexts, counts, strict=True)]
-        flat = torch.tensor(list(chain(tokens, positions, places, slots, lengths)), dtype=torch.long)
+        last = [end - 1 for end in accumulate(counts)]
+        flat = torch.tensor(list(chain(tokens, positions, places, slots, lengths, last)), dtype=torch.long)
         if self.device.type == "cuda":
             flat = flat.pin_memory().to(self.device, non_blocking=True)
-        return Numbers(*flat.split([total, total, total, sessions, sessions]))
+        return Numbers(*flat.split([total, total, total, sessions, sessions, sessions]))
 
     def _batch(
         self, numbers: Numbers, steps: int, counts: tuple[int, ...] = (), lengths: tuple[int, ...] = ()
@@ -209,6 +209,7 @@ class Numbers:
     places: Tensor
     slots: Tensor
     lengths: Tensor
+    last: Tensor
 
 
 class DecodeGraph:
@@ -232,7 +233,8 @@ class DecodeGraph:
             self._logits = self._forward()
 
     def _forward(self) -> Tensor:
-        numbers = Numbers(*self._input.split(self._rows))
+        tokens, positions, places, slots, lengths = self._input.split(self._rows)
+        numbers = Numbers(tokens, positions, places, slots, lengths, tokens[:0])
         runner = self._runner
         batch = runner._batch(numbers, self._rows)
         hidden = runner.model.decoder(runner.model.decoder.embeddings(numbers.tokens), batch, runner.memory)

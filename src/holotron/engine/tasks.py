@@ -8,7 +8,8 @@ from itertools import count
 
 from holotron.engine.context import Context
 from holotron.engine.grammar import GrammarState
-from holotron.engine.sampling import RowState, SamplingParams, StopChecker
+from holotron.engine.sampling import RowState, SamplingParams
+from holotron.engine.stopping import StopChecker
 
 
 @dataclass(frozen=True)

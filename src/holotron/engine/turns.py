@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from holotron.engine.grammar import GrammarError
-from holotron.engine.sampling import RowState, SampledToken, StopChecker, sample
+from holotron.engine.sampling import RowState, SampledToken, sample
+from holotron.engine.stopping import StopChecker
 from holotron.engine.tasks import FinishEvent, Task, TokenEvent, TokenLogprobs
 from holotron.model.chat import Tokenizer
 from holotron.model.config import ModelConfig

@@ -24,7 +24,9 @@ def load_weights(model: Model, source: str | Path | dict[str, Tensor]) -> None:
         other = load_checkpoint(source, "cpu", model.dtype)
         tensors = dict(other.named_parameters())
         if missing := set(dict(model.named_parameters())) - set(tensors):
-            raise EngineError(f"{source} lacks {sorted(missing)[0]} and {len(missing) - 1} more of this model's weights")
+            raise EngineError(
+                f"{source} lacks {sorted(missing)[0]} and {len(missing) - 1} more of this model's weights"
+            )
     own = dict(model.named_parameters())
     for name, tensor in tensors.items():
         if name not in own:

@@ -79,7 +79,14 @@ def paged_step_attention(
     """paged_attention for one new token per session."""
     packing = Packing((1,) * len(q_SHD), device=q_SHD.device)
     return paged_attention(
-        q_SHD, k_pages_NKZD, v_pages_NKZD, page_table_SM, kv_lengths_S.tolist(), packing, k_scale=k_scale, v_scale=v_scale
+        q_SHD,
+        k_pages_NKZD,
+        v_pages_NKZD,
+        page_table_SM,
+        kv_lengths_S.tolist(),
+        packing,
+        k_scale=k_scale,
+        v_scale=v_scale,
     )
 
 

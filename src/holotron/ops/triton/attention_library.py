@@ -94,7 +94,7 @@ def working_way(device: torch.device, dtype: torch.dtype, heads: int, kv_heads: 
 def _agrees(kernel: Kernel, q_HLD: Tensor, k_KED: Tensor, v_KED: Tensor, causal: bool) -> bool:
     try:
         y, lse = kernel(q_HLD, k_KED, v_KED, causal)
-    except (RuntimeError, NotImplementedError):
+    except RuntimeError:  # not built in, or not for these shapes
         return False
     expected, expected_lse = formula(q_HLD, k_KED, v_KED, causal)
     error = (y.float() - expected.float()).norm() / expected.float().norm()

@@ -111,7 +111,8 @@ def token_blocks(packing: Packing, block_t: int) -> Tensor:
     return to_device(np.stack([sequence_O, starts_O, lengths_S[sequence_O], offset_O], axis=1), packing.device)
 
 
-@triton.jit
+# Tables may start at any of their entries: one compilation serves all.
+@triton.jit(do_not_specialize_on_alignment=["slots_ptr", "blocks_ptr"])
 def _conv_kernel(
     x_ptr,
     weight_ptr,
@@ -164,7 +165,8 @@ def _conv_kernel(
     tl.store(y_ptr + t_T[:, None] * channels + c_C[None, :], y_TC.to(y_ptr.dtype.element_ty), mask=inside_TC)
 
 
-@triton.jit
+# Tables may start at any of their entries: one compilation serves all.
+@triton.jit(do_not_specialize_on_alignment=["slots_ptr", "mark_slots_ptr", "rows_ptr", "stops_ptr"])
 def _state_kernel(
     x_ptr,
     pool_ptr,

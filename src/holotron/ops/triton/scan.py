@@ -38,8 +38,6 @@ SCAN_CONFIGS = [
     ScanConfig(64, 16, 4, 2),
     ScanConfig(64, 16, 4, 3),
     ScanConfig(64, 16, 4, 2, 168),
-    ScanConfig(64, 32, 4, 1),
-    ScanConfig(64, 32, 4, 1, 168),
     ScanConfig(64, 128, 8, 2),
     ScanConfig(64, 128, 8, 3),
     ScanConfig(64, 64, 4, 2),
@@ -138,7 +136,8 @@ def to_device(values: np.ndarray, device: torch.device) -> Tensor:
     return table.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else table
 
 
-@triton.jit
+# Tables may start at any of their entries: one compilation serves all.
+@triton.jit(do_not_specialize_on_alignment=["slots_ptr", "mark_slots_ptr", "rows_ptr", "stops_ptr"])
 def _scan_kernel(
     x_ptr,
     dt_ptr,

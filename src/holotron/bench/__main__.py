@@ -1,0 +1,207 @@
+"""`holotron bench`, and `python -m holotron.bench` where only torch is installed.
+
+Argparse rather than the command line's own library, so that it runs on a bare GPU machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from holotron.bench.agent import AgentLoad, AgentWorkload
+from holotron.bench.phases import measure_phases
+from holotron.bench.report import agent_report, machine, print_agent, write_json
+from holotron.engine.config import fit_to_memory
+from holotron.engine.core import Core
+from holotron.model.grids import image_tokens
+from holotron.model.loading import load
+from holotron.model.model import Model
+from holotron.model.presets import PRESETS
+
+STATE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+KV_TYPES = {"bf16": None, "fp8": torch.float8_e4m3fn}
+
+EXAMPLES = """examples:
+  holotron bench agent --model holotron-12b --random --sessions 100 --seconds 60
+  holotron bench agent --model holotron-nano --random --sessions 16 --steps 4 --image-tokens 64 --seconds 10 --json
+  holotron bench phases --model qwen3-8b --random
+  holotron bench kernels
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        "holotron bench", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="what", required=True)
+    agent = commands.add_parser("agent", help="the agent workload, closed loop, in the steady state")
+    phases = commands.add_parser("phases", help="prefill and decode by themselves")
+    kernels = commands.add_parser("kernels", help="each kernel's time and share of the roofline (CUDA)")
+    for command in (agent, phases):
+        _add_engine_options(command)
+    _add_workload_options(agent)
+    for command in (agent, phases, kernels):
+        command.add_argument("--json", action="store_true", help="print the figures as JSON")
+        command.add_argument("--out", type=Path, help="also write them to this file")
+    options = parser.parse_args(arguments)
+    report = {"agent": _agent, "phases": _phases, "kernels": _kernels}[options.what](options)
+    if options.out:
+        write_json(options.out, report)
+    if options.json:
+        print(json.dumps(report))
+    return 0
+
+
+def _add_engine_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--model", default="holotron-12b", help=f"folder, hub id or preset: {', '.join(PRESETS)}")
+    command.add_argument("--random", action="store_true", help="random weights in the shape of the preset")
+    command.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    command.add_argument("--state", choices=STATE_TYPES, default="fp16", help="type of the SSM state")
+    command.add_argument("--kv", choices=KV_TYPES, default="bf16", help="type of keys and values")
+    command.add_argument("--page-size", type=int, default=64)
+    command.add_argument("--prefill-tokens", type=int, default=2560, help="most prompt tokens in one step")
+    command.add_argument("--checkpoints", type=int, default=0, help="states kept per session for going back")
+    command.add_argument("--memory", type=float, help="GiB for sessions (default: what is free, less 10 GiB)")
+    command.add_argument("--host", type=float, default=0, help="GiB of host memory for sessions that do not fit")
+    command.add_argument("--no-graphs", action="store_true", help="run decode steps without CUDA graphs")
+    command.add_argument("--sessions", type=int, default=100)
+
+
+def _add_workload_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--steps", type=int, default=20, help="steps in a session's life")
+    command.add_argument("--system-tokens", type=int, default=1024)
+    command.add_argument("--history", type=int, default=0, help="tokens before the first step, besides the system's")
+    command.add_argument("--image-tokens", type=int, help="tokens per screenshot, given as text")
+    command.add_argument("--screen", help="WIDTHxHEIGHT of real screenshots through the vision tower")
+    command.add_argument("--changed", type=float, default=1.0, help="share of the screen that changes per step")
+    command.add_argument("--text-tokens", type=int, default=64)
+    command.add_argument("--generated-tokens", type=int, default=128)
+    command.add_argument("--think", default="0", help="seconds between steps, as LOW or LOW-HIGH")
+    command.add_argument("--group", type=int, default=1, help="sessions forked from one prompt")
+    command.add_argument("--warmup", type=float, default=15, help="seconds before measuring")
+    command.add_argument("--seconds", type=float, default=40, help="seconds of measuring")
+    command.add_argument("--profile", type=Path, help="write a table of where the device's time goes")
+
+
+def _load(options: argparse.Namespace) -> Model:
+    return load(options.model, options.device, random_weights=options.random)
+
+
+def _core(options: argparse.Namespace, model: Model, tokens_per_session: int, max_context: int) -> Core:
+    given: dict[str, Any] = {
+        "page_size": options.page_size,
+        "prefill_tokens": options.prefill_tokens,
+        "checkpoints": options.checkpoints,
+        "state_dtype": STATE_TYPES[options.state] if options.device != "cpu" else torch.float32,
+        "kv_dtype": KV_TYPES[options.kv],
+        "host_bytes": int(options.host * 2**30),
+        "cuda_graphs": not options.no_graphs,
+        "max_context": max_context,
+        "max_running": 512,
+    }
+    if options.memory is not None:
+        free = int(options.memory * 2**30)
+    elif options.device == "cpu":
+        free = 2 * 2**30
+    else:
+        free = torch.cuda.mem_get_info()[0] - 10 * 2**30
+    config = fit_to_memory(model.config, free, tokens_per_session=tokens_per_session, dtype=model.dtype, **given)
+    most = options.sessions + options.sessions // 4 + 8  # no more states than sessions could ever use
+    slots = min(config.slots, most * (1 + options.checkpoints) + 1)
+    if slots < config.slots and model.config.kv_values_per_token:
+        kv_bytes = (config.kv_dtype or model.dtype).itemsize * model.config.kv_values_per_token * config.page_size
+        state = config.state_dtype.itemsize * model.config.ssm_values + model.dtype.itemsize * model.config.conv_values
+        pages = min((free - slots * state) // kv_bytes, most * (-(-max_context // config.page_size)) + 1)
+        config = replace(config, slots=slots, pages=int(pages))
+    return Core(model, config)
+
+
+def _agent(options: argparse.Namespace) -> dict[str, Any]:
+    model = _load(options)
+    screen = _screen(options.screen) if options.screen else None
+    tokens = options.image_tokens if options.image_tokens is not None else 2304
+    if screen is not None:
+        if model.config.vision is None:
+            raise SystemExit(f"{model.config.name} has no eyes: leave --screen out, or choose a model with vision")
+        tokens = image_tokens(*screen, model.config.vision)
+    low, _, high = options.think.partition("-")
+    workload = AgentWorkload(
+        sessions=options.sessions,
+        steps=options.steps,
+        system_tokens=options.system_tokens,
+        image_tokens=tokens,
+        text_tokens=options.text_tokens,
+        generated_tokens=options.generated_tokens,
+        history=options.history,
+        group=options.group,
+        think_seconds=(float(low), float(high or low)),
+        screen=screen,
+        changed=options.changed,
+    )
+    mean_tokens = (workload.start_tokens + workload.end_tokens) // 2
+    core = _core(options, model, mean_tokens, workload.end_tokens + 64)
+    agents = AgentLoad(core, workload)
+    if options.profile:
+        figures = _profiled(agents, options)
+    else:
+        figures = agents.run(options.warmup, options.seconds, _tell).summary()
+    figures |= {f"traffic_{key}": value for key, value in vars(core.residence.traffic).items()}
+    figures |= {"encoded_parts": core.encoder.encoded_parts, "reused_parts": core.encoder.reused_parts}
+    report = agent_report(model.config, workload, core.config, figures)
+    if not options.json:
+        print_agent(report)
+    return report
+
+
+def _screen(text: str) -> tuple[int, int]:
+    width, _, height = text.lower().partition("x")
+    if not (width.isdigit() and height.isdigit() and int(width) and int(height)):
+        raise SystemExit(f"--screen is {text!r}; it must be WIDTHxHEIGHT, such as 1920x1080")
+    return int(width), int(height)
+
+
+def _profiled(agents: AgentLoad, options: argparse.Namespace) -> dict[str, Any]:
+    """The same, with torch's profiler over the last seconds of it."""
+    figures = agents.run(options.warmup, options.seconds, _tell).summary()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        agents.run_more(4.0)
+    options.profile.parent.mkdir(parents=True, exist_ok=True)
+    options.profile.write_text(profiler.key_averages().table(sort_by="cuda_time_total", row_limit=40))
+    return figures
+
+
+def _phases(options: argparse.Namespace) -> dict[str, Any]:
+    model = _load(options)
+    core = _core(options, model, 4608, 8192)
+    figures = machine() | {"model": model.config.name} | measure_phases(core, sequences=options.sessions)
+    if not options.json:
+        for key, value in figures.items():
+            print(f"  {key:40s} {value:,.0f}" if isinstance(value, float) else f"  {key:40s} {value}")
+    return figures
+
+
+def _kernels(options: argparse.Namespace) -> dict[str, Any]:
+    if not torch.cuda.is_available():
+        raise SystemExit("holotron bench kernels needs a CUDA device; the kernels' results are tested without one")
+    from holotron.bench import kernels_attention, kernels_mamba
+
+    rows = kernels_mamba.measure() + kernels_attention.measure()
+    if not options.json:
+        for row in rows:
+            print("  " + "  ".join(f"{key}={value}" for key, value in row.items()))
+    return machine() | {"kernels": rows}
+
+
+def _tell(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

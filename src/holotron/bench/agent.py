@@ -1,0 +1,338 @@
+"""The agent workload: many sessions, each a closed loop of screenshot in, action out, measured in the steady state.
+
+A session begins with a system prompt. Each step appends a screenshot and some text and generates an action; after its
+last step the session is closed and a new one takes its place. Ages are staggered, so that the mix is steady.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from statistics import mean
+
+import torch
+
+from holotron.bench.screens import Screens
+from holotron.engine.context import Context
+from holotron.engine.core import Core
+from holotron.engine.images import PreparedImage
+from holotron.engine.sampling import SamplingParams
+from holotron.engine.tasks import Event, FinishEvent, Task
+
+
+@dataclass(frozen=True)
+class AgentWorkload:
+    """What every session does. With `screen` the screenshots are real images, else `image_tokens` random tokens."""
+
+    sessions: int = 100
+    steps: int = 20
+    system_tokens: int = 1024
+    image_tokens: int = 2304
+    text_tokens: int = 64
+    generated_tokens: int = 128
+    history: int = 0
+    group: int = 1
+    think_seconds: tuple[float, float] = (0.0, 0.0)
+    screen: tuple[int, int] | None = None
+    changed: float = 1.0
+    seed: int = 0
+
+    @property
+    def new_tokens(self) -> int:
+        return self.image_tokens + self.text_tokens
+
+    @property
+    def step_tokens(self) -> int:
+        return self.new_tokens + self.generated_tokens
+
+    @property
+    def start_tokens(self) -> int:
+        """A session's tokens before its first step."""
+        return self.system_tokens + self.history
+
+    @property
+    def end_tokens(self) -> int:
+        return self.start_tokens + self.steps * self.step_tokens
+
+
+@dataclass
+class Agent:
+    """One session of the load and where it is in its life."""
+
+    number: int
+    context: Context
+    step: int
+    begun: float = 0.0
+
+
+@dataclass
+class Measurement:
+    """What happened between the end of the warm-up and the end."""
+
+    seconds: float = 0.0
+    steps: int = 0
+    latencies: list[float] = field(default_factory=list)
+    logical_tokens: int = 0
+    computed_tokens: int = 0
+    new_tokens: int = 0
+    histories: list[int] = field(default_factory=list)
+    bytes_per_session: list[float] = field(default_factory=list)
+    tokens_per_session: list[float] = field(default_factory=list)
+    resident: list[int] = field(default_factory=list)
+    loop_steps: int = 0
+    failures: int = 0
+
+    def summary(self) -> dict[str, float]:
+        ordered = sorted(self.latencies) or [0.0]
+        seconds = max(self.seconds, 1e-9)
+        return {
+            "seconds": self.seconds,
+            "agent_steps": self.steps,
+            "steps_per_second": self.steps / seconds,
+            "latency_p50": ordered[len(ordered) // 2],
+            "latency_p95": ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))],
+            "logical_tokens_per_second": self.logical_tokens / seconds,
+            "computed_tokens_per_second": self.computed_tokens / seconds,
+            "redundancy": self.computed_tokens / max(1, self.new_tokens),
+            "mean_history": mean(self.histories) if self.histories else 0.0,
+            "bytes_per_session": mean(self.bytes_per_session) if self.bytes_per_session else 0.0,
+            "tokens_per_session": mean(self.tokens_per_session) if self.tokens_per_session else 0.0,
+            "resident_sessions": mean(self.resident) if self.resident else 0.0,
+            "engine_steps": self.loop_steps,
+            "milliseconds_per_engine_step": 1000 * seconds / max(1, self.loop_steps),
+            "failures": self.failures,
+        }
+
+
+class AgentLoad:
+    """Drives a core with the workload, on the core's own thread: what is measured is the engine, not a client."""
+
+    def __init__(self, core: Core, workload: AgentWorkload) -> None:
+        self.core = core
+        self.workload = workload
+        self._draw = random.Random(workload.seed)
+        self._agents: dict[Task, Agent] = {}
+        self._done: deque[tuple[Task, FinishEvent]] = deque()
+        self._thinking: list[tuple[float, int, Agent]] = []
+        self._seeing: deque[tuple[Agent, Future[PreparedImage]]] = deque()
+        self._groups: dict[int, set[int]] = {}
+        self._leaders: dict[int, Context] = {}
+        self._numbers = 0
+        vision = core.model.config.vision
+        self._screens = Screens(workload.screen, vision, workload.changed) if workload.screen and vision else None
+        self._workers = ThreadPoolExecutor(8) if self._screens else None
+        self.measurement = Measurement()
+        self._sampling = SamplingParams(max_tokens=workload.generated_tokens, temperature=0.0, ignore_eos=True)
+
+    def run(self, warmup: float, seconds: float, progress: Callable[[str], None] = lambda _: None) -> Measurement:
+        """Age the sessions, warm up, then measure for so many seconds."""
+        self._populate(progress)
+        self._loop(time.perf_counter() + warmup, progress, "warming up")
+        self._begin_measuring()
+        start = time.perf_counter()
+        before = (self.core.counters.computed_tokens, self._new_tokens(), self.core.counters.steps)
+        self._loop(start + seconds, progress, "measuring")
+        _synchronize()
+        result = self.measurement
+        result.seconds = time.perf_counter() - start
+        result.computed_tokens = self.core.counters.computed_tokens - before[0]
+        result.new_tokens = self._new_tokens() - before[1]
+        result.loop_steps = self.core.counters.steps - before[2]
+        result.failures = self.core.counters.failures
+        return result
+
+    def run_more(self, seconds: float) -> None:
+        """Go on for a while, for whoever looks on."""
+        self._loop(time.perf_counter() + seconds, lambda _: None, "")
+
+    def _new_tokens(self) -> int:
+        return self.core.counters.appended_tokens + self.core.counters.generated_tokens
+
+    def _begin_measuring(self) -> None:
+        _synchronize()
+        self.measurement = Measurement()
+
+    # ---- sessions ----
+
+    def _populate(self, progress: Callable[[str], None]) -> None:
+        """Sessions at all ages. One session is really computed through its life; the others are copies of it then.
+
+        The copies own their memory: nothing is shared, so that reading it costs what it costs in earnest.
+        """
+        load = self.workload
+        if load.group > 1:
+            for _ in range(load.sessions // load.group):
+                self._start_group()
+            return
+        model = self.core.open()
+        for done in range(load.sessions):
+            age = done * load.steps // load.sessions
+            length = load.start_tokens + age * load.step_tokens + load.new_tokens
+            if length > len(model.tokens):
+                self.core.append(model, self._tokens(length - len(model.tokens)))
+                self._compute(model)
+            context = self.core.open()
+            self._copy(model, context)
+            # Everybody is somewhere in the middle of an answer, so that the load is steady from the beginning.
+            self._generate(Agent(self._next_number(), context, age), self._draw.randint(1, load.generated_tokens))
+            if done % 10 == 9:
+                progress(f"aged {done + 1} of {load.sessions} sessions")
+        self.core.close(model)
+
+    def _compute(self, context: Context) -> None:
+        """Compute what this context was given; nobody else's turn is taken meanwhile."""
+        if not context.uncomputed:
+            return
+        others, self.core.tasks = self.core.tasks, []
+        self.core.submit(Task(context, emit=lambda *_: None))
+        while self.core.tasks:
+            self.core.step()
+        self.core.tasks = others
+
+    def _copy(self, source: Context, target: Context) -> None:
+        """A deep copy: a fork whose pages are its own. If there is no room it is parked like any other session."""
+        residence = self.core.residence
+        target.tokens.extend(source.tokens)
+        victims = [c for c in self.core.contexts.values() if c not in (source, target) and c.slot is not None]
+        if not residence.secure(source, 0, iter(())) or not residence.secure(target, source.entries, iter(victims)):
+            return
+        assert source.slot is not None
+        assert target.slot is not None
+        self.core.runner.copy_slot(source.slot, target.slot)
+        for mine, theirs in zip(source.pages, target.pages, strict=False):
+            self.core.runner.copy_page(mine, theirs)
+        target.computed = source.computed
+        target.logits = None if source.logits is None else source.logits.clone()
+
+    def _start_group(self) -> None:
+        """One prompt and first screenshot for a whole group; its members part ways with their first action."""
+        load = self.workload
+        leader = self.core.open()
+        self.core.append(leader, self._tokens(load.start_tokens + load.new_tokens))
+        members = self.core.fork(leader, load.group)
+        group = self._next_number()
+        self._groups[group] = set()
+        for context in members:
+            agent = Agent(self._next_number(), context, 0)
+            self._groups[group].add(agent.number)
+            self._generate(agent)
+        self._leaders[group] = leader
+
+    def _end(self, agent: Agent) -> None:
+        """A finished session makes place for a new one, a finished group for a new group."""
+        self.core.close(agent.context)
+        for group, members in list(self._groups.items()):
+            members.discard(agent.number)
+            if not members and self.workload.group > 1:
+                del self._groups[group]
+                self.core.close(self._leaders.pop(group))
+                self._start_group()
+        if self.workload.group == 1:
+            context = self.core.open()
+            self.core.append(context, self._tokens(self.workload.start_tokens))
+            self._begin_step(Agent(self._next_number(), context, 0))
+
+    # ---- steps ----
+
+    def _begin_step(self, agent: Agent) -> None:
+        agent.begun = time.perf_counter()
+        if self._screens is None or self._workers is None:
+            self.core.append(agent.context, self._tokens(self.workload.new_tokens))
+            self._generate(agent)
+        else:
+            self._seeing.append((agent, self._workers.submit(self._screens.next, agent.number)))
+
+    def _see(self) -> None:
+        """Sessions whose screenshot is prepared get on with it."""
+        for _ in range(len(self._seeing)):
+            agent, future = self._seeing.popleft()
+            if not future.done():
+                self._seeing.append((agent, future))
+                continue
+            prepared = future.result()
+            vision = self.core.model.config.vision
+            assert vision is not None
+            tokens = [vision.image_token_id % self.core.model.config.vocab_size] * prepared.image.tokens
+            self.core.append(agent.context, tokens + self._tokens(self.workload.text_tokens), [(0, prepared)])
+            self._generate(agent)
+
+    def _generate(self, agent: Agent, tokens: int | None = None) -> None:
+        agent.begun = agent.begun or time.perf_counter()
+        sampling = self._sampling if tokens is None else replace(self._sampling, max_tokens=tokens)
+        task = Task(agent.context, self._emit, sampling)
+        self._agents[task] = agent
+        self.core.submit(task)
+
+    def _emit(self, task: Task, event: Event) -> None:
+        if isinstance(event, FinishEvent):
+            self._done.append((task, event))
+
+    def _settle(self) -> None:
+        """Take note of a finished step and begin the session's next one."""
+        task, event = self._done.popleft()
+        agent = self._agents.pop(task)
+        now = time.perf_counter()
+        result = self.measurement
+        if event.error is not None:
+            result.failures += 1
+        result.steps += 1
+        result.latencies.append(now - agent.begun)
+        tokens = len(agent.context.tokens)
+        result.logical_tokens += tokens
+        result.histories.append(tokens - self.workload.step_tokens)
+        agent.step += 1
+        agent.begun = 0.0
+        if agent.step >= self.workload.steps:
+            self._end(agent)
+            return
+        low, high = self.workload.think_seconds
+        if high > 0:
+            heappush(self._thinking, (now + self._draw.uniform(low, high), agent.number, agent))
+        else:
+            self._begin_step(agent)
+
+    def _loop(self, until: float, progress: Callable[[str], None], what: str) -> None:
+        told = time.perf_counter()
+        while (now := time.perf_counter()) < until:
+            while self._thinking and self._thinking[0][0] <= now:
+                self._begin_step(heappop(self._thinking)[2])
+            if self._seeing:
+                self._see()
+            if not self.core.step():
+                time.sleep(0.0005)  # everybody thinks or looks: there is no event to wait for
+            while self._done:
+                self._settle()
+            self._sample_memory()
+            if now - told > 5:
+                told = now
+                rate = self.measurement.steps
+                progress(f"{what}: {rate} steps, {until - now:.0f} s left")
+
+    def _sample_memory(self) -> None:
+        if self.core.counters.steps % 50:
+            return
+        memory = self.core.runner.memory
+        here = [c for c in self.core.contexts.values() if c.slot is not None and c.computed]
+        if here:
+            used = sum((1 + len(c.checkpoints)) * memory.slot_bytes + len(c.pages) * memory.page_bytes for c in here)
+            tokens = sum(c.entries for c in here)
+            self.measurement.bytes_per_session.append(used / len(here))
+            self.measurement.resident.append(len(here))
+            self.measurement.tokens_per_session.append(tokens / len(here))
+
+    def _tokens(self, count: int) -> list[int]:
+        return self._draw.choices(range(min(50_000, self.core.model.config.vocab_size)), k=count)
+
+    def _next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+
+def _synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

@@ -1,0 +1,74 @@
+"""Prefill and decode by themselves: tokens per second of each, without a workload around them."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import torch
+
+from holotron.engine.core import Core
+from holotron.engine.sampling import SamplingParams
+from holotron.engine.tasks import Task
+
+
+def measure_phases(
+    core: Core, *, sequences: int = 100, prompt: int = 2368, contexts: tuple[int, ...] = (256, 4096), steps: int = 64
+) -> dict[str, Any]:
+    """Prefill of new prompts, then decode of so many sequences at each context length."""
+    figures: dict[str, Any] = {}
+    count = 12
+    _prefill(core, prompt, count)  # the same batches once, so that kernels are compiled and library plans made
+    figures["prefill_tokens_per_second"] = prompt * count / _prefill(core, prompt, count)
+    for context in contexts:
+        figures[f"decode_tokens_per_second_{sequences}x{context}"] = _decode(core, sequences, context, steps)
+    return figures
+
+
+def _tokens(core: Core, count: int) -> list[int]:
+    return random.choices(range(min(50_000, core.model.config.vocab_size)), k=count)
+
+
+def _prefill(core: Core, prompt: int, count: int) -> float:
+    sessions = [core.open() for _ in range(count)]
+    for session in sessions:
+        core.append(session, _tokens(core, prompt))
+        core.submit(Task(session, emit=lambda *_: None))
+    _wait()
+    start = time.perf_counter()
+    while core.tasks:
+        core.step()
+    _wait()
+    seconds = time.perf_counter() - start
+    for session in sessions:
+        core.close(session)
+    return seconds
+
+
+def _decode(core: Core, sequences: int, context: int, steps: int) -> float:
+    sampling = SamplingParams(max_tokens=steps + 24, temperature=0.0, ignore_eos=True)
+    sessions = [core.open() for _ in range(sequences)]
+    for session in sessions:
+        core.append(session, _tokens(core, context))
+        core.submit(Task(session, emit=lambda *_: None))
+    while core.tasks:
+        core.step()
+    for session in sessions:
+        core.submit(Task(session, emit=lambda *_: None, sampling=sampling))
+    for _ in range(16):  # the first steps record the graph
+        core.step()
+    _wait()
+    start = time.perf_counter()
+    for _ in range(steps):
+        core.step()
+    _wait()
+    seconds = time.perf_counter() - start
+    for session in sessions:
+        core.close(session)
+    return sequences * steps / seconds
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

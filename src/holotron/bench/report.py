@@ -1,0 +1,128 @@
+"""What a benchmark leaves behind: where and how it was run, its figures, and how far they are from the limit."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from holotron.bench.agent import AgentWorkload
+from holotron.bench.errors import PlanError
+from holotron.bench.gpus import GPUS, Gpu
+from holotron.bench.memory import Precision, session_bytes
+from holotron.bench.roofline import step_cost
+from holotron.bench.workload import Workload
+from holotron.engine.config import EngineConfig
+from holotron.model.config import ModelConfig
+
+
+def machine() -> dict[str, Any]:
+    """The hardware and software a figure belongs to."""
+    facts: dict[str, Any] = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "command": "holotron bench " + " ".join(sys.argv[1:]),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": platform.processor() or platform.machine(),
+    }
+    if torch.cuda.is_available():
+        facts["device"] = torch.cuda.get_device_name()
+        facts["cuda"] = torch.version.cuda
+    return facts
+
+
+def known_gpu() -> Gpu | None:
+    """The planner's entry for the device at hand."""
+    if not torch.cuda.is_available():
+        return None
+    name = torch.cuda.get_device_name().upper().replace("NVIDIA ", "")
+    matches = [gpu for key, gpu in GPUS.items() if key.upper() in name.replace(" ", "-")]
+    return max(matches, key=lambda gpu: len(gpu.name)) if matches else None
+
+
+def limit(
+    model: ModelConfig, load: AgentWorkload, config: EngineConfig, history: int, batch: int
+) -> dict[str, Any] | None:
+    """The planner's limit for this workload on this device, if it knows the device."""
+    gpu = known_gpu()
+    if gpu is None:
+        return None
+    workload = Workload(
+        sessions=load.sessions,
+        steps=load.steps,
+        system_tokens=load.system_tokens,
+        image_tokens=load.image_tokens,
+        text_tokens=load.text_tokens,
+        generated_tokens=load.generated_tokens,
+        text_only=load.screen is None,
+    )
+    try:
+        return step_cost(model, gpu, workload, precision(config), history=history, batch=max(1, batch)).to_dict()
+    except PlanError:
+        return None
+
+
+def precision(config: EngineConfig) -> Precision:
+    eight = config.kv_dtype is not None and config.kv_dtype.itemsize == 1
+    return Precision(kv="fp8" if eight else "bf16", state_bits=8 * config.state_dtype.itemsize)
+
+
+def agent_report(
+    model: ModelConfig, load: AgentWorkload, config: EngineConfig, figures: dict[str, Any]
+) -> dict[str, Any]:
+    """Everything about one run of the agent workload."""
+    tokens = round(figures["tokens_per_session"])
+    predicted = session_bytes(model, precision(config), tokens) if tokens else 0
+    batch = min(load.sessions, round(figures["resident_sessions"]) or load.sessions)
+    bound = limit(model, load, config, round(figures["mean_history"]), batch)
+    return {
+        **machine(),
+        "model": model.name,
+        "sessions": load.sessions,
+        "workload": asdict(load),
+        "engine": {key: str(value) for key, value in vars(config).items()},
+        **figures,
+        "predicted_bytes_per_session": predicted,
+        "bytes_against_prediction": figures["bytes_per_session"] / predicted if predicted else None,
+        "limit": bound,
+        "share_of_limit": figures["steps_per_second"] / bound["steps_per_second"] if bound else None,
+    }
+
+
+ROWS = (
+    ("agent steps/s", "steps_per_second", "{:.2f}"),
+    ("share of the computed limit", "share_of_limit", "{:.0%}"),
+    ("step latency p50 / s", "latency_p50", "{:.2f}"),
+    ("step latency p95 / s", "latency_p95", "{:.2f}"),
+    ("logical tokens/s", "logical_tokens_per_second", "{:,.0f}"),
+    ("computed tokens/s", "computed_tokens_per_second", "{:,.0f}"),
+    ("redundancy", "redundancy", "{:.3f}"),
+    ("mean history / tokens", "mean_history", "{:,.0f}"),
+    ("bytes per session / MiB", "bytes_per_session", "{:,.0f}"),
+    ("… of the planner's", "bytes_against_prediction", "{:.1%}"),
+    ("sessions on the device", "resident_sessions", "{:.0f}"),
+    ("ms per engine step", "milliseconds_per_engine_step", "{:.1f}"),
+    ("failures", "failures", "{}"),
+)
+
+
+def print_agent(report: dict[str, Any]) -> None:
+    print(f"{report['model']} on {report['device']}, {report['sessions']} sessions, {report['date']}")
+    for label, key, form in ROWS:
+        value = report[key]
+        if key == "bytes_per_session":
+            value = value / 2**20
+        print(f"  {label:32s} {'–' if value is None else form.format(value):>12s}")
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(path.suffix + ".partial")
+    partial.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    partial.rename(path)

@@ -1,0 +1,163 @@
+"""The random lives of sessions again, on the GPU through the Triton kernels. Runs as a script where pytest is missing."""
+
+import os
+import random
+import sys
+import tempfile
+
+import torch
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+try:
+    import pytest
+
+    pytestmark = pytest.mark.gpu
+except ImportError:
+    pass
+
+from holotron.engine.errors import EngineError
+from holotron.engine.sampling import SamplingParams
+from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig
+from holotron.model.initialize import random_model
+from tests.engine.driver import Driver
+
+SCHEDULES = 40
+
+
+def small_model(dtype):
+    """The 12B in small: the same head sizes, all the kernels' shapes, four layers of each kind."""
+    config = ModelConfig(
+        name="small",
+        pattern="M-M*-M*-",
+        hidden_size=256,
+        vocab_size=512,
+        mamba=MambaConfig(heads=16, head_dim=80, state_size=128, groups=2),
+        attention=AttentionConfig(heads=10, kv_heads=2, head_dim=128),
+        mlp=MlpConfig(512),
+    )
+    model = random_model(config, "cuda", dtype, seed=1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(3)
+    return model
+
+
+def draw_tokens(draw, count):
+    return [draw.randrange(500) for _ in range(count)]
+
+
+def live(driver, draw):
+    core, sessions = driver.core, []
+    for _ in range(draw.randint(20, 40)):
+        idle = [s for s in sessions if s.task is None and not s.closed]
+        choice = draw.choice(["open", "turn", "turn", "turn", "step", "step", "fork", "rollback", "park"])
+        if choice == "open" or not sessions:
+            sessions.append(core.open())
+        elif choice == "step":
+            for _ in range(draw.randint(1, 8)):
+                core.step()
+        elif idle:
+            session = draw.choice(idle)
+            if choice == "turn":
+                sampling = SamplingParams(max_tokens=draw.randint(1, 12), temperature=0.0, ignore_eos=True)
+                try:
+                    driver.start(session, draw_tokens(draw, draw.randint(1, 150)), sampling)
+                except EngineError:
+                    pass
+            elif choice == "fork" and len(sessions) < 14:
+                sessions += core.fork(session, draw.randint(1, 3))
+            elif choice == "rollback" and session.turns:
+                core.rollback(session, draw.randrange(len(session.turns)), keep_prompt=draw.random() < 0.5)
+            elif choice == "park":
+                core.park(session)
+        core.check()
+    driver.run()
+    return sessions
+
+
+def check(model, sessions, tolerance):
+    """Generated tokens are the most likely ones given all before them, up to ties within the tolerance."""
+    tokens = ties = 0
+    for session in sessions:
+        if not session.turns:
+            continue
+        with torch.enable_grad():  # the plain ops
+            (logits,) = model.score([list(session.tokens)])
+        logits = logits.detach().float()
+        for turn in session.turns:
+            for at in range(turn.prompt_end, turn.end):
+                row = logits[at - 1]
+                gap = (row.max() - row[session.tokens[at]]).item()
+                assert gap <= tolerance, f"token {at} of session {session.number} is {gap} below the best"
+                tokens, ties = tokens + 1, ties + (gap > 0)
+    return tokens, ties
+
+
+def run_schedules(dtype, state_dtype, tolerance, kv_dtype=None, graphs=True):
+    model = small_model(dtype)
+    tokens = ties = 0
+    with tempfile.TemporaryDirectory() as folder:
+        from pathlib import Path
+
+        for seed in range(SCHEDULES):
+            draw = random.Random(seed)
+            driver = Driver(
+                model,
+                slots=draw.choice([4, 9, 30]),
+                pages=draw.choice([60, 120]),
+                page_size=draw.choice([16, 64]),
+                prefill_tokens=draw.choice([64, 200, 1000]),
+                max_context=900,
+                checkpoints=draw.choice([0, 2]),
+                host_bytes=draw.choice([0, 2**25]),
+                disk_bytes=draw.choice([0, 2**25]),
+                disk_folder=Path(folder),
+                state_dtype=state_dtype,
+                kv_dtype=kv_dtype,
+                cuda_graphs=graphs,
+            )
+            sessions = live(driver, draw)
+            assert not any(event.error for event in driver.finished.values())
+            one, two = check(model, sessions, tolerance)
+            tokens, ties = tokens + one, ties + two
+            for session in sessions:
+                driver.core.close(session)
+            driver.core.check()
+            driver.core.residence.spill.close()
+    print(f"{tokens} tokens checked, {ties} ties within {tolerance}")
+    assert tokens > 20 * SCHEDULES
+    assert ties < tokens * 0.2
+
+
+def test_float32_schedules():
+    run_schedules(torch.float32, torch.float32, 2e-3)
+
+
+def test_bfloat16_schedules():
+    run_schedules(torch.bfloat16, torch.float32, 0.12)
+
+
+def test_sixteen_bit_states_and_eight_bit_keys():
+    run_schedules(torch.bfloat16, torch.float16, 0.5, torch.float8_e4m3fn)
+
+
+def test_without_graphs():
+    run_schedules(torch.float32, torch.float32, 2e-3, graphs=False)
+
+
+if __name__ == "__main__":
+    import traceback
+
+    failed = 0
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            try:
+                test()
+                print("pass", name)
+            except Exception:
+                failed += 1
+                print("FAIL", name)
+                traceback.print_exc()
+    sys.exit(failed)
