@@ -18,6 +18,7 @@ import torch
 from holotron.bench.agent import AgentLoad, AgentWorkload
 from holotron.bench.phases import measure_phases
 from holotron.bench.report import agent_report, machine, print_agent, write_json
+from holotron.bench.suite import CASES, run_suite
 from holotron.engine.config import fit_to_memory
 from holotron.engine.core import Core
 from holotron.model.grids import image_tokens
@@ -44,6 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     agent = commands.add_parser("agent", help="the agent workload, closed loop, in the steady state")
     phases = commands.add_parser("phases", help="prefill and decode by themselves")
     kernels = commands.add_parser("kernels", help="each kernel's time and share of the roofline (CUDA)")
+    suite = commands.add_parser("suite", help="the standard set of agent workloads, one file each and a plot")
+    suite.add_argument("--cases", help=f"some of {', '.join(CASES)} (default: all)")
+    suite.add_argument("--folder", type=Path, default=Path("benchmarks/results"), help="where the files go")
+    suite.add_argument("--common", default="", help="options added to every case, such as '--seconds 20'")
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
@@ -51,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)
+    if options.what == "suite":
+        run_suite(options.cases, options.folder, options.common, parser.parse_args, _load, _agent_report)
+        return 0
     report = {"agent": _agent, "phases": _phases, "kernels": _kernels}[options.what](options)
     if options.out:
         write_json(options.out, report)
@@ -70,6 +78,7 @@ def _add_engine_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--checkpoints", type=int, default=0, help="states kept per session for going back")
     command.add_argument("--memory", type=float, help="GiB for sessions (default: what is free, less 10 GiB)")
     command.add_argument("--host", type=float, default=0, help="GiB of host memory for sessions that do not fit")
+    command.add_argument("--image-cache", type=float, default=0, help="MiB for encoded tiles that come again")
     command.add_argument("--no-graphs", action="store_true", help="run decode steps without CUDA graphs")
     command.add_argument("--sessions", type=int, default=100)
 
@@ -103,6 +112,7 @@ def _core(options: argparse.Namespace, model: Model, tokens_per_session: int, ma
         "kv_dtype": KV_TYPES[options.kv],
         "host_bytes": int(options.host * 2**30),
         "cuda_graphs": not options.no_graphs,
+        "image_cache_bytes": int(options.image_cache * 2**20),
         "max_context": max_context,
         "max_running": 512,
     }
@@ -124,7 +134,13 @@ def _core(options: argparse.Namespace, model: Model, tokens_per_session: int, ma
 
 
 def _agent(options: argparse.Namespace) -> dict[str, Any]:
-    model = _load(options)
+    report = _agent_report(options, _load(options))
+    if not options.json:
+        print_agent(report)
+    return report
+
+
+def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
     screen = _screen(options.screen) if options.screen else None
     tokens = options.image_tokens if options.image_tokens is not None else 2304
     if screen is not None:
@@ -154,10 +170,7 @@ def _agent(options: argparse.Namespace) -> dict[str, Any]:
         figures = agents.run(options.warmup, options.seconds, _tell).summary()
     figures |= {f"traffic_{key}": value for key, value in vars(core.residence.traffic).items()}
     figures |= {"encoded_parts": core.encoder.encoded_parts, "reused_parts": core.encoder.reused_parts}
-    report = agent_report(model.config, workload, core.config, figures)
-    if not options.json:
-        print_agent(report)
-    return report
+    return agent_report(model.config, workload, core.config, figures)
 
 
 def _screen(text: str) -> tuple[int, int]:
@@ -190,9 +203,10 @@ def _phases(options: argparse.Namespace) -> dict[str, Any]:
 def _kernels(options: argparse.Namespace) -> dict[str, Any]:
     if not torch.cuda.is_available():
         raise SystemExit("holotron bench kernels needs a CUDA device; the kernels' results are tested without one")
-    from holotron.bench import kernels_attention, kernels_mamba
+    from holotron.bench.kernels_attention import measure as measure_attention
+    from holotron.bench.kernels_mamba import measure as measure_mamba
 
-    rows = kernels_mamba.measure() + kernels_attention.measure()
+    rows = measure_mamba() + measure_attention()
     if not options.json:
         for row in rows:
             print("  " + "  ".join(f"{key}={value}" for key, value in row.items()))

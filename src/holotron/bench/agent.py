@@ -245,7 +245,7 @@ class AgentLoad:
             self.core.append(agent.context, self._tokens(self.workload.new_tokens))
             self._generate(agent)
         else:
-            self._seeing.append((agent, self._workers.submit(self._screens.next, agent.number)))
+            self._seeing.append((agent, self._workers.submit(self._screens.next)))
 
     def _see(self) -> None:
         """Sessions whose screenshot is prepared get on with it."""
@@ -314,7 +314,7 @@ class AgentLoad:
                 progress(f"{what}: {rate} steps, {until - now:.0f} s left")
 
     def _sample_memory(self) -> None:
-        if self.core.counters.steps % 50:
+        if self.core.counters.steps % 10:
             return
         memory = self.core.runner.memory
         here = [c for c in self.core.contexts.values() if c.slot is not None and c.computed]

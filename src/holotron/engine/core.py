@@ -258,17 +258,24 @@ class Core:
         budget = self.config.prefill_tokens
         alone = next((task for task in self.tasks if task.alone), None)
         chosen: set[Context] = set()
+        full = False
         for task in [alone] if alone else self.tasks:
             context = task.context
             if context.waits_for is not None:
                 continue
             if context.uncomputed == 0 and context.logits is None:
                 self.residence.rewind(context, context.computed - 1)  # the logits are gone: its last token runs again
-            is_piece = context.uncomputed > 1 or self._at_image(context)
-            count = min(context.uncomputed, budget) if is_piece else context.uncomputed
-            if (is_piece and count == 0) or (not is_piece and len(plan.steps) == self.config.max_running):
+            count = context.uncomputed
+            is_piece = count > 1 or self._at_image(context)
+            if is_piece:
+                count = self._piece(count, budget)
+            if count == 0 if is_piece else len(plan.steps) == self.config.max_running:
+                continue
+            if full and context.slot is None:
                 continue
             if not self.residence.secure(context, count, self._victims(task, chosen)):
+                # Whoever comes later may send even fewer away: there is no point in asking again in this step.
+                full = full or not (context.parked is not None and context.parked.on_disk)
                 continue
             chosen.add(context)
             context.last_used = self.counters.steps
@@ -280,6 +287,16 @@ class Core:
             else:
                 plan.ready.append(task)
         return plan
+
+    def _piece(self, uncomputed: int, budget: int) -> int:
+        """How many of these tokens go into this step. A prompt that fits into a step is not cut.
+
+        Cutting what need not be cut makes many odd sizes, for each of which library kernels plan anew, and reads a
+        session's history twice.
+        """
+        if uncomputed <= budget:
+            return uncomputed
+        return 0 if uncomputed <= self.config.prefill_tokens else budget
 
     def _victims(self, task: Task, chosen: set[Context]) -> Iterator[Context]:
         """Whose memory may go for this task: idle sessions, least recently used first, then tasks that came later."""
@@ -315,7 +332,7 @@ class Core:
             self.counters.computed_tokens += count
             if context.uncomputed == 0:
                 finished.append((task, logits[row]))
-        for task, count in plan.pieces:
+        for task, _ in plan.pieces:
             for span in task.context.images:
                 if span.end <= task.context.computed:
                     span.embeddings = None

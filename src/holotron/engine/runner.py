@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate, chain
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from holotron.engine.config import EngineConfig
@@ -108,40 +108,35 @@ class Runner:
         """Advance these sessions; logits after the last token of each, steps first."""
         if not pieces and self._graphed(len(steps)):
             return self._replay(steps)
-        contexts = steps + [piece.context for piece in pieces]
-        counts = [1] * len(steps) + [piece.count for piece in pieces]
-        numbers = self._numbers(contexts, counts)
+        numbers = self._numbers(steps, pieces)
         lengths = tuple(piece.context.entries + piece.count for piece in pieces)
-        batch = self._batch(numbers, len(steps), tuple(counts[len(steps) :]), lengths)
+        batch = self._batch(numbers, len(steps), tuple(piece.count for piece in pieces), lengths)
         x_TD = self.model.decoder.embeddings(numbers.tokens)
         self._splice_images(x_TD, steps, pieces)
         hidden_TD = self.model.decoder(x_TD, batch, self.memory)
         return self.model.decoder.logits(hidden_TD[numbers.last])
 
-    def _numbers(self, contexts: list[Context], counts: list[int]) -> Numbers:
+    def _numbers(self, steps: list[Context], pieces: list[Piece]) -> Numbers:
         """Everything the batch needs to know, laid out in one array so that it crosses to the device in one copy."""
         size = self.config.page_size
-        tokens: list[int] = []
-        positions: list[int] = []
-        places: list[int] = []
-        for context, count in zip(contexts, counts, strict=True):
-            start, entry = context.computed, context.entries
-            if count == 1:
-                tokens.append(context.tokens[start])
-                positions.append(start)
-                places.append(place_of(context, entry, size))
-            else:
-                tokens.extend(context.tokens[start : start + count])
-                positions.extend(range(start, start + count))
-                places.extend(places_of(context, entry, count, size))
-        total, sessions = len(tokens), len(contexts)
-        slots = [context.slot for context in contexts]
-        lengths = [context.entries + count for context, count in zip(contexts, counts, strict=True)]
-        last = [end - 1 for end in accumulate(counts)]
-        flat = torch.tensor(list(chain(tokens, positions, places, slots, lengths, last)), dtype=torch.long)
+        tokens = [np.array([c.tokens[c.computed] for c in steps])]
+        positions = [np.array([c.computed for c in steps])]
+        places = [np.array([place_of(c, c.entries, size) for c in steps])]
+        for piece in pieces:
+            context, count, start = piece.context, piece.count, piece.context.computed
+            tokens.append(np.array(context.tokens[start : start + count]))
+            positions.append(np.arange(start, start + count))
+            places.append(places_of(context, context.entries, count, size))
+        contexts = steps + [piece.context for piece in pieces]
+        counts = np.array([1] * len(steps) + [piece.count for piece in pieces])
+        slots = np.array([context.slot for context in contexts])
+        lengths = np.array([context.entries for context in contexts]) + counts
+        parts = [*tokens, *positions, *places, slots, lengths, counts.cumsum() - 1]
+        flat = torch.from_numpy(np.concatenate(parts, dtype=np.int64, casting="unsafe"))
         if self.device.type == "cuda":
             flat = flat.pin_memory().to(self.device, non_blocking=True)
-        return Numbers(*flat.split([total, total, total, sessions, sessions, sessions]))
+        total = int(counts.sum())
+        return Numbers(*flat.split([total] * 3 + [len(contexts)] * 3))
 
     def _batch(
         self, numbers: Numbers, steps: int, counts: tuple[int, ...] = (), lengths: tuple[int, ...] = ()
@@ -190,13 +185,13 @@ def place_of(context: Context, entry: int, page_size: int) -> int:
     return context.pages[entry // page_size] * page_size + entry % page_size if context.pages else 0
 
 
-def places_of(context: Context, entry: int, count: int, page_size: int) -> list[int]:
+def places_of(context: Context, entry: int, count: int, page_size: int) -> NDArray[np.int64]:
     if not context.pages:
-        return [0] * count
+        return np.zeros(count, dtype=np.int64)
     first = entry // page_size
     entries = np.arange(entry, entry + count)
     pages = np.array(context.pages[first : (entry + count - 1) // page_size + 1])
-    places: list[int] = (pages[entries // page_size - first] * page_size + entries % page_size).tolist()
+    places: NDArray[np.int64] = pages[entries // page_size - first] * page_size + entries % page_size
     return places
 
 

@@ -32,14 +32,16 @@ class ScanConfig:
     max_registers: int | None = None
 
 
+# The first is the default: fastest on an H200 for one sequence of 2,368 tokens (0.25 ms). A single pipeline stage is not
+# among them: Triton 3.6 compiles it to code that reads outside its memory.
 SCAN_CONFIGS = [
+    ScanConfig(64, 128, 8, 3),
     ScanConfig(64, 32, 4, 2),
     ScanConfig(64, 32, 4, 3),
     ScanConfig(64, 16, 4, 2),
     ScanConfig(64, 16, 4, 3),
     ScanConfig(64, 16, 4, 2, 168),
     ScanConfig(64, 128, 8, 2),
-    ScanConfig(64, 128, 8, 3),
     ScanConfig(64, 64, 4, 2),
     ScanConfig(64, 64, 8, 2),
     ScanConfig(128, 32, 8, 2),
