@@ -29,6 +29,7 @@ from holotron.model.presets import PRESETS
 STATE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 KV_TYPES = {"bf16": None, "fp8": torch.float8_e4m3fn}
 
+ABOUT = """Measures the engine on this machine. On a machine with only torch: python -m holotron.bench"""
 EXAMPLES = """examples:
   holotron bench agent --model holotron-12b --random --sessions 100 --seconds 60
   holotron bench agent --model holotron-nano --random --sessions 16 --steps 4 --image-tokens 64 --seconds 10 --json
@@ -39,7 +40,7 @@ EXAMPLES = """examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        "holotron bench", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+        "holotron bench", description=ABOUT, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="what", required=True)
     agent = commands.add_parser("agent", help="the agent workload, closed loop, in the steady state")

@@ -170,6 +170,7 @@ class AgentLoad:
                 self._start_group()
             return
         model = self.core.open()
+        agents: list[Agent] = []
         for done in range(load.sessions):
             age = done * load.steps // load.sessions
             length = load.start_tokens + age * load.step_tokens + load.new_tokens
@@ -178,21 +179,18 @@ class AgentLoad:
                 self._compute(model)
             context = self.core.open()
             self._copy(model, context)
-            # Everybody is somewhere in the middle of an answer, so that the load is steady from the beginning.
-            self._generate(Agent(self._next_number(), context, age), self._draw.randint(1, load.generated_tokens))
+            agents.append(Agent(self._next_number(), context, age))
             if done % 10 == 9:
                 progress(f"aged {done + 1} of {load.sessions} sessions")
         self.core.close(model)
+        # Everybody is somewhere in the middle of an answer, so that the load is steady from the beginning.
+        for agent in agents:
+            self._generate(agent, self._draw.randint(1, load.generated_tokens))
 
     def _compute(self, context: Context) -> None:
-        """Compute what this context was given; nobody else's turn is taken meanwhile."""
-        if not context.uncomputed:
-            return
-        others, self.core.tasks = self.core.tasks, []
         self.core.submit(Task(context, emit=lambda *_: None))
         while self.core.tasks:
             self.core.step()
-        self.core.tasks = others
 
     def _copy(self, source: Context, target: Context) -> None:
         """A deep copy: a fork whose pages are its own. If there is no room it is parked like any other session."""

@@ -46,9 +46,8 @@ def _panel(label: str, series: list[Series], x_label: str) -> str:
         parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#ddd"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="#555">{y_most * tick / 4:g}</text>')
         parts.append(f'<text x="{x:.1f}" y="{base + 20}" text-anchor="middle" fill="#555">{x_most * tick / 4:g}</text>')
-    parts.append(
-        f'<text x="{(LEFT + right) / 2}" y="{base + 40}" text-anchor="middle" fill="#333">{escape(x_label)}</text>'
-    )
+    middle = (LEFT + right) / 2
+    parts.append(f'<text x="{middle}" y="{base + 40}" text-anchor="middle" fill="#333">{escape(x_label)}</text>')
     for number, line in enumerate(series):
         colour = COLOURS[number % len(COLOURS)]
         at = [place(x, y) for x, y in line.points]

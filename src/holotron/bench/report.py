@@ -26,7 +26,7 @@ def machine() -> dict[str, Any]:
     """The hardware and software a figure belongs to."""
     facts: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "command": "holotron bench " + " ".join(sys.argv[1:]),
+        "command": "holotron bench " + " ".join(_shareable(sys.argv[1:])),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": platform.processor() or platform.machine(),
@@ -35,6 +35,11 @@ def machine() -> dict[str, Any]:
         facts["device"] = torch.cuda.get_device_name()
         facts["cuda"] = torch.version.cuda
     return facts
+
+
+def _shareable(words: list[str]) -> list[str]:
+    """A command as others can repeat it: without the folders of this machine."""
+    return [Path(word).name if word.startswith("/") else word for word in words]
 
 
 def known_gpu() -> Gpu | None:

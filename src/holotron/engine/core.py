@@ -194,7 +194,7 @@ class Core:
         if context.task is not None:
             self.cancel(context.task)
         self._release_forks(context)
-        self.residence.forget(context)
+        self.residence.discard(context)
         context.closed = True
         self.contexts.pop(context.id, None)
 

@@ -124,14 +124,18 @@ class Residence:
         self._leave(context)
 
     def forget(self, context: Context) -> None:
-        """Give up the context's memory everywhere; its tokens stay and are computed again when it runs."""
+        """Give up the context's memory; its tokens stay and are computed again when it runs."""
+        if context.computed:
+            self.traffic.forgotten += 1
+            self.traffic.recomputed_tokens += context.computed
+        self.discard(context)
+
+    def discard(self, context: Context) -> None:
+        """Free the context's memory everywhere."""
         if context.parked is not None:
             self.spill.forget(context.parked)
             context.parked = None
         self._leave(context)
-        if context.computed:
-            self.traffic.forgotten += 1
-            self.traffic.recomputed_tokens += context.computed
         context.computed = context.dropped = context.dropped_before = 0
         context.logits = None
 

@@ -32,7 +32,7 @@ class ScanConfig:
     max_registers: int | None = None
 
 
-# The first is the default: fastest on an H200 for one sequence of 2,368 tokens (0.25 ms). A single pipeline stage is not
+# The first is the default: fastest on an H200 for one sequence of 2,368 tokens (0.25 ms). A single stage is not
 # among them: Triton 3.6 compiles it to code that reads outside its memory.
 SCAN_CONFIGS = [
     ScanConfig(64, 128, 8, 3),
