@@ -314,7 +314,7 @@ def test_doctor_without_what_is_optional(without, monkeypatch, tmp_path):
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
     monkeypatch.delenv("HOLOTRON_CHROMIUM", raising=False)
     monkeypatch.setattr(checks, "FONT_FOLDERS", (str(tmp_path),))
-    without("playwright", "fastapi", "llguidance", "triton")
+    without("playwright", "fastapi", "triton")
     result = holo("doctor")
     assert result.exit_code == 0
     for fix in ("pip install playwright", "playwright install --with-deps chromium", "pip install fastapi", "fonts-"):

@@ -15,7 +15,7 @@ SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 
 def bench(context: typer.Context) -> None:
-    """Measure the engine: the agent workload, prefill and decode, kernels. `holotron bench agent --help` has the knobs."""
+    """Measure the engine: the agent workload, phases, kernels. `holotron bench agent --help` has the knobs."""
     from holotron.bench.__main__ import main
 
     words = context.args or ["--help"]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
+import torch
 from torch import Tensor
 
 from holotron.engine.config import EngineConfig
@@ -131,6 +132,7 @@ class Core:
         task.seed = (
             random.getrandbits(62) if task.sampling is None or task.sampling.seed is None else task.sampling.seed
         )
+        self.sampler.begin(task, self.model.device)
         context.task = task
         self.tasks.append(task)
 
@@ -245,12 +247,16 @@ class Core:
             return False
         self.counters.steps += 1
         try:
-            sampled = self._run(plan)
+            finished, logits_SV = self._run(plan)
         except Exception as error:
             self._recover(plan, error)
             return True
-        if sampled:
-            self._sample(sampled)
+        try:
+            self._sample(finished, logits_SV)
+        except Exception as error:
+            log.exception("sampling failed")
+            for task in [task for task in finished if task in self.tasks]:
+                self._fail(task, error)
         return True
 
     def _plan(self) -> Plan:
@@ -262,6 +268,12 @@ class Core:
         for task in [alone] if alone else self.tasks:
             context = task.context
             if context.waits_for is not None:
+                continue
+            if task.generated and self.residence.has_room_for_one(context) and context.uncomputed == 1:
+                if len(plan.steps) < self.config.max_running:  # what nearly every session does in nearly every step
+                    context.last_used = self.counters.steps
+                    chosen.add(context)
+                    plan.steps.append(task)
                 continue
             if context.uncomputed == 0 and context.logits is None:
                 self.residence.rewind(context, context.computed - 1)  # the logits are gone: its last token runs again
@@ -312,33 +324,45 @@ class Core:
         """Whether the next token stands for a part of an image."""
         return bool(context.uncomputed) and any(span.start <= context.computed < span.end for span in context.images)
 
-    def _run(self, plan: Plan) -> list[tuple[Task, Tensor]]:
-        """The model over the plan; tasks whose context is now computed to its end, with their logits."""
-        finished = [(task, task.context.logits) for task in plan.ready]
-        if not plan.steps and not plan.pieces:
-            return [(task, logits) for task, logits in finished if logits is not None]
-        self._encode_images(plan.pieces)
-        for task, _ in plan.pieces:
+    def _run(self, plan: Plan) -> tuple[list[Task], Tensor]:
+        """The model over the plan; the tasks whose context is now computed to its end, and their logits."""
+        finished: list[Task] = []
+        parts: list[Tensor] = []
+        if plan.ready:
+            finished = list(plan.ready)
+            parts = [task.context.logits[None] for task in plan.ready if task.context.logits is not None]
+        if plan.steps or plan.pieces:
+            self._begin_pieces(plan.pieces)
+            pieces = [Piece(task.context, count) for task, count in plan.pieces]
+            logits_SV = self.runner.run([task.context for task in plan.steps], pieces)
+            for task in plan.steps:
+                task.context.computed += 1
+            finished += plan.steps
+            rows = list(range(len(plan.steps)))
+            for row, (task, count) in enumerate(plan.pieces, len(plan.steps)):
+                task.context.computed += count
+                if task.context.uncomputed == 0:
+                    finished.append(task)
+                    rows.append(row)
+            self.counters.computed_tokens += len(plan.steps) + sum(count for _, count in plan.pieces)
+            parts.append(logits_SV if len(rows) == len(logits_SV) else logits_SV[rows])
+            self._end_pieces(plan.pieces)
+        return finished, parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _begin_pieces(self, pieces: list[tuple[Task, int]]) -> None:
+        self._encode_images(pieces)
+        for task, _ in pieces:
             if not task.begun:
                 self.residence.checkpoint(task.context)
             task.begun = True
-        logits = self.runner.run(
-            [task.context for task in plan.steps], [Piece(task.context, count) for task, count in plan.pieces]
-        )
-        worked = [(task, 1) for task in plan.steps] + plan.pieces
-        for row, (task, count) in enumerate(worked):
-            context = task.context
-            context.computed += count
-            self.counters.computed_tokens += count
-            if context.uncomputed == 0:
-                finished.append((task, logits[row]))
-        for task, _ in plan.pieces:
+
+    def _end_pieces(self, pieces: list[tuple[Task, int]]) -> None:
+        for task, _ in pieces:
             for span in task.context.images:
                 if span.end <= task.context.computed:
                     span.embeddings = None
             if task.context.keep_images is not None:
                 self.residence.drop_old_images(task.context)
-        return [(task, row) for task, row in finished if row is not None]
 
     def _encode_images(self, pieces: list[tuple[Task, int]]) -> None:
         spans = [
@@ -352,22 +376,19 @@ class Core:
         if spans:
             self.encoder.encode(spans)
 
-    def _sample(self, finished: list[tuple[Task, Tensor]]) -> None:
-        drawing: list[tuple[Task, Tensor]] = []
-        for task, logits in finished:
-            context = task.context
-            if task.generated == 0 and self.config.checkpoints:
-                context.logits = logits.clone()
-                self.residence.checkpoint(context)
-            if task.sampling is None:
-                context.logits = logits.clone()
-                self._release_forks(context)
-                self._finish(task, FinishEvent("computed"))
-            else:
-                drawing.append((task, logits))
+    def _sample(self, finished: list[Task], logits_SV: Tensor) -> None:
+        drawing = finished
+        if any(task.generated == 0 for task in finished):
+            drawing = [task for task in finished if task.sampling is not None]
+            rows = [i for i, task in enumerate(finished) if task.sampling is not None]
+            for task, logits_V in zip(finished, logits_SV, strict=True):
+                if task.generated == 0:
+                    self._end_prompt(task, logits_V)
+            if len(rows) < len(finished):
+                logits_SV = logits_SV[rows]
         if not drawing:
             return
-        for task, outcome in zip((t for t, _ in drawing), self.sampler.draw(drawing), strict=True):
+        for task, outcome in zip(drawing, self.sampler.draw(drawing, logits_SV), strict=True):
             context = task.context
             context.logits = None
             if outcome.error is not None:
@@ -379,6 +400,16 @@ class Core:
             task.emit(task, outcome.event(self.epoch))
             if outcome.finish is not None:
                 self._finish(task, outcome.finish)
+
+    def _end_prompt(self, task: Task, logits_V: Tensor) -> None:
+        """What was given is computed: remember the place, and if that was all, let forks have it."""
+        context = task.context
+        if self.config.checkpoints or task.sampling is None:
+            context.logits = logits_V.clone()  # not a view: the next step may write over it
+            self.residence.checkpoint(context)
+        if task.sampling is None:
+            self._release_forks(context)
+            self._finish(task, FinishEvent("computed"))
 
     def _finish(self, task: Task, event: FinishEvent) -> None:
         self.tasks.remove(task)

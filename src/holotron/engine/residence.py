@@ -54,6 +54,15 @@ class Residence:
             return False
         return self._grow(context, new_tokens, away)
 
+    def has_room_for_one(self, context: Context) -> bool:
+        """Whether one more token can be computed as things are; cheap, since it is asked for everybody every step."""
+        if context.slot is None:
+            return False
+        if not self._has_pages:
+            return True
+        page = (context.computed - context.dropped) // self.config.page_size
+        return page < len(context.pages) and not self.pages.is_shared(context.pages[page])
+
     def _settle(self, context: Context, victims: Iterable[Context]) -> bool:
         needed = self._pages_for(context.entries)
         if not self._make_room(1, needed, victims):

@@ -25,11 +25,12 @@ class Finish:
 class StopChecker:
     """Turns tokens into text as they come, and says when the generation ends.
 
-    Text that may still become part of a stop text or of an unfinished character is held back.
+    Text that may still become part of a stop text or of an unfinished character is held back. Without a way to decode
+    there is no text, and stop texts are never found.
     """
 
     def __init__(
-        self, params: SamplingParams, decode: Callable[[Sequence[int]], str], eos_ids: Sequence[int] = ()
+        self, params: SamplingParams, decode: Callable[[Sequence[int]], str] | None, eos_ids: Sequence[int] = ()
     ) -> None:
         self.finish: Finish | None = None
         self._params = params
@@ -53,7 +54,7 @@ class StopChecker:
             return self._end(Finish("eos"))
         if token_id in self._stop_ids:
             return self._end(Finish("stop", token_id))
-        text = self._search(self._take(token_id))
+        text = self._search(self._take(token_id)) if self._decode is not None else ""
         if self.finish is None and self._count >= self._params.max_tokens:
             text += self._end(Finish("length"))
         return text
@@ -65,6 +66,7 @@ class StopChecker:
         return rest
 
     def _take(self, token_id: int) -> str:
+        assert self._decode is not None
         self._window.append(token_id)
         text = self._decode(self._window)
         if text == self._window_text and not self._decode([token_id]):

@@ -35,7 +35,8 @@ class TokenSampler:
 
     def __init__(self, config: ModelConfig, tokenizer: Tokenizer | None = None) -> None:
         self._config = config
-        self._decode: Callable[[Sequence[int]], str] = tokenizer.decode if tokenizer else _no_text
+        # Without a tokenizer there are only token ids.
+        self._decode: Callable[[Sequence[int]], str] | None = tokenizer.decode if tokenizer else None
         # Markup of images means something only in prompts; generated, it would stand for an image that is not there.
         vision = config.vision
         self._banned = [
@@ -46,11 +47,19 @@ class TokenSampler:
             if token is not None and token < config.vocab_size
         ]
 
-    def draw(self, drawing: Sequence[tuple[Task, Tensor]]) -> list[Outcome]:
+    def begin(self, task: Task, device: torch.device) -> None:
+        """Prepare a task for drawing; parameters that this model cannot follow are an error here, before it runs."""
+        if task.sampling is None:
+            return
+        config = self._config
+        prompt = task.context.tokens if task.sampling.has_penalties else ()
+        task.row = RowState(task.sampling, config.vocab_size, task.seed, config.eos_token_ids, prompt, device)
+        task.checker = StopChecker(task.sampling, self._decode, config.eos_token_ids)
+
+    def draw(self, tasks: Sequence[Task], logits_SV: Tensor) -> list[Outcome]:
         """The outcomes of one step, in order. An error of one generation is its own."""
-        tasks = [task for task, _ in drawing]
-        rows = [self._row(task, logits.device) for task, logits in drawing]
-        logits_SV = _stacked([logits for _, logits in drawing])
+        rows = [task.row for task in tasks if task.row is not None]
+        logits_SV = logits_SV.float()
         if self._banned:
             logits_SV = logits_SV.clone()
             logits_SV[:, self._banned] = -torch.inf
@@ -60,20 +69,6 @@ class TokenSampler:
             Outcome(error=broken[i]) if i in broken else self._outcome(task, row, token)
             for i, (task, row, token) in enumerate(zip(tasks, rows, tokens, strict=True))
         ]
-
-    def _row(self, task: Task, device: torch.device) -> RowState:
-        assert task.sampling is not None
-        if task.row is None:
-            task.row = RowState(
-                task.sampling,
-                self._config.vocab_size,
-                task.seed,
-                self._config.eos_token_ids,
-                task.context.tokens if task.sampling.has_penalties else (),
-                device,
-            )
-            task.checker = StopChecker(task.sampling, self._decode, self._config.eos_token_ids)
-        return task.row
 
     def _bitmask(self, tasks: Sequence[Task]) -> tuple[Tensor | None, dict[int, str]]:
         if all(task.grammar is None for task in tasks):
@@ -111,19 +106,3 @@ class TokenSampler:
         if token.logprob is not None:
             logprobs = TokenLogprobs(token.logprob, token.sampling_logprob, token.top)
         return Outcome(tuple(ids), text, logprobs, finish)
-
-
-def _stacked(logits: list[Tensor]) -> Tensor:
-    """The rows as one tensor; without a copy when they are the whole of one already."""
-    first = logits[0]
-    base = first._base
-    if base is not None and base.dim() == 2 and base.shape[0] == len(logits):
-        starts = [row.data_ptr() - base.data_ptr() for row in logits]
-        if starts == [i * base.stride(0) * base.element_size() for i in range(len(logits))]:
-            return base.float()
-    return torch.stack(logits).float()
-
-
-def _no_text(_: Sequence[int]) -> str:
-    """Without a tokenizer there are only token ids."""
-    return ""

@@ -76,18 +76,27 @@ def paged_step_attention(
     k_scale: float = 1.0,
     v_scale: float = 1.0,
 ) -> Tensor:
-    """paged_attention for one new token per session."""
-    packing = Packing((1,) * len(q_SHD), device=q_SHD.device)
-    return paged_attention(
-        q_SHD,
-        k_pages_NKZD,
-        v_pages_NKZD,
-        page_table_SM,
-        kv_lengths_S.tolist(),
-        packing,
-        k_scale=k_scale,
-        v_scale=v_scale,
+    """paged_attention for one new token per session, all sessions at once."""
+    page_size = k_pages_NKZD.shape[2]
+    widest = max(1, -(-int(kv_lengths_S.max()) // page_size))
+    table_SM = page_table_SM[:, :widest]
+
+    seen_SE = torch.arange(widest * page_size, device=q_SHD.device) < kv_lengths_S[:, None]
+
+    def gathered(pages_NKZD: Tensor, scale: float) -> Tensor:
+        entries_SKED = pages_NKZD[table_SM].to(q_SHD.dtype).transpose(1, 2).flatten(2, 3) * scale
+        # What lies beyond a session's entries belongs to others; zeroed, since even unseen a NaN would spread.
+        return entries_SKED.masked_fill(~seen_SE[:, None, :, None], 0)
+
+    k_SKED, v_SKED = gathered(k_pages_NKZD, k_scale), gathered(v_pages_NKZD, v_scale)
+    y_SHLD = F.scaled_dot_product_attention(
+        q_SHD[:, :, None],
+        k_SKED,
+        v_SKED,
+        attn_mask=seen_SE[:, None, None],
+        enable_gqa=q_SHD.shape[1] != k_SKED.shape[1],
     )
+    return y_SHLD[:, :, 0]
 
 
 def _narrow(x: Tensor, dtype: torch.dtype, scale: float) -> Tensor:

@@ -1,0 +1,158 @@
+"""The agent workload on a tiny model: what it counts must be right before it is used to claim anything."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from holotron.bench.__main__ import main
+from holotron.bench.agent import AgentLoad, AgentWorkload
+from holotron.bench.plot import Series, line_plot
+from holotron.bench.suite import CASES, plot_sessions
+from holotron.engine.config import EngineConfig, fit_to_memory
+from holotron.engine.core import Core
+from holotron.engine.errors import EngineError
+from holotron.model.presets import preset
+
+from ..model.tiny import tiny_eyes, tiny_model
+
+SMALL = {"steps": 4, "system_tokens": 8, "image_tokens": 20, "text_tokens": 2, "generated_tokens": 6}
+
+
+def load(workload: AgentWorkload, model=None, **config) -> AgentLoad:
+    model = model or tiny_model("M-M*-", dtype=torch.float32)
+    values = {"slots": 40, "pages": 2000, "page_size": 4, "prefill_tokens": 32, "checkpoints": 0, "max_running": 100}
+    return AgentLoad(
+        Core(model, EngineConfig(**(values | {"max_context": workload.end_tokens + 64} | config))), workload
+    )
+
+
+def test_nothing_is_computed_twice_in_the_steady_state():
+    agents = load(AgentWorkload(sessions=12, **SMALL))
+    result = agents.run(0.5, 1.5)
+    core = agents.core
+    assert result.failures == 0
+    assert result.steps > 12
+    assert core.residence.traffic.recomputed_tokens == 0
+    waiting = sum(context.uncomputed for context in core.contexts.values())
+    new = core.counters.appended_tokens + core.counters.generated_tokens
+    # All that was given is computed or still waits; closed sessions leave one token that was never fed.
+    assert 0 <= new - core.counters.computed_tokens - waiting <= result.steps
+    core.check()
+
+
+def test_too_many_sessions_spill_and_come_back():
+    workload = AgentWorkload(sessions=20, **SMALL)
+    agents = load(workload, slots=12, pages=260, host_bytes=2**24)
+    result = agents.run(0.5, 1.5)
+    traffic = agents.core.residence.traffic
+    assert result.failures == 0
+    assert result.steps > 20
+    assert traffic.spilled > 20
+    assert traffic.restored > 20
+    assert traffic.recomputed_tokens == 0
+    assert agents.measurement.summary()["resident_sessions"] < 12
+    agents.core.check()
+
+
+def test_groups_share_their_prompt():
+    agents = load(AgentWorkload(sessions=12, group=4, **SMALL))
+    agents.run(0.2, 1.0)
+    assert agents.core.counters.forks >= 12
+    assert agents.core.counters.redundancy < 1.001
+    agents.core.check()
+
+
+def test_screenshots_go_through_the_tower():
+    model = tiny_model("M-*-", dtype=torch.float32, vision=tiny_eyes())
+    tokens = {"image_tokens": 16}
+    workload = AgentWorkload(sessions=3, screen=(40, 24), **(SMALL | tokens))
+    agents = load(workload, model)
+    result = agents.run(0.3, 1.5)
+    assert result.steps > 3
+    assert agents.core.encoder.encoded_parts + agents.core.encoder.reused_parts > 3
+    agents.core.check()
+
+
+def test_thinking_agents_leave_the_device_idle():
+    agents = load(AgentWorkload(sessions=4, think_seconds=(0.2, 0.3), **(SMALL | {"steps": 50})))
+    result = agents.run(0.2, 1.0)
+    assert 0 < result.steps / result.seconds < 4 / 0.2
+
+
+def test_bytes_are_as_the_planner_predicts():
+    from holotron.bench.report import agent_report
+
+    workload = AgentWorkload(sessions=12, **(SMALL | {"image_tokens": 120}))
+    agents = load(workload, page_size=4)
+    figures = agents.run(0.3, 1.0).summary()
+    report = agent_report(agents.core.model.config, workload, agents.core.config, figures)
+    # The planner counts 16-bit KV and conv state; this model has 32.
+    config = agents.core.model.config
+    exact = 4 * (config.ssm_values + config.conv_values + config.kv_values_per_token * figures["tokens_per_session"])
+    assert report["bytes_per_session"] == pytest.approx(exact, rel=0.05)
+
+
+def test_memory_is_divided_as_asked():
+    config = preset("holotron-12b").config
+    fitted = fit_to_memory(
+        config, 100 * 2**30, tokens_per_session=25_000, state_dtype=torch.float16, checkpoints=0, page_size=64
+    )
+    used = fitted.slots * (2 * config.ssm_values + 2 * config.conv_values) + fitted.pages * 64 * 24_576
+    assert 0.97 < used / (100 * 2**30) <= 1
+    assert 140 < fitted.slots < 160
+    with pytest.raises(EngineError, match="do not hold one session"):
+        fit_to_memory(config, 2**28, tokens_per_session=25_000)
+
+
+def test_the_command_prints_json(tmp_path):
+    words = ["agent", "--model", "holotron-nano", "--random", "--device", "cpu", "--sessions", "2", "--steps", "2"]
+    words += ["--image-tokens", "8", "--system-tokens", "4", "--generated-tokens", "2", "--warmup", "0.1"]
+    words += ["--seconds", "0.5", "--json", "--out", str(tmp_path / "report.json")]
+    result = subprocess.run(
+        [sys.executable, "-m", "holotron.bench", *words], capture_output=True, text=True, check=True
+    )
+    report = json.loads(result.stdout)
+    assert report == json.loads((tmp_path / "report.json").read_text())
+    assert report["sessions"] == 2
+    assert report["steps_per_second"] > 0
+    assert str(tmp_path) not in report["command"]
+
+
+@pytest.mark.parametrize(
+    "words", [["agent", "--screen", "12"], ["agent", "--screen", "0x5"], ["suite", "--cases", "x"]]
+)
+def test_misuse(words):
+    with pytest.raises(SystemExit):
+        main([*words, "--model", "holotron-nano", "--random"] if words[0] == "agent" else words)
+
+
+def test_kernels_need_a_gpu():
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(SystemExit, match="needs a CUDA device"):
+        main(["kernels"])
+
+
+def test_plot(tmp_path):
+    def report(model, sessions, rate):
+        workload = {"group": 1, "screen": None, "image_tokens": 2304}
+        return {
+            "model": model,
+            "sessions": sessions,
+            "workload": workload,
+            "engine": {"kv_dtype": "None"},
+            "steps_per_second": rate,
+            "bytes_per_session": 2**30,
+            "device": "a & b",
+            "date": "today",
+        }
+
+    plot_sessions([report("one", 10, 2.0), report("one", 20, 3.0), report("two", 10, 1.0)], tmp_path / "plot.svg")
+    text = (tmp_path / "plot.svg").read_text()
+    assert text.count("<polyline") == 4
+    assert "a &amp; b" in text
+    assert len(CASES) == 10
+    assert "<polyline" in line_plot([("y", [Series("flat", [(1, 0.0), (2, 0.0)])])], title="t", x_label="x")
