@@ -13,7 +13,8 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspa
 try:
     import pytest
 
-    pytestmark = pytest.mark.gpu
+    needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+    pytestmark = [pytest.mark.gpu, needs_cuda]
 except ImportError:
     pass
 

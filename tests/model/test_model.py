@@ -49,6 +49,15 @@ def test_without_images_the_image_token_is_a_token(seeing):
     assert torch.equal(seeing.embed(torch.tensor([IMAGE_TOKEN])), seeing.decoder.embeddings.weight[[IMAGE_TOKEN]])
 
 
+def test_the_image_token_may_lie_beyond_the_vocabulary(seeing):
+    blind = tiny_model("M-*-", vision=tiny_eyes(image_token_id=64))  # the vocabulary has 64
+    with torch.no_grad():
+        (tokens,) = blind.encode_images([image((2, 2))])
+        assert torch.equal(blind.embed(torch.tensor([3, 64]), [tokens])[1], tokens[0])
+    with pytest.raises(IndexError):
+        blind.embed(torch.tensor([64]))
+
+
 def test_an_image_changes_what_follows_and_nothing_before(seeing):
     before, after = draw_tokens(5, 1), draw_tokens(6, 2)
     ids = [*before, IMAGE_TOKEN, *after]

@@ -255,7 +255,7 @@ class AgentLoad:
             prepared = future.result()
             vision = self.core.model.config.vision
             assert vision is not None
-            tokens = [vision.image_token_id % self.core.model.config.vocab_size] * prepared.image.tokens
+            tokens = [vision.image_token_id] * prepared.image.tokens
             self.core.append(agent.context, tokens + self._tokens(self.workload.text_tokens), [(0, prepared)])
             self._generate(agent)
 
@@ -324,7 +324,10 @@ class AgentLoad:
             self.measurement.tokens_per_session.append(tokens / len(here))
 
     def _tokens(self, count: int) -> list[int]:
-        return self._draw.choices(range(min(50_000, self.core.model.config.vocab_size)), k=count)
+        config = self.core.model.config
+        tokens = self._draw.choices(range(min(50_000, config.vocab_size)), k=count)
+        image_token = config.vision.image_token_id if config.vision else None
+        return [token if token != image_token else 0 for token in tokens]
 
     def _next_number(self) -> int:
         self._numbers += 1

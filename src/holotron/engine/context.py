@@ -78,6 +78,7 @@ class Context:
     epoch: int = 0
     task: Task | None = None
     waits_for: Context | None = None  # a fork whose parent is still being computed
+    claimed: bool = False  # promised to a stateless request that has not come back with its tokens yet
     last_used: int = 0
     closed: bool = False
     number: int = field(default_factory=lambda: next(_numbers))
@@ -117,4 +118,5 @@ class Context:
 
     def resume_positions(self) -> list[int]:
         """From where this context could go on without computing anything again."""
-        return [self.computed, *(c.position for c in self.checkpoints)]
+        positions = [self.computed, *(c.position for c in self.checkpoints)]
+        return [p for p in positions if not any(span.start < p < span.end for span in self.images)]

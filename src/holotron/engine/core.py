@@ -9,7 +9,6 @@ import logging
 import random
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from uuid import uuid4
 
 import torch
@@ -18,42 +17,15 @@ from torch import Tensor
 from holotron.engine.config import EngineConfig
 from holotron.engine.context import Context, OnUpdate, Turn
 from holotron.engine.errors import EngineError, GenerationFailed, SessionBusy, SessionClosed, TooLong
-from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage
+from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage, check_places
+from holotron.engine.prefix import longest_match
 from holotron.engine.residence import Residence
 from holotron.engine.runner import Piece, Runner
-from holotron.engine.tasks import FinishEvent, Task
+from holotron.engine.tasks import Counters, FinishEvent, Plan, Task
 from holotron.engine.turns import TokenSampler
 from holotron.model.model import Model
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Counters:
-    """Work done so far. Redundancy is computed ÷ new: 1.00 when no token was computed twice."""
-
-    steps: int = 0
-    computed_tokens: int = 0
-    appended_tokens: int = 0
-    generated_tokens: int = 0
-    forks: int = 0
-    failures: int = 0
-
-    @property
-    def redundancy(self) -> float:
-        return self.computed_tokens / max(1, self.appended_tokens + self.generated_tokens)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The work of one step: sessions that only sample, that bring one token, and that bring a piece."""
-
-    ready: list[Task]
-    steps: list[Task]
-    pieces: list[tuple[Task, int]]
-
-    def __bool__(self) -> bool:
-        return bool(self.ready or self.steps or self.pieces)
 
 
 class Core:
@@ -70,6 +42,8 @@ class Core:
         self.tasks: list[Task] = []
         self.epoch = 0
         self.counters = Counters()
+        self.asleep = False
+        self._submitted = 0
         self._waiting_forks: dict[Context, list[Context]] = {}
 
     # ---- sessions ----
@@ -100,46 +74,72 @@ class Core:
     ) -> None:
         """Add tokens to the end; images come with the offset of their first token among these."""
         self._check_idle(context)
-        vocabulary = self.model.config.vocab_size
+        vocabulary, vision = self.model.config.vocab_size, self.model.config.vision
+        image_token = vision.image_token_id if vision else None  # it may lie beyond the vocabulary
         for i, token in enumerate(token_ids):
-            if not 0 <= token < vocabulary:
+            if not 0 <= token < vocabulary and token != image_token:
                 raise EngineError(f"token {i} is {token}; ids lie between 0 and {vocabulary - 1}")
         self._check_length(len(context.tokens) + len(token_ids))
+        check_places(self.model.config, token_ids, images)
         start = len(context.tokens)
-        spans = []
-        for offset, prepared in images:
-            tokens = prepared.image.tokens
-            if not (offset >= 0 and offset + tokens <= len(token_ids)):
-                raise EngineError(f"an image of {tokens} tokens at offset {offset} exceeds the {len(token_ids)} given")
-            spans.append(ImageSpan(start + offset, tokens, prepared.key, prepared.again, prepared))
         context.tokens.extend(token_ids)
-        context.images.extend(spans)
+        context.images.extend(
+            ImageSpan(start + offset, prepared.image.tokens, prepared.key, prepared.again, prepared)
+            for offset, prepared in images
+        )
         if token_ids:
             context.logits = None
         self.counters.appended_tokens += len(token_ids)
 
-    def submit(self, task: Task) -> None:
-        """Queue a task. Its session takes nothing else until it is finished."""
+    def submit(
+        self, task: Task, token_ids: Sequence[int] = (), images: Sequence[tuple[int, PreparedImage]] = ()
+    ) -> None:
+        """Append, and queue a task: both, or an error and neither. Its session takes nothing else until it is finished.
+
+        Only a session that is being computed for its forks takes one task more, which follows by itself.
+        """
         context = task.context
+        if context.task is not None and context.task.is_fork and context.task.following is None and not context.closed:
+            context.task.following = lambda: self._follow(task, token_ids, images)
+            return
         self._check_idle(context)
         if task.sampling is not None:
-            if not context.tokens:
+            if not context.tokens and not token_ids:
                 raise EngineError("there is nothing to continue: append at least one token before generating")
-            self._check_length(len(context.tokens) + task.sampling.max_tokens)
+            self._check_length(len(context.tokens) + len(token_ids) + task.sampling.max_tokens)
+        before, logits = len(context.tokens), context.logits
+        self.append(context, token_ids, images)
         # The turn's prompt begins after the last turn; with nothing appended the last answer goes on.
         task.start = context.turns[-1].end if context.turns else 0
         task.prompt_end = len(context.tokens)
-        task.seed = (
-            random.getrandbits(62) if task.sampling is None or task.sampling.seed is None else task.sampling.seed
-        )
-        self.sampler.begin(task, self.model.device)
+        task.seed = random.getrandbits(62)
+        try:
+            self.sampler.begin(task, self.runner.device)
+        except ValueError:
+            context.truncate(before)
+            context.logits = logits
+            self.counters.appended_tokens -= len(token_ids)
+            raise
+        context.claimed = False
+        self._submitted += 1
+        task.number = self._submitted
         context.task = task
         self.tasks.append(task)
 
     def cancel(self, task: Task) -> None:
         """End a task where it is; what was generated stays in the session."""
+        task.cancelled = True
         if task in self.tasks:
-            self._finish(task, FinishEvent("cancelled"))
+            self._finish(task, FinishEvent("cancelled", text=task.checker.flush() if task.checker else ""))
+
+    def _follow(self, task: Task, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]) -> None:
+        if task.cancelled:
+            task.emit(task, FinishEvent("cancelled"))
+            return
+        try:
+            self.submit(task, token_ids, images)
+        except ValueError as error:
+            task.emit(task, FinishEvent("failed", error=error))
 
     def fork(self, parent: Context, count: int) -> list[Context]:
         """So many sessions that continue from here. What the parent has not computed yet is computed once, for all."""
@@ -151,7 +151,7 @@ class Core:
         if not parent.tokens:
             return children
         self._waiting_forks[parent] = children
-        self.submit(Task(parent, emit=_silent))
+        self.submit(Task(parent, emit=_silent, is_fork=True))
         return children
 
     def _child(self, parent: Context) -> Context:
@@ -184,7 +184,7 @@ class Core:
     def resume(self, context: Context) -> bool:
         """Bring the session's memory back ahead of its next turn; False if there is no room or nothing to bring."""
         self._check_idle(context)
-        if context.parked is None:
+        if context.parked is None or self.asleep:
             return context.slot is not None
         self.residence.spill.prefetch(context.parked)
         return self.residence.secure(context, 0, iter(()))
@@ -193,25 +193,24 @@ class Core:
         """Forget the session. Closing twice is no error."""
         if context.closed:
             return
+        context.closed = True
         if context.task is not None:
             self.cancel(context.task)
         self._release_forks(context)
         self.residence.discard(context)
-        context.closed = True
         self.contexts.pop(context.id, None)
 
     def match(
         self, token_ids: Sequence[int], image_keys: Sequence[tuple[int, bytes]] = ()
     ) -> tuple[Context, int] | None:
         """The idle session that has computed the longest beginning of these tokens, and how much of them."""
-        from holotron.engine.prefix import longest_match
-
-        idle = (c for c in self.contexts.values() if c.task is None and c.waits_for is None)
+        idle = (c for c in self.contexts.values() if c.task is None and c.waits_for is None and not c.claimed)
         return longest_match(token_ids, image_keys, idle)
 
     def branch(self, context: Context, position: int) -> Context:
         """A session that stands at `position` of this one: itself if it stands there, else a fork of that beginning."""
         if position == context.computed:
+            self.counters.appended_tokens -= context.uncomputed  # the request brings them again
             context.truncate(position)
             del context.turns[_turns_before(context, position) :]
             return context
@@ -242,6 +241,8 @@ class Core:
 
     def step(self) -> bool:
         """Advance every session that can run by one piece or token; False when there was nothing to do."""
+        if self.asleep:
+            return False
         plan = self._plan()
         if not plan:
             return False
@@ -420,6 +421,8 @@ class Core:
         else:
             self._release_forks(context)
         task.emit(task, event)
+        if task.following is not None:
+            task.following()
 
     def _fail(self, task: Task, error: Exception) -> None:
         self.counters.failures += 1
@@ -435,6 +438,12 @@ class Core:
                 self._fail(task, error)
             else:
                 task.alone = True
+
+    def abandon(self, error: Exception) -> None:
+        """After a mistake of the loop itself: every task fails, and what its session remembers is not trusted."""
+        for task in list(self.tasks):
+            self.residence.forget(task.context)
+            self._fail(task, error)
 
     def _release_forks(self, parent: Context) -> None:
         """Give waiting forks the parent's memory; those that get none compute for themselves."""
@@ -464,6 +473,20 @@ class Core:
             elif context.on_update is not OnUpdate.KEEP:
                 self.residence.forget(context)
                 context.epoch = self.epoch
+
+    def sleep(self, *, weights: bool = False) -> None:
+        """Send every session away and give the device's memory back; with `weights` the model waits in host memory."""
+        if not self.asleep and self.tasks:
+            raise SessionBusy(f"{len(self.tasks)} sessions are at work; wait for them or cancel them before sleeping")
+        self.asleep = True
+        self.encoder.forget()
+        self.residence.evacuate(self.contexts.values(), weights=weights)
+
+    def wake(self) -> None:
+        """Take the memory again; sessions come back when they run."""
+        if self.asleep:
+            self.residence.reopen()
+            self.asleep = False
 
     def check(self) -> None:
         """The invariants that hold between steps; for tests."""

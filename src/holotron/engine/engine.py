@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -18,16 +20,19 @@ from holotron.engine.config import EngineConfig
 from holotron.engine.context import Context, OnUpdate, Residency, Turn
 from holotron.engine.core import Core
 from holotron.engine.errors import EngineError
-from holotron.engine.grammar import GrammarCompiler
+from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
 from holotron.engine.images import PreparedImage, prepare_image
 from holotron.engine.sampling import SamplingParams
-from holotron.engine.tasks import Event, FinishEvent, Task, TokenEvent, TokenLogprobs
+from holotron.engine.stream import Inbox, Stream
+from holotron.engine.tasks import Event, Task, TokenEvent, TokenLogprobs
 from holotron.engine.turns import TokenSampler
-from holotron.engine.weights import load_weights
+from holotron.engine.weights import copy_weights, read_weights
 from holotron.model.chat import Tokenizer
 from holotron.model.image import load_image
 from holotron.model.model import Model
 from holotron.model.tiling import ImageProcessor, ProcessedImage
+
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 ImageLike = ProcessedImage | Image.Image | bytes | Path
@@ -78,11 +83,12 @@ class Engine:
         self._compiler: GrammarCompiler | None = None
         self._core = Core(model, self.config, TokenSampler(model.config, tokenizer))
         self._processor = ImageProcessor(model.config.vision) if model.config.vision else None
-        self._workers = ThreadPoolExecutor(4, thread_name_prefix="images")
+        self._workers = ThreadPoolExecutor(4, thread_name_prefix="engine-worker")
+        self._compiler_lock = threading.Lock()
         self._commands: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
         self._stopping = False
-        self._outbox: list[tuple[Callable[[Event], None], Event]] = []
+        self._outbox: list[tuple[Inbox, Event]] = []
         self._thread = threading.Thread(target=self._loop, name="engine", daemon=True)
         self._thread.start()
 
@@ -94,10 +100,9 @@ class Engine:
 
     def close(self) -> None:
         """Cancel what runs, and stop."""
-        if self._stopping:
-            return
-        self._call(self._cancel_all)
         with self._wake:
+            if self._stopping:
+                return
             self._stopping = True
             self._wake.notify()
         self._thread.join()
@@ -142,8 +147,9 @@ class Engine:
             found = self._core.match(token_ids, keys)
             if found is None:
                 return self._core.open(), 0
-            context, position = found
-            return self._core.branch(context, position), position
+            context = self._core.branch(*found)
+            context.claimed = True  # else a second request like this one could be given the same session
+            return context, found[1]
 
         context, position = self._call(find)
         return Session(self, context), position
@@ -154,10 +160,14 @@ class Engine:
             raise EngineError(f"{self.model.config.name} has no eyes; load a vision-language model to give it images")
         processor = self._processor
 
-        def make() -> ProcessedImage:
-            return image if isinstance(image, ProcessedImage) else processor(load_image(image))
+        def prepare() -> PreparedImage:
+            # The file may have changed by the time the image is needed again.
+            source = image.read_bytes() if isinstance(image, Path) and image.is_file() else image
+            return prepare_image(
+                lambda: source if isinstance(source, ProcessedImage) else processor(load_image(source))
+            )
 
-        return await asyncio.get_running_loop().run_in_executor(self._workers, prepare_image, make)
+        return await self._work(prepare)
 
     # ---- weights ----
 
@@ -167,87 +177,126 @@ class Engine:
         Sessions go on; what each remembers is kept, computed again or dropped as it asked for when it was opened.
         Returns the new epoch. On an error the old weights stay.
         """
+        tensors = read_weights(self.model, source)  # takes its time, during which sessions go on
 
         def update() -> int:
-            load_weights(self.model, source)
+            copy_weights(self.model, tensors)
             self._core.new_epoch()
             return self._core.epoch
 
         return self._call(update)
 
-    # ---- the thread ----
+    def sleep(self, *, weights: bool = False) -> None:
+        """Give the device's memory to somebody else: sessions leave it, and with `weights` the model goes to the host.
 
-    def _loop(self) -> None:
-        while True:
-            with self._wake:
-                while not (self._commands or self._core.tasks or self._stopping):
-                    self._wake.wait()
-                if self._stopping and not self._commands:
-                    return
-                commands = list(self._commands)
-                self._commands.clear()
-            for command in commands:
-                command()
-            worked = self._core.step()
-            self._deliver()
-            if not worked and self._core.tasks:
-                with self._wake:
-                    self._wake.wait(timeout=0.002)  # a copy from disk is under way, and nothing else can run
+        SessionBusy if a session is at work. Asleep, the engine takes every call; turns begin after `wake`.
+        """
+        self._call(lambda: self._core.sleep(weights=weights))
 
-    def _call(self, function: Callable[[], Result]) -> Result:
-        """Run something on the engine's thread, between two steps."""
-        if threading.current_thread() is self._thread:
-            return function()
+    def wake(self) -> None:
+        """Take the memory back and go on."""
+        self._call(self._core.wake)
+
+    # ---- for streams ----
+
+    async def compile_grammar(self, grammar: Grammar) -> GrammarState:
+        """Compile in a worker: a hard grammar takes seconds."""
+        if self.tokenizer is None:
+            raise EngineError("a grammar needs a tokenizer; give one to the engine")
+        return await self._work(lambda: self._grammars().compile(grammar))
+
+    def post(self, function: Callable[[], Result]) -> Future[Result]:
+        """Have something run on the engine's thread, between two steps."""
         future: Future[Result] = Future()
 
         def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(function())
             except BaseException as error:
                 future.set_exception(error)
 
         with self._wake:
-            if self._stopping:
-                raise EngineError("the engine is closed")
+            self._check_open()
             self._commands.append(run)
             self._wake.notify()
-        return future.result()
+        return future
+
+    def post_submit(
+        self, task: Task, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]
+    ) -> Future[None]:
+        return self.post(lambda: self._core.submit(task, token_ids, images))
+
+    def post_cancel(self, task: Task) -> None:
+        with suppress(EngineError):  # a closed engine has cancelled everything
+            self.post(lambda: self._core.cancel(task))
+
+    def post_event(self, inbox: Inbox, event: Event) -> None:
+        self._outbox.append((inbox, event))
+
+    # ---- the thread ----
+
+    def _loop(self) -> None:
+        while True:
+            with self._wake:
+                while not (self._commands or self._stopping or (self._core.tasks and not self._core.asleep)):
+                    self._wake.wait()
+                stopping = self._stopping
+            for _ in range(len(self._commands)):
+                self._commands.popleft()()
+            if stopping:
+                while self._core.tasks:
+                    self._core.cancel(self._core.tasks[0])
+                self._deliver()
+                return
+            worked = self._step()
+            self._deliver()
+            if not worked and self._core.tasks and not self._core.asleep:
+                with self._wake:
+                    self._wake.wait(timeout=0.002)  # a copy from disk is under way, and nothing else can run
+
+    def _step(self) -> bool:
+        try:
+            return self._core.step()
+        except Exception as error:
+            # The loop must outlive its mistakes: whoever waits would wait for ever.
+            log.exception("a step could not be planned")
+            self._core.abandon(error)
+            return True
+
+    def _call(self, function: Callable[[], Result]) -> Result:
+        """Run something on the engine's thread and wait for it."""
+        return self.post(function).result()
+
+    async def _work(self, function: Callable[[], Result]) -> Result:
+        """Run something in a worker."""
+        with self._wake:
+            self._check_open()
+            future = self._workers.submit(function)
+        return await asyncio.wrap_future(future)
+
+    def _check_open(self) -> None:
+        if self._stopping:
+            raise EngineError("the engine is closed")
 
     def _deliver(self) -> None:
         """Hand over the events of a step, with one wake-up per event loop and not one per token."""
         outbox, self._outbox = self._outbox, []
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Callable[[Event], None], Event]]] = {}
-        for deliver, event in outbox:
-            loop = getattr(deliver, "loop", None)
-            if loop is None:
-                deliver(event)
-            else:
-                by_loop.setdefault(loop, []).append((deliver, event))
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Inbox, Event]]] = {}
+        for inbox, event in outbox:
+            by_loop.setdefault(inbox.loop, []).append((inbox, event))
         for loop, events in by_loop.items():
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_deliver_all, events)
-
-    def _start(self, context: Context, sampling: SamplingParams | None, deliver: Callable[[Event], None]) -> Task:
-        def emit(_: Task, event: Event) -> None:
-            self._outbox.append((deliver, event))
-
-        task = Task(context, emit, sampling)
-        if sampling is not None and sampling.grammar is not None:
-            task.grammar = self._grammars().compile(sampling.grammar)
-        self._core.submit(task)
-        return task
+            with suppress(RuntimeError):  # a loop that was closed has nobody waiting
+                loop.call_soon_threadsafe(_put_all, events)
 
     def _grammars(self) -> GrammarCompiler:
-        if self._compiler is None:
-            if self.tokenizer is None:
-                raise EngineError("a grammar needs a tokenizer; give one to the engine")
-            config = self.model.config
-            self._compiler = GrammarCompiler(self.tokenizer, config.vocab_size, config.eos_token_ids)
-        return self._compiler
-
-    def _cancel_all(self) -> None:
-        for task in list(self._core.tasks):
-            self._core.cancel(task)
+        with self._compiler_lock:
+            if self._compiler is None:
+                assert self.tokenizer is not None
+                config = self.model.config
+                self._compiler = GrammarCompiler(self.tokenizer, config.vocab_size, config.eos_token_ids)
+            return self._compiler
 
     def _describe(self, context: Context) -> SessionInfo:
         memory = self._core.runner.memory
@@ -281,7 +330,7 @@ class Engine:
 
 
 class Session:
-    """One agent's running context. Its operations wait for each other; different sessions do not."""
+    """One agent's running context. It does one thing at a time; asked for another meanwhile, it is SessionBusy."""
 
     def __init__(self, engine: Engine, context: Context) -> None:
         self._engine = engine
@@ -316,44 +365,20 @@ class Session:
             answer.add(event)
         return answer
 
-    async def stream(
+    def stream(
         self,
         token_ids: Sequence[int] = (),
         sampling: SamplingParams | None = None,
         *,
         images: Sequence[tuple[int, PreparedImage]] = (),
-    ) -> AsyncIterator[Event]:
+    ) -> Stream:
         """One turn, as it happens. Leaving the loop early, or being cancelled, ends the generation."""
-        loop = asyncio.get_running_loop()
-        inbox = _Inbox(loop)
-        core = self._engine._core
-
-        def begin() -> Task:
-            if token_ids:
-                core.append(self._context, token_ids, images)
-            return self._engine._start(self._context, sampling or SamplingParams(), inbox)
-
-        task = await loop.run_in_executor(None, self._engine._call, begin)
-        finished = False
-        try:
-            while not finished:
-                event = await inbox.queue.get()
-                finished = isinstance(event, FinishEvent)
-                if isinstance(event, FinishEvent) and event.error is not None:
-                    raise event.error
-                yield event
-        finally:
-            if not finished:
-                self._engine._call(lambda: core.cancel(task))
+        return Stream(self._engine, self._context, sampling or SamplingParams(), token_ids, images)
 
     async def compute(self) -> None:
         """Compute what was appended, so that a later turn or fork starts at once."""
-        loop = asyncio.get_running_loop()
-        inbox = _Inbox(loop)
-        await loop.run_in_executor(None, self._engine._call, lambda: self._engine._start(self._context, None, inbox))
-        event = await inbox.queue.get()
-        if isinstance(event, FinishEvent) and event.error is not None:
-            raise event.error
+        async for _ in Stream(self._engine, self._context, None):
+            pass
 
     def fork(self, count: int) -> list[Session]:
         """So many sessions that go on from here, sharing what can be shared."""
@@ -377,17 +402,6 @@ class Session:
         self._engine._call(lambda: self._engine._core.close(self._context))
 
 
-class _Inbox:
-    """Events of one generation, on the event loop that awaits them."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.queue: asyncio.Queue[Event] = asyncio.Queue()
-
-    def __call__(self, event: Event) -> None:
-        self.queue.put_nowait(event)
-
-
-def _deliver_all(events: list[tuple[Callable[[Event], None], Event]]) -> None:
-    for deliver, event in events:
-        deliver(event)
+def _put_all(events: list[tuple[Inbox, Event]]) -> None:
+    for inbox, event in events:
+        inbox.queue.put_nowait(event)

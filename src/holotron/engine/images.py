@@ -10,6 +10,8 @@ from hashlib import blake2b
 import torch
 from torch import Tensor
 
+from holotron.engine.errors import EngineError
+from holotron.model.config import ModelConfig
 from holotron.model.model import Model
 from holotron.model.tiling import ProcessedImage
 from holotron.model.vision import Grid
@@ -57,6 +59,25 @@ class ImageSpan:
 
     def copy(self) -> ImageSpan:
         return ImageSpan(self.start, self.tokens, self.key, self.again, self.prepared, self.embeddings)
+
+
+def check_places(config: ModelConfig, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]) -> None:
+    """Whether each image, given with its offset, has exactly its places among the tokens."""
+    if config.vision is None:
+        if images:
+            raise EngineError(f"{config.name} has no eyes; load a vision-language model to give it images")
+        return
+    token = config.vision.image_token_id
+    places, given = sum(t == token for t in token_ids), sum(prepared.image.tokens for _, prepared in images)
+    if places != given:
+        raise EngineError(f"the tokens have {places} places for image tokens ({token}), but the images take {given}")
+    end = 0
+    for offset, prepared in images:
+        wanted = prepared.image.tokens
+        found = sum(t == token for t in token_ids[offset : offset + wanted]) if offset >= end else 0
+        if found != wanted:
+            raise EngineError(f"an image of {wanted} tokens finds {found} free places at offset {offset}")
+        end = offset + wanted
 
 
 class ImageEncoder:

@@ -155,6 +155,20 @@ class Residence:
             self.pages.release(context.pages)
         context.slot, context.pages = None, []
 
+    def evacuate(self, contexts: Iterable[Context], *, weights: bool = False) -> None:
+        """Send everybody away, and give the device's memory back until `reopen`."""
+        for context in contexts:
+            if context.slot is not None:
+                self.send_away(context)
+            for span in context.images:
+                span.embeddings = None
+        self.runner.release(weights=weights)
+        self.spill.memory = self.runner.memory
+
+    def reopen(self) -> None:
+        self.runner.restore()
+        self.spill.memory = self.runner.memory
+
     # ---- going back ----
 
     def checkpoint(self, context: Context) -> None:

@@ -64,22 +64,42 @@ class Runner:
         self.model = model
         self.config = config
         self.device = model.device
-        self.memory = self._allocate()
-        # Row = slot: a session's pages change once per page_size tokens, so this is not rebuilt every step.
-        self._table = torch.zeros(config.slots, config.pages_per_session, dtype=torch.int32, device=self.device)
+        self.memory = self._allocate(self.device)
+        self._table = self._allocate_table(self.device)
         self._graphs: dict[int, DecodeGraph] = {}
 
-    def _allocate(self) -> Memory:
+    def _allocate(self, device: torch.device) -> Memory:
         return Memory.allocate(
             self.model.config,
             slots=self.config.slots,
             pages=self.config.pages,
             page_size=self.config.page_size,
-            device=self.device,
+            device=device,
             dtype=self.model.dtype,
             state_dtype=self.config.state_dtype,
             kv_dtype=self.config.kv_dtype,
         )
+
+    def _allocate_table(self, device: torch.device) -> Tensor:
+        # Row = slot: a session's pages change once per page_size tokens, so this is not rebuilt every step.
+        return torch.zeros(self.config.slots, self.config.pages_per_session, dtype=torch.int32, device=device)
+
+    def release(self, *, weights: bool = False) -> None:
+        """Give back the room of pools and graphs, and of the weights if asked to. What is in the pools is lost."""
+        self._graphs.clear()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # copies to the host may still be reading
+        nowhere = torch.device("meta")  # shapes without memory: sizes can still be asked for
+        self.memory, self._table = self._allocate(nowhere), self._allocate_table(nowhere)
+        if weights:
+            self.model.to("cpu")
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def restore(self) -> None:
+        """Take it all again; an error leaves things as `release` left them."""
+        self.model.to(self.device)
+        self.memory, self._table = self._allocate(self.device), self._allocate_table(self.device)
 
     # ---- memory ----
 
@@ -111,7 +131,10 @@ class Runner:
         numbers = self._numbers(steps, pieces)
         lengths = tuple(piece.context.entries + piece.count for piece in pieces)
         batch = self._batch(numbers, len(steps), tuple(piece.count for piece in pieces), lengths)
-        x_TD = self.model.decoder.embeddings(numbers.tokens)
+        tokens_T = numbers.tokens
+        if (vision := self.model.config.vision) and vision.image_token_id >= self.model.config.vocab_size:
+            tokens_T = tokens_T.masked_fill(tokens_T == vision.image_token_id, 0)  # there is nothing to look up for it
+        x_TD = self.model.decoder.embeddings(tokens_T)
         self._splice_images(x_TD, steps, pieces)
         hidden_TD = self.model.decoder(x_TD, batch, self.memory)
         return self.model.decoder.logits(hidden_TD[numbers.last])

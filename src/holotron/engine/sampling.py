@@ -191,10 +191,13 @@ class SampleResult:
 
 
 @torch.inference_mode()
-def sample(logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None = None) -> SampleResult:
+def sample(
+    logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None = None, banned: Sequence[int] = ()
+) -> SampleResult:
     """One token for every row. What else is in the batch does not change a row's token.
 
-    `bitmask` holds 32 tokens per int32 and is read only for rows with a grammar.
+    `bitmask` holds 32 tokens per int32 and is read only for rows with a grammar. Banned tokens are never chosen, but
+    have their part in the model's log-probabilities.
     """
     if logits_SV.dtype != torch.float32 or logits_SV.shape[0] != len(rows):
         raise ValueError(
@@ -202,7 +205,7 @@ def sample(logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None =
         )
     peaks_S, token_ids_S = logits_SV.max(dim=-1)  # the first of equals; NaN wins
     errors_S = torch.where(peaks_S.isnan() | (peaks_S == math.inf), BROKEN, OK)
-    shaped_SV = _shape(logits_SV, rows, bitmask)
+    shaped_SV = _shape(logits_SV, rows, bitmask, banned)
     if shaped_SV is not logits_SV:
         peaks_S, token_ids_S = shaped_SV.max(dim=-1)
     errors_S = errors_S.masked_fill((errors_S == OK) & (peaks_S == -math.inf), EMPTY)
@@ -227,7 +230,7 @@ def sample(logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None =
     return SampleResult(token_ids_S, sampling_logprobs_S, errors_S, logprobs_S, top_ids_SK, top_SK - totals_S1)
 
 
-def _shape(logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None) -> Tensor:
+def _shape(logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None, banned: Sequence[int]) -> Tensor:
     """The logits after penalties, biases, bans and grammars; the same tensor where there are none."""
     shaped_SV = logits_SV
 
@@ -248,6 +251,9 @@ def _shape(logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None) 
         if row.end_ids is not None and row.position < params.min_tokens:
             shaped_SV = writable()
             shaped_SV[index, row.end_ids] = -math.inf
+    if banned:
+        shaped_SV = writable()
+        shaped_SV[:, list(banned)] = -math.inf
     masked = [index for index, row in enumerate(rows) if row.params.grammar is not None]
     if masked:
         if bitmask is None:

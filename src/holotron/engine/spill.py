@@ -49,7 +49,7 @@ class Spill:
     """Host memory first, least recently parked to disk when that is full."""
 
     def __init__(self, memory: Memory, host_bytes: int, disk_bytes: int = 0, folder: Path | None = None) -> None:
-        self._memory = memory
+        self.memory = memory
         self._arena = Arena(host_bytes, pinned=memory.ssm_VMHPN.is_cuda)
         self._disk_bytes = disk_bytes
         self._folder = folder
@@ -85,7 +85,7 @@ class Spill:
         if copies is None:
             self.forget(parked)
             return False
-        memory = self._memory
+        memory = self.memory
         index = torch.tensor(pages, dtype=torch.long, device=memory.keys_ANKZD.device)
         memory.ssm_VMHPN[slot].copy_(copies["ssm"], non_blocking=True)
         memory.conv_VMCJ[slot].copy_(copies["conv"], non_blocking=True)
@@ -109,7 +109,7 @@ class Spill:
         parked.copies = parked.path = None
 
     def _sources(self, slot: int, pages: list[int]) -> Copies:
-        memory = self._memory
+        memory = self.memory
         index = torch.tensor(pages, dtype=torch.long, device=memory.keys_ANKZD.device)
         return {
             "ssm": memory.ssm_VMHPN[slot],

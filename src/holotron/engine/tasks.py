@@ -65,3 +65,34 @@ class Task:
     begun: bool = False
     generated: int = 0
     alone: bool = False  # a step with it failed: it is tried again by itself
+    cancelled: bool = False
+    is_fork: bool = False  # computes what a session's forks share
+    following: Callable[[], None] | None = None  # what the session was asked for meanwhile
+
+
+@dataclass
+class Counters:
+    """Work done so far. Redundancy is computed ÷ new: 1.00 when no token was computed twice."""
+
+    steps: int = 0
+    computed_tokens: int = 0
+    appended_tokens: int = 0
+    generated_tokens: int = 0
+    forks: int = 0
+    failures: int = 0
+
+    @property
+    def redundancy(self) -> float:
+        return self.computed_tokens / max(1, self.appended_tokens + self.generated_tokens)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The work of one step: sessions that only sample, that bring one token, and that bring a piece."""
+
+    ready: list[Task]
+    steps: list[Task]
+    pieces: list[tuple[Task, int]]
+
+    def __bool__(self) -> bool:
+        return bool(self.ready or self.steps or self.pieces)

@@ -52,7 +52,8 @@ class TokenSampler:
         if task.sampling is None:
             return
         config = self._config
-        prompt = task.context.tokens if task.sampling.has_penalties else ()
+        # The image token may lie beyond the vocabulary.
+        prompt = [t for t in task.context.tokens if t < config.vocab_size] if task.sampling.has_penalties else ()
         task.row = RowState(task.sampling, config.vocab_size, task.seed, config.eos_token_ids, prompt, device)
         task.checker = StopChecker(task.sampling, self._decode, config.eos_token_ids)
 
@@ -60,11 +61,8 @@ class TokenSampler:
         """The outcomes of one step, in order. An error of one generation is its own."""
         rows = [task.row for task in tasks if task.row is not None]
         logits_SV = logits_SV.float()
-        if self._banned:
-            logits_SV = logits_SV.clone()
-            logits_SV[:, self._banned] = -torch.inf
         bitmask, broken = self._bitmask(tasks)
-        tokens = sample(logits_SV, rows, bitmask).read(rows)
+        tokens = sample(logits_SV, rows, bitmask, self._banned).read(rows)
         return [
             Outcome(error=broken[i]) if i in broken else self._outcome(task, row, token)
             for i, (task, row, token) in enumerate(zip(tasks, rows, tokens, strict=True))
@@ -89,10 +87,13 @@ class TokenSampler:
         ids, text, checker = [token.token_id], "", task.checker
         assert checker is not None
         if task.grammar is not None:
-            task.grammar.advance(token.token_id)
-            for forced in task.grammar.forced():
-                task.grammar.advance(forced)
-                ids.append(forced)
+            try:
+                task.grammar.advance(token.token_id)
+                for forced in task.grammar.forced():
+                    task.grammar.advance(forced)
+                    ids.append(forced)
+            except GrammarError as error:
+                return Outcome(error=str(error))
         for position, token_id in enumerate(ids):
             text += checker.push(token_id)
             if checker.finish is not None:

@@ -12,12 +12,16 @@ from holotron.model.checkpoint.reader import load_checkpoint
 from holotron.model.model import Model
 
 
-@torch.no_grad()
 def load_weights(model: Model, source: str | Path | dict[str, Tensor]) -> None:
     """Copy weights into the model from a checkpoint folder, or from tensors by our parameter names (a part will do).
 
     Everything is checked before the first parameter changes.
     """
+    copy_weights(model, read_weights(model, source))
+
+
+def read_weights(model: Model, source: str | Path | dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a source, checked against the model's parameters, which do not change."""
     if isinstance(source, dict):
         tensors = source
     else:
@@ -35,5 +39,12 @@ def load_weights(model: Model, source: str | Path | dict[str, Tensor]) -> None:
             raise EngineError(f"{name} has shape {list(tensor.shape)}; the model's is {list(own[name].shape)}")
         if not torch.isfinite(tensor).all():
             raise EngineError(f"{name} holds NaN or infinity")
+    return tensors
+
+
+@torch.no_grad()
+def copy_weights(model: Model, tensors: dict[str, Tensor]) -> None:
+    """Write tensors that `read_weights` has checked into the model."""
+    own = dict(model.named_parameters())
     for name, tensor in tensors.items():
         own[name].copy_(tensor)

@@ -53,11 +53,12 @@ class Model(nn.Module):
 
     def embed(self, token_ids_T: Tensor, images: Sequence[Tensor] = ()) -> Tensor:
         """Embeddings of the tokens, with the images' in place of the image tokens, in order."""
-        x_TD: Tensor = self.decoder.embeddings(token_ids_T)
         if not images:
-            return x_TD
+            return self.decoder.embeddings(token_ids_T)
         assert self.config.vision is not None
         places = token_ids_T == self.config.vision.image_token_id
+        # The image token may lie beyond the vocabulary: nothing is looked up for it.
+        x_TD: Tensor = self.decoder.embeddings(token_ids_T.masked_fill(places, 0))
         embeddings = torch.cat(list(images)).to(x_TD.dtype)
         if (wanted := int(places.sum())) != len(embeddings):
             raise ModelError(f"the prompt has {wanted} image tokens, but the images give {len(embeddings)} embeddings")

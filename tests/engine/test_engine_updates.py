@@ -1,0 +1,159 @@
+"""Weights that change under running sessions, and engines that sleep."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+import torch
+
+from holotron.engine.context import Residency
+from holotron.engine.errors import EngineError, SessionBusy, SessionClosed
+from holotron.engine.sampling import SamplingParams
+from holotron.model.checkpoint.writer import save_checkpoint
+from holotron.model.initialize import random_model
+from tests.engine.driver import GREEDY, greedy_continuation
+from tests.engine.outside import LONG, check, engine_for, screenshot, seen_continuation, with_image
+from tests.model.tiny import tiny_config, tiny_eyes, tiny_model
+
+
+@pytest.fixture(scope="module")
+def seer():
+    return tiny_model("M-*-", vision=tiny_eyes())
+
+
+# ---- weights -----------------------------------------------------------------------------------------------------
+
+
+def test_weights_change_while_sessions_run(tmp_path):
+    model, other, third = (_alike(seed) for seed in (1, 2, 3))
+    save_checkpoint(third, tmp_path / "third")
+    expected = {seed: greedy_continuation(m, [1, 2, 3], 5) for seed, m in ((1, model), (2, other), (3, third))}
+
+    async def main():
+        with engine_for(model, max_context=6000, pages=2000) as engine:
+
+            async def fresh():
+                answer = await engine.open_session().generate([1, 2, 3], GREEDY)
+                return answer.token_ids, answer.epoch
+
+            kept, anew = engine.open_session(), engine.open_session(on_update="recompute")
+            dropped = engine.open_session(on_update="drop")
+            for session in (kept, anew, dropped):
+                assert (await session.generate([1, 2, 3], GREEDY)).token_ids == expected[1]
+            running = asyncio.create_task(engine.open_session().generate([7], LONG))
+            await asyncio.sleep(0.02)
+
+            own = dict(other.named_parameters())
+            name = next(iter(own))
+            for bad, message in (
+                ({**own, name: own[name][:-1]}, "has shape"),
+                ({**own, name: own[name].detach() * torch.nan}, "NaN or infinity"),
+                ({**own, "nothing.weight": own[name]}, "no parameter nothing.weight"),
+            ):
+                with pytest.raises(EngineError, match=message):
+                    engine.update_weights(bad)
+            with pytest.raises((OSError, ValueError), match="nowhere"):
+                engine.update_weights(tmp_path / "nowhere")
+            assert await fresh() == (expected[1], 0)
+
+            assert engine.update_weights(own) == 1
+            assert await fresh() == (expected[2], 1)
+            said = await anew.generate([4], GREEDY)
+            assert said.token_ids == greedy_continuation(other, [1, 2, 3, *expected[1], 4], 5)
+            assert (said.epoch, anew.info.epoch, kept.info.epoch) == (1, 1, 0)
+            with pytest.raises(SessionClosed):
+                await dropped.generate([4], GREEDY)
+            await kept.generate([4], GREEDY)
+            assert engine.update_weights(tmp_path / "third") == 2
+            assert await fresh() == (expected[3], 2)
+            assert not running.done()
+            running.cancel()
+            check(engine)
+
+    asyncio.run(main())
+
+
+def _alike(seed):
+    """Models of one shape with different weights."""
+    model = random_model(tiny_config("M*-"), dtype=torch.float64, seed=seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(5)
+    return model
+
+
+# ---- sleep -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host_bytes", [2**24, 0])
+def test_sleep_gives_the_memory_back_and_waking_changes_nothing(seer, host_bytes):
+    async def main():
+        with engine_for(seer, host_bytes=host_bytes) as engine:
+            one = await engine.prepare_image(screenshot(0))
+            tokens, places = with_image(one)
+            sessions = [engine.open_session() for _ in range(3)]
+            histories = []
+            for i, session in enumerate(sessions):
+                said = await session.generate([*tokens, i], GREEDY, images=places)
+                histories.append([*tokens, i, *said.token_ids])
+            memory = engine._core.runner.memory
+            pools = [weakref.ref(tensor) for tensor in vars(memory).values()]
+            pools.append(weakref.ref(engine._core.runner._table))
+            del memory
+
+            busy = asyncio.create_task(sessions[0].generate([4], SamplingParams(100, 0.0, ignore_eos=True)))
+            while not sessions[0].info.running:
+                await asyncio.sleep(0)
+            with pytest.raises(SessionBusy, match="1 sessions are at work"):
+                engine.sleep()
+            histories[0] += [4, *(await busy).token_ids]
+
+            engine.sleep(weights=True)
+            engine.sleep()
+            gc.collect()
+            assert [pool() for pool in pools] == [None] * 5
+            assert all(info.device_bytes == 0 for info in engine.sessions())
+            assert {info.residency for info in engine.sessions()} == {Residency.HOST if host_bytes else Residency.NONE}
+            assert not sessions[0].resume()
+            sessions[0].park()
+            waiting = [asyncio.create_task(s.generate([5], GREEDY)) for s in sessions]
+            waiting.append(asyncio.create_task(engine.open_session().generate([5], GREEDY)))
+            forked = asyncio.create_task(sessions[2].fork(1)[0].generate([5], GREEDY))
+            await asyncio.sleep(0.05)
+            assert not any(task.done() for task in waiting)
+            engine.sleep()  # it does already, whoever waits
+            engine.wake()
+            engine.wake()
+            answers = await asyncio.gather(*waiting)
+            for history, answer in zip(histories, answers, strict=False):
+                assert answer.token_ids == seen_continuation(seer, [*history, 5], [one.image])
+            assert (await forked).token_ids == answers[2].token_ids
+            assert answers[3].token_ids == seen_continuation(seer, [5], [])
+            check(engine)
+            engine.sleep()
+
+    asyncio.run(main())
+
+
+def test_weights_can_change_in_sleep_and_a_sleeper_can_be_closed():
+    model, other = _alike(1), _alike(2)
+
+    async def main():
+        with engine_for(model) as engine:
+            session = engine.open_session(on_update="recompute")
+            said = (await session.generate([1, 2], GREEDY)).token_ids
+            engine.sleep(weights=True)
+            engine.update_weights(dict(other.named_parameters()))
+            engine.wake()
+            answer = await session.generate([3], GREEDY)
+            assert answer.token_ids == greedy_continuation(other, [1, 2, *said, 3], 5)
+            engine.sleep()
+            waiting = asyncio.create_task(session.generate([3], GREEDY))
+            await asyncio.sleep(0.01)
+        assert (await waiting).finish_reason == "cancelled"
+
+    asyncio.run(main())
