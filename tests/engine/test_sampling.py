@@ -527,3 +527,34 @@ def test_only_a_short_window_is_ever_decoded() -> None:
     ids = byte_ids(b"\x80" * 500 + "你".encode() * 300) + [1] * 500
     assert "".join(map(checker.push, ids)) + checker.flush() == decode(ids)
     assert longest == 2 * CONTEXT_TOKENS
+
+
+def test_plain_rows_get_what_the_general_way_gives() -> None:
+    logits = torch.randn(6, 50, generator=torch.Generator().manual_seed(3))
+    logits[1, 7] = math.nan
+    logits[2, 9] = math.inf
+    logits[3] = -math.inf
+    logits[4, 5] = logits[4].max()  # a tie, or the largest itself
+    params = SamplingParams(temperature=0.0)
+    rows = [RowState(params, 50, seed) for seed in range(6)]
+    assert all(row.is_plain for row in rows)
+    for banned in ((), (5, 8)):
+        plain = sampling.sample_plainly(logits, banned)
+        general = sample(logits, rows, None, banned).read(rows)
+        assert plain == general
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"temperature": 0.5},
+        {"logit_bias": {3: 1.0}},
+        {"logprobs": 0},
+        {"presence_penalty": 1.0},
+        {"grammar": Grammar("regex", "a")},
+        {"min_tokens": 2},
+    ],
+)
+def test_rows_that_are_not_plain(change: dict[str, Any]) -> None:
+    params = SamplingParams(**({"temperature": 0.0} | change))
+    assert not RowState(params, 50, 1, eos_ids=(2,)).is_plain

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from holotron.bench.agent import AgentLoad, AgentWorkload
+from holotron.bench.loop import measure_loop
 from holotron.bench.phases import measure_phases
 from holotron.bench.report import agent_report, machine, print_agent, write_json
 from holotron.bench.suite import CASES, run_suite
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     agent = commands.add_parser("agent", help="the agent workload, closed loop, in the steady state")
     phases = commands.add_parser("phases", help="prefill and decode by themselves")
     kernels = commands.add_parser("kernels", help="each kernel's time and share of the roofline (CUDA)")
+    loop = commands.add_parser("loop", help="what the engine's loop costs besides the model (CPU)")
+    loop.add_argument("--sessions", type=int, default=64)
     suite = commands.add_parser("suite", help="the standard set of agent workloads, one file each and a plot")
     suite.add_argument("--cases", help=f"some of {', '.join(CASES)} (default: all)")
     suite.add_argument("--folder", type=Path, default=Path("benchmarks/results"), help="where the files go")
@@ -53,14 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernels):
+    for command in (agent, phases, kernels, loop):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)
     if options.what == "suite":
         run_suite(options.cases, options.folder, options.common, parser.parse_args, _load, _agent_report)
         return 0
-    report = {"agent": _agent, "phases": _phases, "kernels": _kernels}[options.what](options)
+    report = {"agent": _agent, "phases": _phases, "kernels": _kernels, "loop": _loop}[options.what](options)
     if options.out:
         write_json(options.out, report)
     if options.json:
@@ -212,6 +215,13 @@ def _kernels(options: argparse.Namespace) -> dict[str, Any]:
         for row in rows:
             print("  " + "  ".join(f"{key}={value}" for key, value in row.items()))
     return machine() | {"kernels": rows}
+
+
+def _loop(options: argparse.Namespace) -> dict[str, Any]:
+    figures = machine() | measure_loop(options.sessions)
+    if not options.json:
+        print(f"{figures['loop_milliseconds']:.3f} ms per step of {options.sessions} sessions, besides the model")
+    return figures
 
 
 def _tell(message: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from uuid import uuid4
 
 import torch
@@ -21,7 +21,8 @@ from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage, check
 from holotron.engine.prefix import longest_match
 from holotron.engine.residence import Residence
 from holotron.engine.runner import Piece, Runner
-from holotron.engine.tasks import Counters, FinishEvent, Plan, Task
+from holotron.engine.scheduler import Plan, Scheduler
+from holotron.engine.tasks import Counters, FinishEvent, Task
 from holotron.engine.turns import TokenSampler
 from holotron.model.model import Model
 
@@ -36,6 +37,7 @@ class Core:
         self.model = model
         self.runner = Runner(model, config)
         self.residence = Residence(self.runner, config)
+        self.scheduler = Scheduler(config, self.residence)
         self.encoder = ImageEncoder(model, config.image_cache_bytes)
         self.sampler = sampler or TokenSampler(model.config)
         self.contexts: dict[str, Context] = {}
@@ -243,7 +245,7 @@ class Core:
         """Advance every session that can run by one piece or token; False when there was nothing to do."""
         if self.asleep:
             return False
-        plan = self._plan()
+        plan = self.scheduler.plan(self.tasks, self.contexts.values(), self.counters.steps)
         if not plan:
             return False
         self.counters.steps += 1
@@ -259,71 +261,6 @@ class Core:
             for task in [task for task in finished if task in self.tasks]:
                 self._fail(task, error)
         return True
-
-    def _plan(self) -> Plan:
-        plan = Plan([], [], [])
-        budget = self.config.prefill_tokens
-        alone = next((task for task in self.tasks if task.alone), None)
-        chosen: set[Context] = set()
-        full = False
-        for task in [alone] if alone else self.tasks:
-            context = task.context
-            if context.waits_for is not None:
-                continue
-            if task.generated and self.residence.has_room_for_one(context) and context.uncomputed == 1:
-                if len(plan.steps) < self.config.max_running:  # what nearly every session does in nearly every step
-                    context.last_used = self.counters.steps
-                    chosen.add(context)
-                    plan.steps.append(task)
-                continue
-            if context.uncomputed == 0 and context.logits is None:
-                self.residence.rewind(context, context.computed - 1)  # the logits are gone: its last token runs again
-            count = context.uncomputed
-            is_piece = count > 1 or self._at_image(context)
-            if is_piece:
-                count = self._piece(count, budget)
-            if count == 0 if is_piece else len(plan.steps) == self.config.max_running:
-                continue
-            if full and context.slot is None:
-                continue
-            if not self.residence.secure(context, count, self._victims(task, chosen)):
-                # Whoever comes later may send even fewer away: there is no point in asking again in this step.
-                full = full or not (context.parked is not None and context.parked.on_disk)
-                continue
-            chosen.add(context)
-            context.last_used = self.counters.steps
-            if is_piece:
-                plan.pieces.append((task, count))
-                budget -= count
-            elif count:
-                plan.steps.append(task)
-            else:
-                plan.ready.append(task)
-        return plan
-
-    def _piece(self, uncomputed: int, budget: int) -> int:
-        """How many of these tokens go into this step. A prompt that fits into a step is not cut.
-
-        Cutting what need not be cut makes many odd sizes, for each of which library kernels plan anew, and reads a
-        session's history twice.
-        """
-        if uncomputed <= budget:
-            return uncomputed
-        return 0 if uncomputed <= self.config.prefill_tokens else budget
-
-    def _victims(self, task: Task, chosen: set[Context]) -> Iterator[Context]:
-        """Whose memory may go for this task: idle sessions, least recently used first, then tasks that came later."""
-        idle = [c for c in self.contexts.values() if c.task is None and c.waits_for is None and c.slot is not None]
-        yield from sorted(idle, key=lambda c: c.last_used)
-        for other in reversed(self.tasks):
-            if other.number <= task.number:
-                return
-            if other.context.slot is not None and other.context not in chosen:
-                yield other.context
-
-    def _at_image(self, context: Context) -> bool:
-        """Whether the next token stands for a part of an image."""
-        return bool(context.uncomputed) and any(span.start <= context.computed < span.end for span in context.images)
 
     def _run(self, plan: Plan) -> tuple[list[Task], Tensor]:
         """The model over the plan; the tasks whose context is now computed to its end, and their logits."""

@@ -142,24 +142,23 @@ class Runner:
     def _numbers(self, steps: list[Context], pieces: list[Piece]) -> Numbers:
         """Everything the batch needs to know, laid out in one array so that it crosses to the device in one copy."""
         size = self.config.page_size
-        tokens = [np.array([c.tokens[c.computed] for c in steps])]
-        positions = [np.array([c.computed for c in steps])]
-        places = [np.array([place_of(c, c.entries, size) for c in steps])]
+        rows = [step_numbers(context, size) for context in steps]
+        tokens, positions, places, slots, lengths = ([column] for column in np.array(rows).reshape(-1, 5).T)
         for piece in pieces:
             context, count, start = piece.context, piece.count, piece.context.computed
             tokens.append(np.array(context.tokens[start : start + count]))
             positions.append(np.arange(start, start + count))
             places.append(places_of(context, context.entries, count, size))
-        contexts = steps + [piece.context for piece in pieces]
-        counts = np.array([1] * len(steps) + [piece.count for piece in pieces])
-        slots = np.array([context.slot for context in contexts])
-        lengths = np.array([context.entries for context in contexts]) + counts
-        parts = [*tokens, *positions, *places, slots, lengths, counts.cumsum() - 1]
+            slots.append(np.array([context.slot]))
+            lengths.append(np.array([context.entries + count]))
+        last = np.cumsum([1] * len(steps) + [piece.count for piece in pieces]) - 1
+        parts = [*tokens, *positions, *places, *slots, *lengths, last]
         flat = torch.from_numpy(np.concatenate(parts, dtype=np.int64, casting="unsafe"))
         if self.device.type == "cuda":
             flat = flat.pin_memory().to(self.device, non_blocking=True)
-        total = int(counts.sum())
-        return Numbers(*flat.split([total] * 3 + [len(contexts)] * 3))
+        sessions = len(steps) + len(pieces)
+        total = (len(flat) - 3 * sessions) // 3
+        return Numbers(*flat.split([total] * 3 + [sessions] * 3))
 
     def _batch(
         self, numbers: Numbers, steps: int, counts: tuple[int, ...] = (), lengths: tuple[int, ...] = ()
@@ -203,9 +202,13 @@ class Runner:
         self._graphs.clear()
 
 
-def place_of(context: Context, entry: int, page_size: int) -> int:
-    """Where an entry lies among all pages; 0 in a model without attention."""
-    return context.pages[entry // page_size] * page_size + entry % page_size if context.pages else 0
+def step_numbers(context: Context, page_size: int) -> tuple[int, int, int, int, int]:
+    """What a batch must know of a session that brings one token: the token, its position and place, slot, entries."""
+    start, pages = context.computed, context.pages
+    entry = start - context.dropped
+    place = pages[entry // page_size] * page_size + entry % page_size if pages else 0  # 0 without attention
+    assert context.slot is not None
+    return context.tokens[start], start, place, context.slot, entry + 1
 
 
 def places_of(context: Context, entry: int, count: int, page_size: int) -> NDArray[np.int64]:
@@ -261,18 +264,12 @@ class DecodeGraph:
     def replay(self, steps: list[Context]) -> Tensor:
         rows, size = self._rows, self._runner.config.page_size
         self._copied.synchronize()  # the copy of the last step must be done before its source is written again
-        host = self._host.numpy()
         count = len(steps)
-        host[: 4 * rows] = 0
-        host[4 * rows :] = 1
-        for i, context in enumerate(steps):
-            entry = context.entries
-            host[i] = context.tokens[context.computed]
-            host[rows + i] = context.computed
-            host[2 * rows + i] = place_of(context, entry, size)
-            host[3 * rows + i] = context.slot
-            host[4 * rows + i] = entry + 1
         assert count <= rows
+        host = self._host.numpy().reshape(5, rows)
+        host[:4, count:] = 0
+        host[4, count:] = 1
+        host[:, :count] = np.array([step_numbers(context, size) for context in steps]).T
         self._input.copy_(self._host, non_blocking=True)
         self._copied.record()
         self._graph.replay()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -130,6 +131,10 @@ class RowState:
         self.bias = torch.tensor(list(bias.values()), dtype=torch.float32, device=device) if bias else None
         ends = sorted({*eos_ids, *params.stop_token_ids})
         self.end_ids = torch.tensor(ends, dtype=torch.long, device=device) if ends and params.min_tokens else None
+        # Nothing but the largest logit matters to a plain row.
+        self.is_plain = params.is_greedy and not (
+            bias or self.end_ids is not None or params.has_penalties or params.grammar or params.logprobs is not None
+        )
         self.seen_V: Tensor | None = None
         self.counts_V: Tensor | None = None
         if params.has_penalties:
@@ -146,8 +151,7 @@ class RowState:
             self.counts_V.index_add_(0, ids, torch.ones_like(ids, dtype=torch.float32))
 
 
-@dataclass(frozen=True)
-class SampledToken:
+class SampledToken(NamedTuple):
     """One row's answer. `logprob` is the model's own; `sampling_logprob` that of the distribution it was drawn from."""
 
     token_id: int
@@ -188,6 +192,21 @@ class SampleResult:
                 )
             )
         return tokens
+
+
+@torch.inference_mode()
+def sample_plainly(logits_SV: Tensor, banned: Sequence[int] = ()) -> list[SampledToken]:
+    """`sample` and `read` for rows that are all plain: the most likely token of each, in few operations."""
+    if banned:
+        logits_SV = logits_SV.index_fill(1, torch.tensor(banned, device=logits_SV.device), -math.inf)
+    peaks_S, token_ids_S = logits_SV.max(dim=-1)
+    peaks, token_ids = peaks_S.tolist(), token_ids_S.tolist()
+    return [
+        SampledToken(token_id, 0.0)
+        if math.isfinite(peak)
+        else SampledToken(0, 0.0, error=ERRORS[EMPTY if peak == -math.inf else BROKEN])
+        for peak, token_id in zip(peaks, token_ids, strict=True)
+    ]
 
 
 @torch.inference_mode()

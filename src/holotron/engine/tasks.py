@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
+from typing import NamedTuple
 
 from holotron.engine.context import Context
 from holotron.engine.grammar import GrammarState
@@ -21,8 +22,7 @@ class TokenLogprobs:
     top: tuple[tuple[int, float], ...] = ()
 
 
-@dataclass(frozen=True)
-class TokenEvent:
+class TokenEvent(NamedTuple):
     """Tokens that a session produced in one step: one drawn, and those its grammar forces after it."""
 
     token_ids: tuple[int, ...]
@@ -84,15 +84,3 @@ class Counters:
     @property
     def redundancy(self) -> float:
         return self.computed_tokens / max(1, self.appended_tokens + self.generated_tokens)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The work of one step: sessions that only sample, that bring one token, and that bring a piece."""
-
-    ready: list[Task]
-    steps: list[Task]
-    pieces: list[tuple[Task, int]]
-
-    def __bool__(self) -> bool:
-        return bool(self.ready or self.steps or self.pieces)

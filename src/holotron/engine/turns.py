@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from holotron.engine.grammar import GrammarError
-from holotron.engine.sampling import RowState, SampledToken, sample
+from holotron.engine.grammar import GrammarError, GrammarState
+from holotron.engine.sampling import RowState, SampledToken, sample, sample_plainly
 from holotron.engine.stopping import StopChecker
 from holotron.engine.tasks import FinishEvent, Task, TokenEvent, TokenLogprobs
 from holotron.model.chat import Tokenizer
 from holotron.model.config import ModelConfig
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What one generation gained in a step: a token that was drawn, those forced after it, or an error."""
 
     token_ids: tuple[int, ...] = ()
@@ -61,6 +60,9 @@ class TokenSampler:
         """The outcomes of one step, in order. An error of one generation is its own."""
         rows = [task.row for task in tasks if task.row is not None]
         logits_SV = logits_SV.float()
+        if all(row.is_plain for row in rows):
+            tokens = sample_plainly(logits_SV, self._banned)
+            return [self._outcome(task, row, token) for task, row, token in zip(tasks, rows, tokens, strict=True)]
         bitmask, broken = self._bitmask(tasks)
         tokens = sample(logits_SV, rows, bitmask, self._banned).read(rows)
         return [
@@ -84,21 +86,17 @@ class TokenSampler:
     def _outcome(self, task: Task, row: RowState, token: SampledToken) -> Outcome:
         if token.error is not None:
             return Outcome(error=token.error)
-        ids, text, checker = [token.token_id], "", task.checker
+        checker = task.checker
         assert checker is not None
-        if task.grammar is not None:
+        ids: tuple[int, ...] = (token.token_id,)
+        if task.grammar is None:
+            text = checker.push(token.token_id)
+        else:
             try:
-                task.grammar.advance(token.token_id)
-                for forced in task.grammar.forced():
-                    task.grammar.advance(forced)
-                    ids.append(forced)
+                ids = _follow(task.grammar, token.token_id)
             except GrammarError as error:
                 return Outcome(error=str(error))
-        for position, token_id in enumerate(ids):
-            text += checker.push(token_id)
-            if checker.finish is not None:
-                ids = ids[: position + 1]
-                break
+            ids, text = _push_all(checker, ids)
         finish = FinishEvent(checker.finish.reason, stop=checker.finish.stop) if checker.finish else None
         if finish is None and task.grammar is not None and task.grammar.is_finished:
             finish = FinishEvent("stop", text=checker.flush())
@@ -106,4 +104,23 @@ class TokenSampler:
         logprobs = None
         if token.logprob is not None:
             logprobs = TokenLogprobs(token.logprob, token.sampling_logprob, token.top)
-        return Outcome(tuple(ids), text, logprobs, finish)
+        return Outcome(ids, text, logprobs, finish)
+
+
+def _follow(grammar: GrammarState, token_id: int) -> tuple[int, ...]:
+    """Take the token, and with it all that the grammar then leaves no choice about."""
+    grammar.advance(token_id)
+    forced = grammar.forced()
+    for forced_id in forced:
+        grammar.advance(forced_id)
+    return (token_id, *forced)
+
+
+def _push_all(checker: StopChecker, ids: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
+    """The text of the tokens up to where the generation ends, and those tokens."""
+    text = ""
+    for position, token_id in enumerate(ids):
+        text += checker.push(token_id)
+        if checker.finish is not None:
+            return ids[: position + 1], text
+    return ids, text

@@ -1,0 +1,74 @@
+"""What the engine's loop costs by itself: the time of a decode step that is not spent in the model."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+
+from holotron.engine.config import EngineConfig
+from holotron.engine.core import Core
+from holotron.engine.sampling import SamplingParams
+from holotron.engine.tasks import Task
+from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig
+from holotron.model.initialize import random_model
+
+# A model so small that the loop shows: one layer of each kind.
+TINY = ModelConfig(
+    name="tiny",
+    pattern="M-*-",
+    hidden_size=32,
+    vocab_size=256,
+    mamba=MambaConfig(heads=4, head_dim=16, state_size=16, groups=2),
+    attention=AttentionConfig(heads=4, kv_heads=2, head_dim=8),
+    mlp=MlpConfig(64),
+)
+
+
+def measure_loop(sessions: int = 64, steps: int = 300) -> dict[str, Any]:
+    """Milliseconds per decode step outside of the model: planning, batching, sampling, bookkeeping, telling."""
+    core = Core(random_model(TINY), EngineConfig(slots=sessions + 1, pages=sessions * 10 + 1, max_context=640))
+    sampling = SamplingParams(max_tokens=steps + 50, temperature=0.0, ignore_eos=True)
+    for number in range(sessions):
+        session = core.open()
+        core.submit(Task(session, emit=lambda *_: None, sampling=sampling), [1 + number % 200] * 20)
+    clock = ModelClock(core.model)
+    loop, model = [], []
+    for _ in range(20):
+        core.step()
+    for _ in range(steps):
+        clock.spent = 0.0
+        start = time.perf_counter()
+        core.step()
+        loop.append(time.perf_counter() - start - clock.spent)
+        model.append(clock.spent)
+    return {
+        "sessions": sessions,
+        "threads": torch.get_num_threads(),
+        "loop_milliseconds": 1000 * median(loop),
+        "loop_milliseconds_p95": 1000 * sorted(loop)[int(steps * 0.95)],
+        "model_milliseconds": 1000 * median(model),
+    }
+
+
+class ModelClock:
+    """Adds up the time inside the model's three parts: embedding, layers and head."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.spent = 0.0
+        self._entered = 0.0
+        decoder = model.decoder
+        assert isinstance(decoder, nn.Module)
+        for part in (decoder.embeddings, decoder, decoder.lm_head):
+            assert isinstance(part, nn.Module)
+            part.register_forward_pre_hook(self._enter)
+            part.register_forward_hook(self._leave)
+
+    def _enter(self, *_: object) -> None:
+        self._entered = time.perf_counter()
+
+    def _leave(self, *_: object) -> None:
+        self.spent += time.perf_counter() - self._entered
