@@ -96,3 +96,14 @@ def test_training_reaches_every_parameter():
     torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(ids[1:])).backward()
     without = [n for n, p in model.named_parameters() if p.requires_grad and (p.grad is None or not p.grad.any())]
     assert without == []
+
+
+def test_scoring_in_inference_mode_does_not_spoil_training():
+    """Index tables are cached: those made without gradients must serve a training step of the same lengths."""
+    model = tiny_model("M-*-").train()
+    tokens = draw_tokens(11)
+    with torch.inference_mode():
+        model.score([tokens])
+    (logits,) = model.score([tokens])
+    logits.sum().backward()
+    assert model.decoder.lm_head.weight.grad is not None

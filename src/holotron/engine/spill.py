@@ -34,7 +34,7 @@ class Parked:
     copies: Copies | None
     held: Range | None = None
     path: Path | None = None
-    moving: Future[Copies | None] | None = field(default=None, repr=False)
+    reading: Future[Copies | None] | None = field(default=None, repr=False)
 
     @property
     def on_disk(self) -> bool:
@@ -98,9 +98,9 @@ class Spill:
 
     def forget(self, parked: Parked) -> None:
         """Free what a copy takes."""
-        if parked.moving is not None:
-            parked.moving.exception()  # waits; whatever it was, nobody needs it any more
-            self._settle(parked)
+        if parked.reading is not None:
+            parked.reading.exception()  # waits; whatever it brings, nobody needs it any more
+            parked.reading = None
         if parked.copies is not None and parked.held is not None:
             self._release_host(parked)
         if parked.path is not None:
@@ -145,12 +145,12 @@ class Spill:
         """Start reading a copy from disk if that is where it is; True once it can be restored without waiting."""
         if not parked.on_disk:
             return True
-        if parked.moving is None:
-            parked.moving = self._pool().submit(_read, parked.path)
-        return parked.moving.done()
+        if parked.reading is None:
+            parked.reading = self._pool().submit(_read, parked.path)
+        return parked.reading.done()
 
     def close(self) -> None:
-        """Finish what is moving and remove what was written."""
+        """Finish what is being read and remove what was written."""
         if self._worker is not None:
             self._worker.shutdown(wait=True)
         if self._folder is not None:
@@ -202,14 +202,11 @@ class Spill:
             return parked.copies
         if parked.path is None:
             return None
-        if parked.moving is None:
+        if parked.reading is None:
             return _read(parked.path)
-        copies = parked.moving.result()
-        parked.moving = None
+        copies = parked.reading.result()
+        parked.reading = None
         return copies
-
-    def _settle(self, parked: Parked) -> None:
-        parked.moving = None
 
     def _pool(self) -> ThreadPoolExecutor:
         if self._worker is None:

@@ -78,7 +78,10 @@ class Packing:
         return torch.tensor(values, dtype=torch.long, device=self.device)
 
 
+# Tables are shared by whoever packs alike: ordinary tensors even when made inside inference mode, since a training step
+# that comes later could not use others.
 @lru_cache(maxsize=8)
+@torch.inference_mode(False)
 def _chunks(packing: Packing, length: int) -> Chunks:
     counts = tuple(-(-n // length) for n in packing.lengths)
     first = (0, *accumulate(counts))
@@ -101,6 +104,7 @@ def _chunks(packing: Packing, length: int) -> Chunks:
 
 
 @lru_cache(maxsize=8)
+@torch.inference_mode(False)
 def _windows(packing: Packing, carried: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     states = packing.sequences * carried
     source: list[Tensor] = []
