@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -207,13 +208,15 @@ def _phases(options: argparse.Namespace) -> dict[str, Any]:
 def _kernels(options: argparse.Namespace) -> dict[str, Any]:
     if not torch.cuda.is_available():
         raise SystemExit("holotron bench kernels needs a CUDA device; the kernels' results are tested without one")
-    from holotron.bench.kernels_attention import measure as measure_attention
-    from holotron.bench.kernels_mamba import measure as measure_mamba
+    from holotron.bench import kernels_attention, kernels_mamba
 
-    rows = measure_mamba() + measure_attention()
-    if not options.json:
-        for row in rows:
-            print("  " + "  ".join(f"{key}={value}" for key, value in row.items()))
+    rows: list[dict[str, Any]] = []
+    for row in chain(kernels_mamba.rows(), kernels_attention.rows()):
+        rows.append(row)
+        if not options.json:
+            print("  " + "  ".join(f"{key}={value}" for key, value in row.items()), flush=True)
+        if options.out:
+            write_json(options.out, machine() | {"kernels": rows})  # a run that is cut short keeps what it has
     return machine() | {"kernels": rows}
 
 

@@ -1,14 +1,11 @@
 """Times of the attention, page and elementwise kernels at the real shapes of holotron-12b.
 
-python -m holotron.bench.kernels_attention prints one JSON object per kernel, shape and configuration.
-
 Shapes: S sessions, T tokens, L new tokens, E entries, H query heads, K key/value heads, D head dim, N pages, Z tokens
 per page, M pages per session.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -45,13 +42,11 @@ BF16, FP8 = torch.bfloat16, torch.float8_e4m3fn
 Row = dict[str, Any]
 
 
-def measure(device: str = "cuda") -> list[Row]:
-    """One row per kernel, shape and configuration; a variant that fails says why in its row."""
-    rows: list[Row] = []
+def rows(device: str = "cuda") -> Iterator[Row]:
+    """One row per kernel, shape and configuration, each as soon as it is known; a variant that fails says why."""
     for part in (_decode, _prefill, _pages, _elementwise):
-        rows.extend(part(torch.device(device)))
+        yield from part(torch.device(device))
         torch.cuda.empty_cache()
-    return rows
 
 
 def _row(
@@ -252,8 +247,3 @@ def _elementwise(device: torch.device) -> Iterator[Row]:
         ]
         for name, compute, nbytes in variants:
             yield _row(name, f"T={tokens}", "", compute, nbytes=nbytes)
-
-
-if __name__ == "__main__":
-    for measured in measure():
-        print(json.dumps(measured))

@@ -1,13 +1,10 @@
 """Times of the Mamba-2 kernels at the real shapes of holotron-12b.
 
-python -m holotron.bench.kernels_mamba prints one JSON object per kernel, shape and configuration.
-
 Shapes: T packed tokens, S sessions, H heads, P head dim, N state size, G groups, C conv channels, K kernel width.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -32,20 +29,15 @@ BATCHES = [(2368,), (2368,) * 4]
 BYTES_PER_S, FLOP_PER_S = 4.3e12, 790e12  # what one H200 reaches in copies and in large products
 
 
-def measure(
+@torch.no_grad()
+def rows(
     device: str = "cuda", bytes_per_s: float = BYTES_PER_S, flop_per_s: float = FLOP_PER_S
-) -> list[dict[str, Any]]:
-    """One row per kernel, shape and configuration; where a configuration fails, its row says why.
+) -> Iterator[dict[str, Any]]:
+    """One row per kernel, shape and configuration, each as soon as it is known; a variant that fails says why.
 
     `share_of_peak` is the time that the row's bytes, or its arithmetic where that takes longer, would need at the
     given rates, over the time measured.
     """
-    return list(rows(device, bytes_per_s, flop_per_s))
-
-
-@torch.no_grad()
-def rows(device: str, bytes_per_s: float, flop_per_s: float) -> Iterator[dict[str, Any]]:
-    """The rows of `measure`, each as soon as it is known."""
     for cases in (_scans, _convs, _steps):
         for kernel, shape, config, run, moved, arithmetic in cases(torch.device(device)):
             yield _row(kernel, shape, config, run, moved, arithmetic, bytes_per_s, flop_per_s)
@@ -150,8 +142,3 @@ def _pool(slots: int, *shape: int, dtype: torch.dtype, device: torch.device) -> 
 
 def _slots(count: int, device: torch.device) -> Tensor:
     return torch.randperm(count, device=device) + 1
-
-
-if __name__ == "__main__":
-    for row in rows("cuda", BYTES_PER_S, FLOP_PER_S):
-        print(json.dumps(row), flush=True)
