@@ -198,9 +198,6 @@ class Runner:
             self._graphs[bucket] = DecodeGraph(self, bucket)
         return self._graphs[bucket].replay(steps)[: len(steps)]
 
-    def forget_graphs(self) -> None:
-        self._graphs.clear()
-
 
 def step_numbers(context: Context, page_size: int) -> tuple[int, int, int, int, int]:
     """What a batch must know of a session that brings one token: the token, its position and place, slot, entries."""

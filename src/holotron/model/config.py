@@ -161,10 +161,6 @@ class VisionConfig:
         """Channels after the 2x2 pixel shuffle."""
         return 4 * self.width
 
-    @property
-    def tokens_per_tile(self) -> int:
-        return (self.tile_size // self.patch_size // 2) ** 2
-
 
 @dataclass(frozen=True)
 class ModelConfig:

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from holotron.model.checkpoint.reader import parameter_type, place
 from holotron.model.config import ModelConfig
 from holotron.model.model import Model
+from holotron.model.parameters import parameter_type, place
 
 # Step sizes start between these, spread evenly on a logarithmic scale, as in Mamba-2.
 SHORTEST_STEP, LONGEST_STEP = 1e-3, 1e-1

@@ -58,11 +58,6 @@ class Packing:
         """Packed index of each sequence's first token, and the total at the end."""
         return (0, *accumulate(self.lengths))
 
-    @cached_property
-    def last_S(self) -> Tensor:
-        """Packed index of each sequence's last token."""
-        return self._tensor([end - 1 for end in self.starts[1:]])
-
     def chunks(self, length: int) -> Chunks:
         return _chunks(self, length)
 
@@ -73,9 +68,6 @@ class Packing:
         the padded layout, the padded row of each token, and the padded rows that are the final and marked states.
         """
         return _windows(self, carried)
-
-    def _tensor(self, values: list[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.long, device=self.device)
 
 
 # Tables are shared by whoever packs alike: ordinary tensors even when made inside inference mode, since a training step

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from holotron.model.config import ModelConfig
 
 # Tensors that checkpoints carry and that are not weights of this model.
@@ -52,6 +54,12 @@ class Stored:
     index: int = 0
     count: int = 1
     stacked: bool = False
+
+    def part_of(self, parameter: Tensor) -> Tensor:
+        """The part of our parameter that this tensor fills, as a view."""
+        if self.stacked:
+            return parameter[self.index]
+        return parameter.chunk(self.count)[self.index] if self.count > 1 else parameter
 
 
 @dataclass(frozen=True)

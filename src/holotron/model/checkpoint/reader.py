@@ -16,9 +16,7 @@ from holotron.model.checkpoint.storage import WEIGHT_TYPES, TensorHeader, first_
 from holotron.model.config import ModelConfig
 from holotron.model.errors import CheckpointError
 from holotron.model.model import Model
-
-# Small in memory, large in effect: decay rates and routing corrections stay in float32 whatever the weights are in.
-WIDE_PARAMETERS = ("A_log", "D", "dt_bias", "e_score_correction_bias")
+from holotron.model.parameters import parameter_type, place
 
 Progress = Callable[[int, int], None]
 
@@ -79,7 +77,7 @@ def _plan(
     if unexpected:
         raise CheckpointError(f"the checkpoint has tensors that its config does not call for: {_listed(unexpected)}")
     for stored_name, (name, stored) in wanted.items():
-        header, shape = headers[stored_name], part_of(parameters[name], stored).shape
+        header, shape = headers[stored_name], stored.part_of(parameters[name]).shape
         if header.shape != tuple(shape):
             raise CheckpointError(f"{stored_name} has shape {list(header.shape)}, the config calls for {list(shape)}")
         if header.dtype not in WEIGHT_TYPES:
@@ -117,7 +115,7 @@ def _fill(
                 if target.is_meta:
                     place(model, name, torch.empty(target.shape, device=device, dtype=parameter_type(name, dtype)))
                     target = model.get_parameter(name)
-                part = part_of(target.data, stored)
+                part = stored.part_of(target.data)
                 part.copy_(tensors.get_tensor(stored.name))
                 read.append((stored.name, part))
                 done += part.numel() * dtype.itemsize
@@ -125,28 +123,6 @@ def _fill(
                     progress(done, total)
             if bad := first_non_finite(read):
                 raise CheckpointError(f"{bad} in {file.name} holds NaN or infinity; the file is damaged")
-
-
-def place(model: nn.Module, name: str, tensor: Tensor) -> None:
-    """Give a parameter its storage; parameters that share one (tied embeddings) keep sharing it."""
-    old = model.get_parameter(name)
-    new = nn.Parameter(tensor, requires_grad=old.requires_grad)
-    for module in model.modules():
-        for key, parameter in list(module._parameters.items()):
-            if parameter is old:
-                module._parameters[key] = new
-
-
-def parameter_type(name: str, dtype: torch.dtype) -> torch.dtype:
-    """The type a parameter is kept in when the model is in `dtype`."""
-    wide = name.rpartition(".")[2] in WIDE_PARAMETERS
-    return torch.promote_types(dtype, torch.float32) if wide else dtype
-
-
-def part_of(parameter: Tensor, stored: Stored) -> Tensor:
-    if stored.stacked:
-        return parameter[stored.index]
-    return parameter.chunk(stored.count)[stored.index] if stored.count > 1 else parameter
 
 
 def _read_kept(headers: dict[str, TensorHeader]) -> dict[str, Tensor]:

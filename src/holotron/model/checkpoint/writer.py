@@ -15,7 +15,6 @@ from torch import Tensor
 
 from holotron.model.checkpoint.config_json import render_config, render_processor
 from holotron.model.checkpoint.names import Dialect, default_dialect
-from holotron.model.checkpoint.reader import part_of
 from holotron.model.checkpoint.storage import INDEX
 from holotron.model.errors import CheckpointError
 from holotron.model.model import Model
@@ -84,7 +83,7 @@ def _write(model: Model, folder: Path, max_shard_bytes: int) -> None:
 def _stored_tensors(model: Model, dialect: Dialect) -> Iterator[tuple[str, Tensor]]:
     for name, parameter in model.named_parameters():
         for stored in dialect.stored(name, model.config):
-            yield stored.name, part_of(parameter.detach(), stored).contiguous()
+            yield stored.name, stored.part_of(parameter.detach()).contiguous()
     if model.source:
         yield from model.source.kept.items()
 
