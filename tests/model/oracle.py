@@ -80,8 +80,8 @@ def draw_radio(seed: int) -> dict:
 def scatter_weights(model: torch.nn.Module, seed: int) -> None:
     """Weights large enough that every part of the model shows in the output; as published, dt is not clamped below.
 
-    Not larger: with half as much again, or with Mamba heads of 4 channels, some models lose so much in float32 that both
-    sides drift more than 1e-4 from each other (3 of 72 draws). In float64 those agree to 2e-12 all the same.
+    Not larger: with half as much again, or with Mamba heads of 4 channels, some models lose so much in float32 that
+    the two sides drift more than 1e-4 apart (3 of 72 draws). In float64 those agree to 2e-12 all the same.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
