@@ -154,5 +154,5 @@ def test_plot(tmp_path):
     text = (tmp_path / "plot.svg").read_text()
     assert text.count("<polyline") == 4
     assert "a &amp; b" in text
-    assert len(CASES) == 10
+    assert len(CASES) == 11
     assert "<polyline" in line_plot([("y", [Series("flat", [(1, 0.0), (2, 0.0)])])], title="t", x_label="x")

@@ -101,6 +101,23 @@ def test_a_lost_session_is_computed_again(model):
     assert driver.core.residence.traffic.recomputed_tokens == 17
 
 
+def test_a_copy_lost_before_sampling_is_computed_again(model):
+    """All of the session was computed and only a token is to be drawn, when its parked memory turns out to be gone."""
+    driver = Driver(model)
+    lost, other = driver.core.open(), driver.core.open()
+    prompts = [draw_tokens(9, seed=1), draw_tokens(11, seed=2)]
+    computed = [driver.start(s, p, None) for s, p in zip((lost, other), prompts, strict=True)]
+    driver.run(*computed)
+    driver.core.park(lost)
+    driver.core.residence.spill._give_up(lost.parked)
+    assert lost.logits is not None
+    tasks = [driver.start(lost), driver.start(other)]
+    driver.run()
+    for task, prompt in zip(tasks, prompts, strict=True):
+        assert driver.finished[task].error is None
+        assert driver.answers[task] == greedy_continuation(model, prompt, 5)
+
+
 @pytest.mark.parametrize("checkpoints", [0, 1, 2, 5])
 def test_rollback_and_redo(model, checkpoints):
     driver = Driver(model, checkpoints=checkpoints, slots=20)

@@ -92,6 +92,7 @@ def _add_workload_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--steps", type=int, default=20, help="steps in a session's life")
     command.add_argument("--system-tokens", type=int, default=1024)
     command.add_argument("--history", type=int, default=0, help="tokens before the first step, besides the system's")
+    command.add_argument("--ages", help="steps that sessions begin with, as LOW-HIGH (default: all ages)")
     command.add_argument("--image-tokens", type=int, help="tokens per screenshot, given as text")
     command.add_argument("--screen", help="WIDTHxHEIGHT of real screenshots through the vision tower")
     command.add_argument("--changed", type=float, default=1.0, help="share of the screen that changes per step")
@@ -161,6 +162,7 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
         text_tokens=options.text_tokens,
         generated_tokens=options.generated_tokens,
         history=options.history,
+        ages=_ages(options.ages, options.steps) if options.ages else None,
         group=options.group,
         think_seconds=(float(low), float(high or low)),
         screen=screen,
@@ -176,6 +178,13 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
     figures |= {f"traffic_{key}": value for key, value in vars(core.residence.traffic).items()}
     figures |= {"encoded_parts": core.encoder.encoded_parts, "reused_parts": core.encoder.reused_parts}
     return agent_report(model.config, workload, core.config, figures)
+
+
+def _ages(text: str, steps: int) -> tuple[int, int]:
+    low, _, high = text.partition("-")
+    if not (low.isdigit() and high.isdigit() and int(low) < int(high) <= steps):
+        raise SystemExit(f"--ages is {text!r}; it must be LOW-HIGH with LOW < HIGH, up to the {steps} of --steps")
+    return int(low), int(high)
 
 
 def _screen(text: str) -> tuple[int, int]:

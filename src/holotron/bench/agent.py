@@ -27,7 +27,10 @@ from holotron.engine.tasks import Event, FinishEvent, Task
 
 @dataclass(frozen=True)
 class AgentWorkload:
-    """What every session does. With `screen` the screenshots are real images, else `image_tokens` random tokens."""
+    """What every session does. With `screen` the screenshots are real images, else `image_tokens` random tokens.
+
+    `ages` are the steps that the youngest session has behind it at the beginning and that the oldest has not reached.
+    """
 
     sessions: int = 100
     steps: int = 20
@@ -36,6 +39,7 @@ class AgentWorkload:
     text_tokens: int = 64
     generated_tokens: int = 128
     history: int = 0
+    ages: tuple[int, int] | None = None
     group: int = 1
     think_seconds: tuple[float, float] = (0.0, 0.0)
     screen: tuple[int, int] | None = None
@@ -171,8 +175,9 @@ class AgentLoad:
             return
         model = self.core.open()
         agents: list[Agent] = []
+        youngest, oldest = load.ages or (0, load.steps)
         for done in range(load.sessions):
-            age = done * load.steps // load.sessions
+            age = youngest + done * (oldest - youngest) // load.sessions
             length = load.start_tokens + age * load.step_tokens + load.new_tokens
             if length > len(model.tokens):
                 self.core.append(model, self._tokens(length - len(model.tokens)))

@@ -19,15 +19,16 @@ from holotron.model.model import Model
 # In the order of interest: a run that is cut short has the first ones.
 CASES = {
     "text-100": "--sessions 100",
+    "text-100-22k": "--sessions 100 --ages 8-9",
     "screens-100": "--sessions 100 --screen 1920x1080",
     "text-30": "--sessions 30",
-    "text-200": "--sessions 200 --host 40",
-    "text-400-fp8kv": "--sessions 400 --kv fp8 --host 60",
+    "text-200": "--sessions 200 --host 80 --warmup 20 --seconds 60",
+    "text-400-fp8kv": "--sessions 400 --kv fp8 --host 90 --warmup 30 --seconds 90",
     "small-screens-100": "--sessions 100 --image-tokens 256",
     "groups-of-8": "--sessions 96 --group 8",
     "text-100-fp8kv": "--sessions 100 --kv fp8",
     "transformer-30": "--model qwen3-8b --sessions 30",
-    "transformer-100": "--model qwen3-8b --sessions 100 --host 60",
+    "transformer-100": "--model qwen3-8b --sessions 100 --host 90",
 }
 
 Parse = Callable[[list[str]], argparse.Namespace]

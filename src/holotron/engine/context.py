@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from holotron.engine.images import ImageSpan
-from holotron.engine.spill import Parked
+from holotron.engine.spill import Arrival, Parked
 
 if TYPE_CHECKING:
     from holotron.engine.tasks import Task
@@ -75,6 +75,7 @@ class Context:
     checkpoints: list[Checkpoint] = field(default_factory=list)
     digests: dict[int, bytes] = field(default_factory=dict)
     parked: Parked | None = None
+    arrival: Arrival | None = None  # its memory is on its way back
     epoch: int = 0
     task: Task | None = None
     waits_for: Context | None = None  # a fork whose parent is still being computed

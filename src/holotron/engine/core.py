@@ -189,7 +189,8 @@ class Core:
         if context.parked is None or self.asleep:
             return context.slot is not None
         self.residence.spill.prefetch(context.parked)
-        return self.residence.secure(context, 0, iter(()))
+        self.residence.secure(context, 0, iter(()))
+        return context.slot is not None
 
     def close(self, context: Context) -> None:
         """Forget the session. Closing twice is no error."""

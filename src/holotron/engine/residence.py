@@ -45,6 +45,10 @@ class Residence:
 
         Victims are contexts that may be sent away for it, the first first.
         """
+        if context.arrival is not None:
+            if not context.arrival.done:
+                return False
+            context.arrival = None
         if context.parked is not None and context.parked.lost:
             self.forget(context)
         if context.parked is not None and not self.spill.prefetch(context.parked):
@@ -52,11 +56,11 @@ class Residence:
         away = iter(victims)
         if context.slot is None and not self._settle(context, away):
             return False
-        return self._grow(context, new_tokens, away)
+        return self._grow(context, new_tokens, away) and context.arrival is None
 
     def has_room_for_one(self, context: Context) -> bool:
         """Whether one more token can be computed as things are; cheap, since it is asked for everybody every step."""
-        if context.slot is None:
+        if context.slot is None or context.arrival is not None:
             return False
         if not self._has_pages:
             return True
@@ -73,12 +77,14 @@ class Residence:
         context.slot, context.pages = slot, pages
         if context.parked is None:
             self.runner.clear_slot(slot)
-        elif self.spill.restore(context.parked, slot, pages):
+        else:
+            arrival = self.spill.restore(context.parked, slot, pages)
+            if arrival is None:
+                self.forget(context)
+                return self._settle(context, victims)
             self.traffic.restored += 1
             context.parked = None
-        else:
-            self.forget(context)
-            return self._settle(context, victims)
+            context.arrival = None if arrival.done else arrival
         self.runner.set_pages(slot, pages)
         return True
 
@@ -125,6 +131,7 @@ class Residence:
     def send_away(self, context: Context) -> None:
         """Copy the context off the device; what cannot be copied is forgotten."""
         assert context.slot is not None
+        self._arrive(context)
         context.parked = self.spill.park(context.slot, context.pages) if context.computed else None
         self.traffic.spilled += 1
         if context.parked is None and context.computed:
@@ -149,11 +156,18 @@ class Residence:
         context.logits = None
 
     def _leave(self, context: Context) -> None:
+        self._arrive(context)
         self.drop_checkpoints(context)
         if context.slot is not None:
             self.slots.release(context.slot)
             self.pages.release(context.pages)
         context.slot, context.pages = None, []
+
+    def _arrive(self, context: Context) -> None:
+        """Let nothing happen to a context's memory before it is all there."""
+        if context.arrival is not None:
+            context.arrival.wait()
+            context.arrival = None
 
     def evacuate(self, contexts: Iterable[Context], *, weights: bool = False) -> None:
         """Send everybody away, and give the device's memory back until `reopen`."""
@@ -189,6 +203,7 @@ class Residence:
         if position >= context.computed:
             return
         context.logits = None
+        self._arrive(context)
         if not self._has_state and context.slot is not None:
             self._truncate(context, position)  # keys and values of a transformer can be cut anywhere
             return
@@ -219,6 +234,7 @@ class Residence:
     def fork_into(self, parent: Context, child: Context, victims: Iterable[Context]) -> bool:
         """Give the child the parent's memory: a copy of its state, the same pages. False if there is no slot."""
         assert parent.slot is not None
+        self._arrive(parent)
         if not self._make_room(1, 0, victims):
             return False
         slot = self.slots.acquire()

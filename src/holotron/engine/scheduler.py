@@ -49,7 +49,7 @@ class Scheduler:
                 continue
             if context.uncomputed == 0 and context.logits is None:
                 self._residence.rewind(context, context.computed - 1)  # the logits are gone: its last token runs again
-            count = context.uncomputed
+            count = uncomputed = context.uncomputed
             is_piece = count > 1 or _at_image(context)
             if is_piece:
                 count = self._piece(count, budget)
@@ -59,8 +59,11 @@ class Scheduler:
                 continue
             if not self._residence.secure(context, count, _victims(task, chosen, tasks, contexts)):
                 # Whoever comes later may send even fewer away: there is no point in asking again in this step.
-                full = full or not (context.parked is not None and context.parked.on_disk)
+                on_its_way = context.arrival is not None or (context.parked is not None and context.parked.on_disk)
+                full = full or not on_its_way
                 continue
+            if context.uncomputed != uncomputed:
+                continue  # what it remembered was lost, so that it has more to do than this plan knows
             chosen.add(context)
             context.last_used = step
             if is_piece:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import OrderedDict
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,39 +20,61 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from holotron.engine.arena import Arena, Range
+from holotron.engine.arena import Arena
 from holotron.model.batch import Memory
 
 log = logging.getLogger(__name__)
 
-Copies = dict[str, Tensor]
+SMALLEST_BLOCK = 4096
 
 
 @dataclass(eq=False)
 class Parked:
-    """The memory of one session away from the device. It is in `copies`, or in `path`, or lost."""
+    """The memory of one session away from the device, as bytes. It is in `blocks`, or in `path`, or lost."""
 
     nbytes: int
-    copies: Copies | None
-    held: Range | None = None
+    blocks: list[int] | None
     path: Path | None = None
-    reading: Future[Copies | None] | None = field(default=None, repr=False)
+    reading: Future[Tensor | None] | None = field(default=None, repr=False)
 
     @property
     def on_disk(self) -> bool:
-        return self.copies is None and self.path is not None
+        return self.blocks is None and self.path is not None
 
     @property
     def lost(self) -> bool:
-        return self.copies is None and self.path is None
+        return self.blocks is None and self.path is None
+
+
+class Arrival:
+    """A copy to the device that may still be under way, beside the work there."""
+
+    def __init__(self, event: torch.cuda.Event | None) -> None:
+        self._event = event
+
+    @property
+    def done(self) -> bool:
+        return self._event is None or self._event.query()
+
+    def wait(self) -> None:
+        """Let the device's next work begin after the copy."""
+        if self._event is not None:
+            self._event.wait()
 
 
 class Spill:
-    """Host memory first, least recently parked to disk when that is full."""
+    """Host memory first, least recently parked to disk when that is full.
+
+    On a GPU all copies run on one stream of their own, beside the model and in the order they were asked for: whatever
+    reuses a block of host memory comes after what was copied from it.
+    """
 
     def __init__(self, memory: Memory, host_bytes: int, disk_bytes: int = 0, folder: Path | None = None) -> None:
         self.memory = memory
-        self._arena = Arena(host_bytes, pinned=memory.ssm_VMHPN.is_cuda)
+        on_gpu = memory.ssm_VMHPN.is_cuda
+        block = max(SMALLEST_BLOCK, memory.slot_bytes // 4, memory.page_bytes)
+        self._arena = Arena(host_bytes, -(-block // 256) * 256, pinned=on_gpu)
+        self._stream = torch.cuda.Stream(memory.ssm_VMHPN.device) if on_gpu else None
         self._disk_bytes = disk_bytes
         self._folder = folder
         self._on_host: OrderedDict[Parked, None] = OrderedDict()
@@ -65,75 +89,127 @@ class Spill:
 
     def park(self, slot: int, pages: list[int]) -> Parked | None:
         """A copy of that slot and those pages, or None where there is no room anywhere."""
-        sources = self._sources(slot, pages)
-        nbytes = sum(tensor.nbytes for tensor in sources.values())
-        held = self._make_room(nbytes)
-        if held is None:
-            return self._park_on_disk(sources, nbytes)
-        copies = self._arena.views(held, sources)
-        for name, tensor in sources.items():
-            copies[name].copy_(tensor, non_blocking=True)
-        parked = Parked(nbytes, copies, held)
+        flat = self._gather(slot, pages)
+        blocks = self._make_room(flat.nbytes)
+        if blocks is None:
+            return self._park_on_disk(flat)
+        with self._aside(flat):
+            for view, piece in zip(self._views(blocks, flat), flat.split(self._arena.block_size), strict=True):
+                view.copy_(piece, non_blocking=True)
+        parked = Parked(flat.nbytes, blocks)
         self._on_host[parked] = None
-        self.host_used += nbytes
-        self.spilled_bytes += nbytes
+        self.host_used += flat.nbytes
+        self.spilled_bytes += flat.nbytes
         return parked
 
-    def restore(self, parked: Parked, slot: int, pages: list[int]) -> bool:
-        """Copy back into a slot and as many pages; False if the copy turned out to be lost."""
-        copies = self._fetched(parked)
-        if copies is None:
+    def restore(self, parked: Parked, slot: int, pages: list[int]) -> Arrival | None:
+        """Begin to copy back into a slot and as many pages; None if the copy turned out to be lost."""
+        from_disk = self._fetched(parked) if parked.on_disk else None
+        if parked.blocks is None and from_disk is None:
             self.forget(parked)
-            return False
-        memory = self.memory
-        index = torch.tensor(pages, dtype=torch.long, device=memory.keys_ANKZD.device)
-        memory.ssm_VMHPN[slot].copy_(copies["ssm"], non_blocking=True)
-        memory.conv_VMCJ[slot].copy_(copies["conv"], non_blocking=True)
-        for name, pool in (("keys", memory.keys_ANKZD), ("values", memory.values_ANKZD)):
-            staged = copies[name].to(pool.device, non_blocking=True)
-            as_bytes(pool).index_copy_(1, index, as_bytes(staged))
+            return None
+        index = self._index(pages)
+        flat = torch.empty(parked.nbytes, dtype=torch.uint8, device=self.memory.ssm_VMHPN.device)
+        with self._aside(flat, index):
+            if from_disk is not None:
+                flat.copy_(from_disk)
+            else:
+                assert parked.blocks is not None
+                for view, piece in zip(
+                    self._views(parked.blocks, flat), flat.split(self._arena.block_size), strict=True
+                ):
+                    piece.copy_(view, non_blocking=True)
+            self._scatter(flat, slot, index)
+            event = None
+            if self._stream is not None:
+                event = torch.cuda.Event()
+                event.record(self._stream)
         self.restored_bytes += parked.nbytes
         self.forget(parked)
-        return True
+        return Arrival(event)
 
     def forget(self, parked: Parked) -> None:
         """Free what a copy takes."""
         if parked.reading is not None:
             parked.reading.exception()  # waits; whatever it brings, nobody needs it any more
             parked.reading = None
-        if parked.copies is not None and parked.held is not None:
+        if parked.blocks is not None:
             self._release_host(parked)
         if parked.path is not None:
             parked.path.unlink(missing_ok=True)
             self.disk_used -= parked.nbytes
-        parked.copies = parked.path = None
+        parked.path = None
 
-    def _sources(self, slot: int, pages: list[int]) -> Copies:
+    def _gather(self, slot: int, pages: list[int]) -> Tensor:
+        """The bytes of a session in one piece: its state, then its keys and its values."""
+        memory, index = self.memory, self._index(pages)
+        nbytes = memory.slot_bytes + len(pages) * memory.page_bytes
+        flat = torch.empty(nbytes, dtype=torch.uint8, device=memory.ssm_VMHPN.device)
+        ssm, conv, keys, values = self._parts(flat, len(pages))
+        ssm.copy_(memory.ssm_VMHPN[slot])
+        conv.copy_(memory.conv_VMCJ[slot])
+        torch.index_select(as_bytes(memory.keys_ANKZD), 1, index, out=keys)
+        torch.index_select(as_bytes(memory.values_ANKZD), 1, index, out=values)
+        return flat
+
+    def _scatter(self, flat: Tensor, slot: int, index: Tensor) -> None:
         memory = self.memory
-        index = torch.tensor(pages, dtype=torch.long, device=memory.keys_ANKZD.device)
-        return {
-            "ssm": memory.ssm_VMHPN[slot],
-            "conv": memory.conv_VMCJ[slot],
-            "keys": as_bytes(memory.keys_ANKZD).index_select(1, index).view(memory.keys_ANKZD.dtype),
-            "values": as_bytes(memory.values_ANKZD).index_select(1, index).view(memory.values_ANKZD.dtype),
-        }
+        ssm, conv, keys, values = self._parts(flat, len(index))
+        memory.ssm_VMHPN[slot].copy_(ssm)
+        memory.conv_VMCJ[slot].copy_(conv)
+        as_bytes(memory.keys_ANKZD).index_copy_(1, index, keys)
+        as_bytes(memory.values_ANKZD).index_copy_(1, index, values)
 
-    def _make_room(self, nbytes: int) -> Range | None:
+    def _parts(self, flat: Tensor, pages: int) -> list[Tensor]:
+        """Views of a session's bytes, shaped like what they hold."""
+        memory = self.memory
+        pools = [as_bytes(pool) for pool in (memory.keys_ANKZD, memory.values_ANKZD)]
+        shapes = [memory.ssm_VMHPN.shape[1:], memory.conv_VMCJ.shape[1:]]
+        shapes += [torch.Size((len(pool), pages, *pool.shape[2:])) for pool in pools]
+        parts, start = [], 0
+        for like, shape in zip((memory.ssm_VMHPN, memory.conv_VMCJ, *pools), shapes, strict=True):
+            end = start + shape.numel() * like.itemsize
+            parts.append(flat[start:end].view(like.dtype).view(shape))
+            start = end
+        assert start == len(flat)
+        return parts
+
+    def _index(self, pages: list[int]) -> Tensor:
+        index = torch.tensor(pages, dtype=torch.long)
+        # From pinned memory nobody waits for the copy.
+        return index if self._stream is None else index.pin_memory().to(self._stream.device, non_blocking=True)
+
+    @contextmanager
+    def _aside(self, *used: Tensor) -> Iterator[None]:
+        """On a GPU: what happens inside happens beside the model's work, after what was asked for before."""
+        if self._stream is None:
+            yield
+            return
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            yield
+        for tensor in used:
+            tensor.record_stream(self._stream)  # its memory is not reused before
+
+    def _views(self, blocks: list[int], flat: Tensor) -> list[Tensor]:
+        return self._arena.views(blocks, flat.nbytes)
+
+    def _make_room(self, nbytes: int) -> list[int] | None:
         """Room in host memory, moving the least recently parked to disk or giving them up for it."""
-        if nbytes > self._arena.size:
+        if self._arena.blocks_for(nbytes) > self._arena.blocks:
             return None
-        while (held := self._arena.allocate(nbytes)) is None:
+        while (blocks := self._arena.allocate(nbytes)) is None:
             oldest = next(iter(self._on_host))
             if not self._move_to_disk(oldest):
                 self._give_up(oldest)
-        return held
+        return blocks
 
     def _release_host(self, parked: Parked) -> None:
-        assert parked.held is not None
-        self._arena.release(parked.held)
+        assert parked.blocks is not None
+        self._arena.release(parked.blocks)
         self._on_host.pop(parked, None)
         self.host_used -= parked.nbytes
-        parked.copies = parked.held = None
+        parked.blocks = None
 
     def _give_up(self, parked: Parked) -> None:
         self.lost += 1
@@ -146,7 +222,8 @@ class Spill:
         if not parked.on_disk:
             return True
         if parked.reading is None:
-            parked.reading = self._pool().submit(_read, parked.path)
+            assert parked.path is not None
+            parked.reading = self._pool().submit(_read, parked.path, parked.nbytes)
         return parked.reading.done()
 
     def close(self) -> None:
@@ -160,10 +237,10 @@ class Spill:
     def _move_to_disk(self, parked: Parked) -> bool:
         if self._folder is None or self.disk_used + parked.nbytes > self._disk_bytes:
             return False
-        assert parked.copies is not None
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()  # the copy to host memory may still be under way
-        path = self._write(parked.copies)
+        assert parked.blocks is not None
+        if self._stream is not None:
+            self._stream.synchronize()  # the copy to host memory may still be under way
+        path = self._write(torch.cat(self._arena.views(parked.blocks, parked.nbytes)))
         if path is None:
             return False
         self._release_host(parked)
@@ -171,25 +248,25 @@ class Spill:
         self.disk_used += parked.nbytes
         return True
 
-    def _park_on_disk(self, sources: Copies, nbytes: int) -> Parked | None:
-        if self._folder is None or self.disk_used + nbytes > self._disk_bytes:
+    def _park_on_disk(self, flat: Tensor) -> Parked | None:
+        if self._folder is None or self.disk_used + flat.nbytes > self._disk_bytes:
             self.lost += 1
             return None
-        path = self._write({name: tensor.cpu() for name, tensor in sources.items()})
+        path = self._write(flat.cpu())
         if path is None:
             self.lost += 1
             return None
-        self.disk_used += nbytes
-        self.spilled_bytes += nbytes
-        return Parked(nbytes, None, path=path)
+        self.disk_used += flat.nbytes
+        self.spilled_bytes += flat.nbytes
+        return Parked(flat.nbytes, None, path)
 
-    def _write(self, copies: Copies) -> Path | None:
+    def _write(self, flat: Tensor) -> Path | None:
         assert self._folder is not None
         path = self._folder / f"session-{uuid.uuid4().hex}.safetensors"
         partial = path.with_suffix(".safetensors.partial")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            save_file({name: tensor.contiguous() for name, tensor in copies.items()}, partial)
+            save_file({"memory": flat}, partial)
             partial.rename(path)
         except (OSError, SafetensorError) as error:
             log.warning("a session could not be written to %s (%s); it will be computed again", path.parent, error)
@@ -197,16 +274,10 @@ class Spill:
             return None
         return path
 
-    def _fetched(self, parked: Parked) -> Copies | None:
-        if parked.copies is not None:
-            return parked.copies
-        if parked.path is None:
-            return None
-        if parked.reading is None:
-            return _read(parked.path)
-        copies = parked.reading.result()
-        parked.reading = None
-        return copies
+    def _fetched(self, parked: Parked) -> Tensor | None:
+        assert parked.path is not None
+        reading, parked.reading = parked.reading, None
+        return _read(parked.path, parked.nbytes) if reading is None else reading.result()
 
     def _pool(self) -> ThreadPoolExecutor:
         if self._worker is None:
@@ -214,13 +285,16 @@ class Spill:
         return self._worker
 
 
-def _read(path: Path | None) -> Copies | None:
-    assert path is not None
+def _read(path: Path, nbytes: int) -> Tensor | None:
     try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
+        flat = load_file(path)["memory"]
+    except (OSError, SafetensorError, KeyError) as error:
         log.warning("a session could not be read back from %s (%s); it will be computed again", path, error)
         return None
+    if flat.dtype != torch.uint8 or flat.shape != (nbytes,):
+        log.warning("a session read back from %s has the wrong size; it will be computed again", path)
+        return None
+    return flat
 
 
 def as_bytes(tensor: Tensor) -> Tensor:

@@ -47,6 +47,9 @@ SCAN_CONFIGS = [
     ScanConfig(128, 32, 8, 2),
 ]
 
+# For 32-bit inputs, with which the default would need more shared memory than there is.
+WIDE_CONFIG = ScanConfig(64, 32, 4, 2)
+
 
 def ssd_scan_(
     x_THP: Tensor,
@@ -64,7 +67,7 @@ def ssd_scan_(
     config: ScanConfig | None = None,
 ) -> Tensor:
     """The plain ssd_scan_; `chunk_size` is the model's and only a hint there, the kernel cuts by its own config."""
-    config = config or SCAN_CONFIGS[0]
+    config = config or (SCAN_CONFIGS[0] if x_THP.itemsize < 4 else WIDE_CONFIG)
     for tensor in (x_THP, dt_TH, B_TGN, C_TGN, pool_VHPN):
         assert tensor[:1].is_contiguous(), "only the first axis may have a stride of its own"
     tokens, heads, head_dim = x_THP.shape
