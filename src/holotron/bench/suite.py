@@ -22,7 +22,7 @@ CASES = {
     "text-100-22k": "--sessions 100 --ages 8-9",
     "screens-100": "--sessions 100 --screen 1920x1080",
     "text-30": "--sessions 30",
-    "text-200": "--sessions 200 --host 80 --warmup 20 --seconds 60",
+    "text-200": "--sessions 200 --host 80 --warmup 15 --seconds 45",
     "text-400-fp8kv": "--sessions 400 --kv fp8 --host 90 --warmup 30 --seconds 90",
     "small-screens-100": "--sessions 100 --image-tokens 256",
     "groups-of-8": "--sessions 96 --group 8",

@@ -94,6 +94,7 @@ class Runner:
         if weights:
             self.model.to("cpu")
         if self.device.type == "cuda":
+            torch._C._cuda_clearCublasWorkspaces()  # 32 MiB for every stream that ever ran the model
             torch.cuda.empty_cache()
 
     def restore(self) -> None:

@@ -196,9 +196,9 @@ class Spill:
 
     def _make_room(self, nbytes: int) -> list[int] | None:
         """Room in host memory, moving the least recently parked to disk or giving them up for it."""
-        if self._arena.blocks_for(nbytes) > self._arena.blocks:
-            return None
         while (blocks := self._arena.allocate(nbytes)) is None:
+            if self._arena.blocks_for(nbytes) > self._arena.blocks:
+                return None
             oldest = next(iter(self._on_host))
             if not self._move_to_disk(oldest):
                 self._give_up(oldest)
