@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from holotron.cli.chromium import find_chromium
+from holotron.env.chromium import find_chromium
 from holotron.cli.output import GIB, size
 
 State = Literal["ok", "note", "missing"]

@@ -1,4 +1,4 @@
-"""Where a Chromium might be on this machine."""
+"""Where a Chromium might be on this machine, and how it is started."""
 
 from __future__ import annotations
 
@@ -37,6 +37,22 @@ def find_chromium() -> tuple[Path | None, str]:
             if _runnable(path):
                 return path, "in Playwright's cache"
     return None, f"not on the PATH, not in {cache}, and ${VARIABLE} is not set"
+
+
+def launch_arguments() -> list[str]:
+    """What a Chromium is started with: nothing in the background, nothing that changes pixels from run to run."""
+    arguments = [
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
+        "--font-render-hinting=none",
+        "--force-color-profile=srgb",
+    ]
+    if os.geteuid() == 0:
+        arguments.append("--no-sandbox")  # Chromium refuses to sandbox itself as root
+    return arguments
 
 
 def playwright_cache() -> Path:

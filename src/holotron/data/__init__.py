@@ -1,0 +1,1 @@
+"""What the loop leaves behind: episodes on disk, and data made for training."""
