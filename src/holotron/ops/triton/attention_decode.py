@@ -75,7 +75,8 @@ def paged_decode_attention(
     sessions, heads, head_dim = q_SHD.shape
     kv_heads, page_size = k_pages_NKZD.shape[1], k_pages_NKZD.shape[2]
     check_shapes(q_SHD, k_pages_NKZD, v_pages_NKZD)
-    tuning = tuning or DecodeTuning()
+    # Half the bytes leave half the work per program: two warps keep more loads in flight (1.40 against 1.54 ms).
+    tuning = tuning or DecodeTuning(num_warps=2 if k_pages_NKZD.itemsize == 1 else 4)
     if workspace is None:
         splits = splits or choose_splits(sessions, kv_heads, page_table_SM.shape[1], q_SHD.device)
         workspace = DecodeWorkspace.allocate(sessions, heads, head_dim, splits, q_SHD.device)
