@@ -322,7 +322,7 @@ def test_a_mistake_of_the_loop_is_an_error_and_not_a_silence(model, monkeypatch)
         with engine_for(model) as engine:
             session = engine.open_session()
             with monkeypatch.context() as patch:
-                patch.setattr(engine._core.scheduler, "plan", lambda *_: 1 / 0)
+                patch.setattr(engine.core.scheduler, "plan", lambda *_: 1 / 0)
                 with pytest.raises(ZeroDivisionError):
                     await session.generate([1, 2], GREEDY)
             assert (await session.generate(sampling=GREEDY)).token_ids == greedy_continuation(model, [1, 2], 5)

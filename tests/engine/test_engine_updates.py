@@ -100,9 +100,9 @@ def test_sleep_gives_the_memory_back_and_waking_changes_nothing(seer, host_bytes
             for i, session in enumerate(sessions):
                 said = await session.generate([*tokens, i], GREEDY, images=places)
                 histories.append([*tokens, i, *said.token_ids])
-            memory = engine._core.runner.memory
+            memory = engine.core.runner.memory
             pools = [weakref.ref(tensor) for tensor in vars(memory).values()]
-            pools.append(weakref.ref(engine._core.runner._table))
+            pools.append(weakref.ref(engine.core.runner._table))
             del memory
 
             busy = asyncio.create_task(sessions[0].generate([4], SamplingParams(100, 0.0, ignore_eos=True)))

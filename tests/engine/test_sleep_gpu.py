@@ -35,7 +35,7 @@ def test_sleep_empties_the_gpu():
                 turns = (s.generate([turn, i, 7] * 30, GREEDY) for i, s in enumerate(sessions))
                 said.append([answer.token_ids for answer in await asyncio.gather(*turns)])
                 if sleeps:
-                    used, pools = torch.cuda.memory_allocated(), engine._core.runner.memory.nbytes
+                    used, pools = torch.cuda.memory_allocated(), engine.core.runner.memory.nbytes
                     engine.sleep(weights=turn > 0)
                     left, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
                     print(f"used {used:,}, pools {pools:,}, weights {weights:,}, left {left:,}, reserved {reserved:,}")

@@ -63,6 +63,7 @@ class Context:
     id: str
     on_update: OnUpdate = OnUpdate.KEEP
     keep_images: int | None = None
+    pool: str | None = None  # requests without a session of their own may go on from contexts of their pool
     tokens: array[int] = field(default_factory=lambda: array("i"))
     images: list[ImageSpan] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)

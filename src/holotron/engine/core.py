@@ -21,7 +21,7 @@ from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage, check
 from holotron.engine.prefix import longest_match
 from holotron.engine.residence import Residence
 from holotron.engine.runner import Piece, Runner
-from holotron.engine.scheduler import Plan, Scheduler
+from holotron.engine.scheduler import Plan, Scheduler, at_image
 from holotron.engine.tasks import Counters, FinishEvent, Task
 from holotron.engine.turns import TokenSampler
 from holotron.model.model import Model
@@ -51,7 +51,12 @@ class Core:
     # ---- sessions ----
 
     def open(
-        self, session_id: str | None = None, *, on_update: OnUpdate = OnUpdate.KEEP, keep_images: int | None = None
+        self,
+        session_id: str | None = None,
+        *,
+        on_update: OnUpdate = OnUpdate.KEEP,
+        keep_images: int | None = None,
+        pool: str | None = None,
     ) -> Context:
         """A new, empty session."""
         session_id = session_id or uuid4().hex
@@ -62,7 +67,7 @@ class Core:
                 f"keep_images drops keys and values that the state remembers; {self.model.config.name} has rotary "
                 "positions or no state, so that it would simply forget"
             )
-        context = Context(session_id, on_update=on_update, keep_images=keep_images, epoch=self.epoch)
+        context = Context(session_id, on_update=on_update, keep_images=keep_images, pool=pool, epoch=self.epoch)
         self.contexts[session_id] = context
         return context
 
@@ -110,6 +115,8 @@ class Core:
                 raise EngineError("there is nothing to continue: append at least one token before generating")
             self._check_length(len(context.tokens) + len(token_ids) + task.sampling.max_tokens)
         before, logits = len(context.tokens), context.logits
+        # The last token of an answer is computed with what follows it: that is no second time.
+        task.held = before if context.uncomputed <= 1 else context.computed
         self.append(context, token_ids, images)
         # The turn's prompt begins after the last turn; with nothing appended the last answer goes on.
         task.start = context.turns[-1].end if context.turns else 0
@@ -157,7 +164,7 @@ class Core:
         return children
 
     def _child(self, parent: Context) -> Context:
-        child = self.open(on_update=parent.on_update, keep_images=parent.keep_images)
+        child = self.open(on_update=parent.on_update, keep_images=parent.keep_images, pool=parent.pool)
         child.tokens = array("i", parent.tokens)
         child.images = [span.copy() for span in parent.images]
         child.turns = list(parent.turns)
@@ -204,11 +211,36 @@ class Core:
         self.contexts.pop(context.id, None)
 
     def match(
-        self, token_ids: Sequence[int], image_keys: Sequence[tuple[int, bytes]] = ()
+        self, token_ids: Sequence[int], image_keys: Sequence[tuple[int, bytes]] = (), pool: str | None = None
     ) -> tuple[Context, int] | None:
-        """The idle session that has computed the longest beginning of these tokens, and how much of them."""
-        idle = (c for c in self.contexts.values() if c.task is None and c.waits_for is None and not c.claimed)
+        """The idle session of the pool that has computed the longest beginning of these tokens, and how much of it."""
+        idle = (
+            context
+            for context in self.contexts.values()
+            if context.pool == pool and context.task is None and context.waits_for is None and not context.claimed
+        )
         return longest_match(token_ids, image_keys, idle)
+
+    def continue_or_open(
+        self, token_ids: Sequence[int], image_keys: Sequence[tuple[int, bytes]] = (), pool: str | None = None
+    ) -> tuple[Context, int]:
+        """A session that goes on with the rest of these tokens, and how many of them it has already."""
+        found = self.match(token_ids, image_keys, pool)
+        if found is None:
+            return self.open(pool=pool), 0
+        context, position = found
+        if self._ends_alike(context, position, token_ids):
+            position += 1
+            del context.turns[_turns_before(context, position) :]
+        else:
+            context = self.branch(context, position)
+        context.claimed = True  # else a second request like this one could be given the same session
+        return context, position
+
+    def _ends_alike(self, context: Context, position: int, token_ids: Sequence[int]) -> bool:
+        """Whether all that the context has besides is the last token of its answer, and the request has it too."""
+        at_end = position == context.computed and context.uncomputed == 1
+        return at_end and context.tokens[position] == token_ids[position] and not at_image(context)
 
     def branch(self, context: Context, position: int) -> Context:
         """A session that stands at `position` of this one: itself if it stands there, else a fork of that beginning."""

@@ -81,13 +81,15 @@ class Engine:
         self.config = config or EngineConfig()
         self.tokenizer = tokenizer
         self._compiler: GrammarCompiler | None = None
-        self._core = Core(model, self.config, TokenSampler(model.config, tokenizer))
+        # Only for what runs on the engine's thread; `post` takes others there.
+        self.core = Core(model, self.config, TokenSampler(model.config, tokenizer))
         self._processor = ImageProcessor(model.config.vision) if model.config.vision else None
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="engine-worker")
         self._compiler_lock = threading.Lock()
         self._commands: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
         self._stopping = False
+        self._paused = False
         self._outbox: list[tuple[Inbox, Event]] = []
         self._thread = threading.Thread(target=self._loop, name="engine", daemon=True)
         self._thread.start()
@@ -107,7 +109,7 @@ class Engine:
             self._wake.notify()
         self._thread.join()
         self._workers.shutdown(cancel_futures=True)
-        self._core.residence.spill.close()
+        self.core.residence.spill.close()
 
     # ---- sessions ----
 
@@ -120,38 +122,30 @@ class Engine:
     ) -> Session:
         """A new, empty session. keep_images: give back the keys and values of all but the last so many screenshots."""
         policy = OnUpdate(on_update)
-        return Session(self, self._call(lambda: self._core.open(session_id, on_update=policy, keep_images=keep_images)))
+        return Session(self, self._call(lambda: self.core.open(session_id, on_update=policy, keep_images=keep_images)))
 
     def session(self, session_id: str) -> Session:
         """The open session of that id."""
-        return Session(self, self._call(lambda: self._core.find(session_id)))
+        return Session(self, self._call(lambda: self.core.find(session_id)))
 
     def sessions(self) -> list[SessionInfo]:
-        return self._call(lambda: [self._describe(context) for context in self._core.contexts.values()])
+        return self._call(lambda: [self._describe(context) for context in self.core.contexts.values()])
 
     def counters(self) -> dict[str, Any]:
         """What was done so far: steps, tokens computed and new, forks, spills."""
         return self._call(self._count)
 
     def continue_or_open(
-        self, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = ()
+        self, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = (), pool: str | None = None
     ) -> tuple[Session, int]:
         """A session whose next tokens are the rest of these: one that has computed their beginning, or a new one.
 
         Returns the number of tokens that need not be given again, too. A session that goes on from its end is taken
         over; one whose checkpoint matches is rolled back to it only if nothing after it would be lost, else forked.
+        Only sessions of the same pool are looked at.
         """
-
-        def find() -> tuple[Context, int]:
-            keys = [(start, prepared.key) for start, prepared in images]
-            found = self._core.match(token_ids, keys)
-            if found is None:
-                return self._core.open(), 0
-            context = self._core.branch(*found)
-            context.claimed = True  # else a second request like this one could be given the same session
-            return context, found[1]
-
-        context, position = self._call(find)
+        keys = [(start, prepared.key) for start, prepared in images]
+        context, position = self._call(lambda: self.core.continue_or_open(token_ids, keys, pool))
         return Session(self, context), position
 
     async def prepare_image(self, image: ImageLike) -> PreparedImage:
@@ -181,8 +175,8 @@ class Engine:
 
         def update() -> int:
             copy_weights(self.model, tensors)
-            self._core.new_epoch()
-            return self._core.epoch
+            self.core.new_epoch()
+            return self.core.epoch
 
         return self._call(update)
 
@@ -191,11 +185,18 @@ class Engine:
 
         SessionBusy if a session is at work. Asleep, the engine takes every call; turns begin after `wake`.
         """
-        self._call(lambda: self._core.sleep(weights=weights))
+        self._call(lambda: self.core.sleep(weights=weights))
 
     def wake(self) -> None:
         """Take the memory back and go on."""
-        self._call(self._core.wake)
+        self._call(self.core.wake)
+
+    def pause(self) -> None:
+        """Stop after the step that runs; turns stay where they are until `unpause`."""
+        self._call(lambda: setattr(self, "_paused", True))
+
+    def unpause(self) -> None:
+        self._call(lambda: setattr(self, "_paused", False))
 
     # ---- for streams ----
 
@@ -226,11 +227,11 @@ class Engine:
     def post_submit(
         self, task: Task, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]
     ) -> Future[None]:
-        return self.post(lambda: self._core.submit(task, token_ids, images))
+        return self.post(lambda: self.core.submit(task, token_ids, images))
 
     def post_cancel(self, task: Task) -> None:
         with suppress(EngineError):  # a closed engine has cancelled everything
-            self.post(lambda: self._core.cancel(task))
+            self.post(lambda: self.core.cancel(task))
 
     def post_event(self, inbox: Inbox, event: Event) -> None:
         self._outbox.append((inbox, event))
@@ -240,29 +241,32 @@ class Engine:
     def _loop(self) -> None:
         while True:
             with self._wake:
-                while not (self._commands or self._stopping or (self._core.tasks and not self._core.asleep)):
+                while not (self._commands or self._stopping or self._has_work()):
                     self._wake.wait()
                 stopping = self._stopping
             for _ in range(len(self._commands)):
                 self._commands.popleft()()
             if stopping:
-                while self._core.tasks:
-                    self._core.cancel(self._core.tasks[0])
+                while self.core.tasks:
+                    self.core.cancel(self.core.tasks[0])
                 self._deliver()
                 return
-            worked = self._step()
+            worked = self._has_work() and self._step()
             self._deliver()
-            if not worked and self._core.tasks and not self._core.asleep:
+            if not worked and self._has_work():
                 with self._wake:
                     self._wake.wait(timeout=0.002)  # a copy from disk is under way, and nothing else can run
 
+    def _has_work(self) -> bool:
+        return bool(self.core.tasks) and not self.core.asleep and not self._paused
+
     def _step(self) -> bool:
         try:
-            return self._core.step()
+            return self.core.step()
         except Exception as error:
             # The loop must outlive its mistakes: whoever waits would wait for ever.
             log.exception("a step could not be planned")
-            self._core.abandon(error)
+            self.core.abandon(error)
             return True
 
     def _call(self, function: Callable[[], Result]) -> Result:
@@ -299,7 +303,7 @@ class Engine:
             return self._compiler
 
     def _describe(self, context: Context) -> SessionInfo:
-        memory = self._core.runner.memory
+        memory = self.core.runner.memory
         on_device = context.slot is not None
         slots = (1 + len(context.checkpoints)) if on_device else 0
         return SessionInfo(
@@ -314,7 +318,7 @@ class Engine:
         )
 
     def _count(self) -> dict[str, Any]:
-        core = self._core
+        core = self.core
         return {
             **vars(core.counters),
             **vars(core.residence.traffic),
@@ -350,7 +354,7 @@ class Session:
 
     def append(self, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = ()) -> None:
         """Add tokens, and images with the offset of their first token among these. Nothing is computed yet."""
-        self._engine._call(lambda: self._engine._core.append(self._context, token_ids, images))
+        self._engine._call(lambda: self._engine.core.append(self._context, token_ids, images))
 
     async def generate(
         self,
@@ -382,24 +386,24 @@ class Session:
 
     def fork(self, count: int) -> list[Session]:
         """So many sessions that go on from here, sharing what can be shared."""
-        contexts = self._engine._call(lambda: self._engine._core.fork(self._context, count))
+        contexts = self._engine._call(lambda: self._engine.core.fork(self._context, count))
         return [Session(self._engine, context) for context in contexts]
 
     def rollback(self, turn: int, *, keep_prompt: bool = False) -> None:
         """Forget that turn and all after it; with keep_prompt only its answer, to generate it anew."""
-        self._engine._call(lambda: self._engine._core.rollback(self._context, turn, keep_prompt=keep_prompt))
+        self._engine._call(lambda: self._engine.core.rollback(self._context, turn, keep_prompt=keep_prompt))
 
     def park(self) -> None:
         """Send the memory off the device; the next turn brings it back."""
-        self._engine._call(lambda: self._engine._core.park(self._context))
+        self._engine._call(lambda: self._engine.core.park(self._context))
 
     def resume(self) -> bool:
         """Bring the memory back ahead of the next turn."""
-        return self._engine._call(lambda: self._engine._core.resume(self._context))
+        return self._engine._call(lambda: self._engine.core.resume(self._context))
 
     def close(self) -> None:
         """Forget the session."""
-        self._engine._call(lambda: self._engine._core.close(self._context))
+        self._engine._call(lambda: self._engine.core.close(self._context))
 
 
 def _put_all(events: list[tuple[Inbox, Event]]) -> None:

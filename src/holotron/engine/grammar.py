@@ -170,7 +170,7 @@ class GrammarCompiler:
         self.vocab_size = vocab_size
         self.eos_ids = frozenset(eos_ids)
         self._llguidance = _import_llguidance()
-        text = _hide_special_tokens(tokenizer._tokenizer.to_str())
+        text = _hide_special_tokens(tokenizer.to_json())
         self._tokenizer: LLTokenizer = self._llguidance.LLTokenizer(
             text, n_vocab=vocab_size, eos_token=list(dict.fromkeys(eos_ids))
         )

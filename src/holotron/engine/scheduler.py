@@ -50,7 +50,7 @@ class Scheduler:
             if context.uncomputed == 0 and context.logits is None:
                 self._residence.rewind(context, context.computed - 1)  # the logits are gone: its last token runs again
             count = uncomputed = context.uncomputed
-            is_piece = count > 1 or _at_image(context)
+            is_piece = count > 1 or at_image(context)
             if is_piece:
                 count = self._piece(count, budget)
             if count == 0 if is_piece else len(plan.steps) == self._config.max_running:
@@ -97,6 +97,6 @@ def _victims(task: Task, chosen: set[Context], tasks: list[Task], contexts: Coll
             yield other.context
 
 
-def _at_image(context: Context) -> bool:
+def at_image(context: Context) -> bool:
     """Whether the next token stands for a part of an image."""
     return bool(context.uncomputed) and any(span.start <= context.computed < span.end for span in context.images)

@@ -95,11 +95,11 @@ class Tokenizer:
     called special. Text between markup is encoded as one piece, as published byte-level tokenizers do it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, source: Path | tokenizers.Tokenizer) -> None:
         try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(source)) if isinstance(source, Path) else source
         except Exception as error:  # the library raises nothing narrower
-            raise ModelError(f"the tokenizer {path} cannot be read: {error}") from error
+            raise ModelError(f"the tokenizer {source} cannot be read: {error}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         added = self._tokenizer.get_added_tokens_decoder()
@@ -122,6 +122,11 @@ class Tokenizer:
     @property
     def vocab_size(self) -> int:
         return self._tokenizer.get_vocab_size(with_added_tokens=True)
+
+    def to_json(self) -> str:
+        """The tokenizer as the text of a tokenizer.json."""
+        text: str = self._tokenizer.to_str()
+        return text
 
     def id_of(self, token: str) -> int:
         """The id of one token, which must exist."""

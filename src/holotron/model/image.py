@@ -51,6 +51,22 @@ def load_image(source: ImageSource, max_pixels: int = MAX_PIXELS) -> Image.Image
         raise ImageError(f"{name} cannot be read: {type(error).__name__}: {error}") from error
 
 
+def image_size(data: bytes, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
+    """Width and height of the upright image, from its header alone; ImageError where load_image would refuse them."""
+    name = _name(data)
+    try:
+        if not data:
+            raise ImageError(f"{name} is empty; an image file was expected")
+        image = _identify(io.BytesIO(data), name)
+        _check_size(image, name, max_pixels)
+        turned = image.getexif().get(0x0112) in (5, 6, 7, 8)  # orientations that swap the sides
+    except ImageError:
+        raise
+    except Exception as error:
+        raise ImageError(f"{name} cannot be read: {type(error).__name__}: {error}") from error
+    return (image.height, image.width) if turned else (image.width, image.height)
+
+
 def _name(source: ImageSource) -> str:
     """What messages call the image."""
     match source:
@@ -86,7 +102,7 @@ def _identify(stream: IO[bytes], name: str) -> ImageFile.ImageFile:
     raise ImageError(f"{name} is not in a known image format; known are {', '.join(FORMATS)}")
 
 
-def _plain(image: Image.Image, name: str, max_pixels: int) -> Image.Image:
+def _check_size(image: Image.Image, name: str, max_pixels: int) -> None:
     width, height = image.size
     if width < 1 or height < 1:
         raise ImageError(f"{name} has no pixels: its size is {width}×{height}")
@@ -95,6 +111,10 @@ def _plain(image: Image.Image, name: str, max_pixels: int) -> Image.Image:
             f"{name} claims {width}×{height} pixels; at most {max_pixels:,} in all and {MAX_SIDE:,} on a side are "
             "taken: scale it down first"
         )
+
+
+def _plain(image: Image.Image, name: str, max_pixels: int) -> Image.Image:
+    _check_size(image, name, max_pixels)
     image.load()
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith(("I", "F")):

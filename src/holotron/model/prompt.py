@@ -17,6 +17,7 @@ from PIL import Image
 from holotron.model.chat import GUARD, ChatTemplate, Message, Tokenizer
 from holotron.model.config import ModelConfig
 from holotron.model.errors import ModelError
+from holotron.model.grids import image_tokens
 from holotron.model.tiling import ImageProcessor, ProcessedImage
 
 # Markup that a model writes itself, and that is therefore markup in its answers.
@@ -28,6 +29,17 @@ Renderer = Callable[[list[dict[str, Any]], bool], str]
 
 # Stands for an answer while the text after it is looked for. No protected text has a guard before this character.
 _PROBE = GUARD + "\ufdd2"
+
+
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Written:
+    """Token ids with room for every image, and where among them each image's own tokens begin."""
+
+    token_ids: tuple[int, ...]
+    places: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -64,9 +76,22 @@ class PromptBuilder:
         **template_kwargs: Any,
     ) -> Prompt:
         """The prompt for the next answer. There must be as many images as image parts in the messages."""
+        sizes = [image.size for image in images]
+        written = self.write(messages, sizes, tools, add_generation_prompt, **template_kwargs)
+        return Prompt(written.token_ids, self._processed(images))
+
+    def write(
+        self,
+        messages: Sequence[Message],
+        sizes: Sequence[Size],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **template_kwargs: Any,
+    ) -> Written:
+        """`build` where only the sizes of the images are at hand: their pixels are somebody else's business."""
         render = self._renderer(tools, template_kwargs)
         text = render(self._protected(messages), add_generation_prompt)
-        return self._prompt(self._tokenizer.encode(text, allow_special=True), images)
+        return self._widen(self._tokenizer.encode(text, allow_special=True), sizes)
 
     def build_suffix(
         self,
@@ -79,10 +104,27 @@ class PromptBuilder:
     ) -> Prompt:
         """What a session that has taken in messages[:new_from] still lacks of the prompt for the next answer.
 
+        See `write_suffix`; `images` are those of the new messages only.
+        """
+        sizes = [image.size for image in images]
+        written = self.write_suffix(messages, new_from, sizes, tools, exact, **template_kwargs)
+        return Prompt(written.token_ids, self._processed(images))
+
+    def write_suffix(
+        self,
+        messages: Sequence[Message],
+        new_from: int,
+        sizes: Sequence[Size],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        exact: bool = True,
+        **template_kwargs: Any,
+    ) -> Written:
+        """What a session that has taken in messages[:new_from] still lacks of the prompt for the next answer.
+
         If the last of those is the assistant's, its content being the text as generated, the session is taken to end
         with the last token of that text, without the stop token: the suffix starts with whatever the template puts
         after an answer. Otherwise the session is taken to end where `build(..., add_generation_prompt=False)` does.
-        `images` are those of the new messages only.
+        `sizes` are those of the new messages' images only.
 
         ModelError if the template does not write the earlier messages exactly as the session has seen them; then
         build the whole prompt anew. With exact=False an answer may be rewritten (many templates drop its reasoning),
@@ -94,7 +136,7 @@ class PromptBuilder:
         protected = self._protected(messages)
         if new_from and protected[new_from - 1]["role"] == "assistant":
             rest = _after_answer(render, protected, new_from - 1, exact)
-            return self._prompt(self._tokenizer.encode(rest, allow_special=True), images)
+            return self._widen(self._tokenizer.encode(rest, allow_special=True), sizes)
         whole = self._tokenizer.encode(render(protected, True), allow_special=True)
         seen: list[int] = []
         if new_from:
@@ -104,7 +146,7 @@ class PromptBuilder:
                 f"the chat template writes the first {new_from} messages differently once others follow; build the "
                 "whole prompt anew"
             )
-        return self._prompt(whole[len(seen) :], images)
+        return self._widen(whole[len(seen) :], sizes)
 
     def _renderer(self, tools: Sequence[Mapping[str, Any]] | None, template_kwargs: dict[str, Any]) -> Renderer:
         variables = self._protect(template_kwargs)
@@ -113,24 +155,31 @@ class PromptBuilder:
         tools = self._protect(tools)
         return lambda messages, opened: self._template.render(messages, tools, opened, **variables)
 
-    def _prompt(self, ids: list[int], images: Sequence[Image.Image]) -> Prompt:
+    def _processed(self, images: Sequence[Image.Image]) -> tuple[ProcessedImage, ...]:
+        return tuple(self._processor(image) for image in images) if images else ()
+
+    def _widen(self, ids: list[int], sizes: Sequence[Size]) -> Written:
         """Each image token widened to the tokens of its image, between start and end."""
         if self._vision is None:
-            if images:
-                raise ModelError(f"{self._name} takes text only, but {len(images)} images were given")
-            return Prompt(tuple(ids), ())
+            if sizes:
+                raise ModelError(f"{self._name} takes text only, but {len(sizes)} images were given")
+            return Written(tuple(ids), ())
         vision = self._vision
-        places = ids.count(vision.image_token_id)
-        if places != len(images):
-            raise ModelError(f"the prompt has places for {places} images, but {len(images)} were given")
+        wanted = ids.count(vision.image_token_id)
+        if wanted != len(sizes):
+            raise ModelError(f"the prompt has places for {wanted} images, but {len(sizes)} were given")
         start = [] if vision.image_start_token_id is None else [vision.image_start_token_id]
         end = [] if vision.image_end_token_id is None else [vision.image_end_token_id]
-        processed = tuple(self._processor(image) for image in images)
-        remaining = iter(processed)
+        remaining = iter(sizes)
         widened: list[int] = []
+        places: list[int] = []
         for id_ in ids:
-            widened += [*start, *[id_] * next(remaining).tokens, *end] if id_ == vision.image_token_id else [id_]
-        return Prompt(tuple(widened), processed)
+            if id_ != vision.image_token_id:
+                widened.append(id_)
+                continue
+            places.append(len(widened) + len(start))
+            widened += [*start, *[id_] * image_tokens(*next(remaining), vision), *end]
+        return Written(tuple(widened), tuple(places))
 
     # ---- keeping text text --------------------------------------------------------------------------------------
 
