@@ -1,0 +1,105 @@
+"""Who is asking: API keys, and what each of them has under way."""
+
+from __future__ import annotations
+
+import hmac
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+
+from fastapi import Request
+
+from holotron.server.errors import ApiError
+from holotron.server.settings import ServerSettings
+
+ANYONE = "anyone"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Somebody with a key. The name is a fingerprint: it can be logged, and owns sessions."""
+
+    name: str
+    is_admin: bool = False
+
+
+class Keys:
+    """Compares keys by digests of equal length, all of them, so that the time it takes says nothing about any."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._keys = [(_digest(key), Caller(_fingerprint(key))) for key in settings.api_keys]
+        self._admin = _digest(settings.admin_key) if settings.admin_key else None
+
+    def caller(self, request: Request) -> Caller:
+        """Who asks; 401 if they may not."""
+        digest = _digest(_bearer(request))
+        found: Caller | None = None if self._keys else Caller(ANYONE)
+        for known, caller in self._keys:
+            if hmac.compare_digest(known, digest):
+                found = caller
+        if self._admin is not None and hmac.compare_digest(self._admin, digest):
+            found = Caller("admin", is_admin=True)
+        if found is None:
+            raise ApiError(
+                401,
+                "this server wants an API key; send it as 'Authorization: Bearer KEY'",
+                code="invalid_api_key",
+            )
+        return found
+
+    def admin(self, request: Request) -> Caller:
+        """The same for what only the operator may do."""
+        if self._admin is None:
+            raise ApiError(
+                403, "this server was started without --admin-key, so that nobody may do this", code="no_admin_key"
+            )
+        if not hmac.compare_digest(self._admin, _digest(_bearer(request))):
+            raise ApiError(401, "this wants the admin key, as 'Authorization: Bearer KEY'", code="invalid_api_key")
+        return Caller("admin", is_admin=True)
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
+
+
+def _digest(key: str) -> bytes:
+    return sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def _fingerprint(key: str) -> str:
+    return "key-" + _digest(key).hex()[:12]
+
+
+class Admission:
+    """How much may be under way at once, in all and for one caller."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._most = settings.max_queue
+        self._most_each = settings.max_per_key
+        self._running: Counter[str] = Counter()
+        self.total = 0
+        self.refused = 0
+
+    @contextmanager
+    def enter(self, caller: Caller, weight: int = 1) -> Iterator[None]:
+        """Count a request, or tell its sender to come back later. A weight is its number of choices."""
+        if self.total + weight > self._most:
+            self.refused += 1
+            raise ApiError(429, f"{self.total} turns are under way, as many as this server takes", code="busy", retry=1)
+        if self._running[caller.name] + weight > self._most_each:
+            self.refused += 1
+            raise ApiError(
+                429, f"your key has {self._running[caller.name]} turns under way, the most it may", code="busy", retry=1
+            )
+        self.total += weight
+        self._running[caller.name] += weight
+        try:
+            yield
+        finally:
+            self.total -= weight
+            self._running[caller.name] -= weight
+            if not self._running[caller.name]:
+                del self._running[caller.name]

@@ -1,0 +1,82 @@
+"""Images in requests: data URLs, and files from hosts that the operator allows."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from holotron.model.errors import ImageError
+from holotron.model.image import image_size
+from holotron.server.errors import ApiError
+from holotron.server.fetch import Fetcher, FetchFailed, FetchRefused
+from holotron.server.schemas import ImagePart, Message
+from holotron.server.settings import ServerSettings
+
+# Beyond this, decoding base64 would hold up everybody else.
+LARGE = 256 * 1024
+
+
+@dataclass(frozen=True)
+class SentImage:
+    """The file, the size of what is in it, and the field of the request it came in."""
+
+    data: bytes
+    size: tuple[int, int]
+    field: str
+
+
+class ImageReader:
+    """Gets the images of a request, in order. Only headers are read here; the engine's workers decode."""
+
+    def __init__(self, settings: ServerSettings, fetcher: Fetcher) -> None:
+        self._settings = settings
+        self._fetcher = fetcher
+
+    async def read(self, messages: Sequence[Message]) -> list[SentImage]:
+        places = list(_places(messages))
+        if len(places) > self._settings.max_images:
+            raise ApiError(
+                400,
+                f"messages: {len(places)} images are more than the {self._settings.max_images} a request may have",
+                param="messages",
+                code="too_many_images",
+            )
+        return list(await asyncio.gather(*(self._one(field, url) for field, url in places)))
+
+    async def _one(self, field: str, url: str) -> SentImage:
+        settings = self._settings
+        try:
+            data = _decode(url, settings.max_image_bytes) if len(url) < LARGE else None
+            if data is None and url[:5].lower() == "data:":
+                data = await asyncio.to_thread(_decode, url, settings.max_image_bytes)
+            if data is None:
+                data = await self._fetcher.fetch(url)
+            return SentImage(data, image_size(data, settings.max_image_pixels), field)
+        except (ImageError, FetchRefused, FetchFailed, ValueError) as error:
+            raise ApiError(400, f"{field}: {error}", param=field, code="invalid_image") from error
+
+
+def _places(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    for i, message in enumerate(messages):
+        if isinstance(message.content, list):
+            for j, part in enumerate(message.content):
+                if isinstance(part, ImagePart):
+                    yield f"messages.{i}.content.{j}.image_url.url", part.image_url.url
+
+
+def _decode(url: str, most: int) -> bytes | None:
+    """The bytes in a data URL; None if it is another kind of URL."""
+    if url[:5].lower() != "data:":
+        return None
+    head, comma, body = url.partition(",")
+    if not comma or not head.lower().endswith(";base64"):
+        raise ValueError("a data URL of an image looks like data:image/png;base64,…")
+    if len(body) > most * 4 / 3 + 4:
+        raise ValueError(f"the image is larger than the {most:,} bytes that are taken")
+    try:
+        return base64.b64decode(body, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"the data URL is not valid base64: {error}") from error

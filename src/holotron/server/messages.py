@@ -1,0 +1,197 @@
+"""What the HTTP process and the engine's process say to each other.
+
+Requests carry an id; everything that is said about a request carries it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from holotron.engine.sampling import SamplingParams
+from holotron.engine.tasks import TokenLogprobs
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Which model the engine's process loads, and how much room it takes. GiB are floats; None means by itself."""
+
+    model: str = "holotron-nano"
+    random: bool = False
+    device: str | None = None
+    dtype: str | None = None
+    state_dtype: str = "float32"
+    kv_dtype: str | None = None
+    memory_gib: float | None = None
+    host_gib: float = 4.0
+    disk_gib: float = 0.0
+    disk_folder: str | None = None
+    max_context: int = 65536
+    tokens_per_session: int = 16384
+    checkpoints: int = 1
+    prefill_tokens: int = 2560
+    # A request without a session leaves one behind, for the next request that begins like it.
+    kept_seconds: float = 600.0
+    kept_most: int = 1024
+    threads: int | None = None
+
+
+# ---- to the engine ----
+
+
+@dataclass(frozen=True)
+class Open:
+    id: int
+    on_update: str = "keep"
+    keep_images: int | None = None
+
+
+@dataclass(frozen=True)
+class Generate:
+    """A turn: of a session, or of whatever session of the pool has the longest beginning of these tokens."""
+
+    id: int
+    session: str | None
+    pool: str | None
+    token_ids: tuple[int, ...]
+    images: tuple[tuple[int, bytes], ...]  # the offset of each image's first token, and its file
+    sampling: SamplingParams
+    choices: int = 1
+
+
+@dataclass(frozen=True)
+class Cancel:
+    id: int
+
+
+@dataclass(frozen=True)
+class Fork:
+    id: int
+    session: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Rollback:
+    id: int
+    session: str
+    turn: int
+    keep_prompt: bool
+
+
+@dataclass(frozen=True)
+class Park:
+    id: int
+    session: str
+
+
+@dataclass(frozen=True)
+class Bring:
+    """Have a parked session on the device again, ahead of its next turn."""
+
+    id: int
+    session: str
+
+
+@dataclass(frozen=True)
+class Close:
+    id: int
+    session: str
+
+
+@dataclass(frozen=True)
+class Inspect:
+    id: int
+    session: str
+
+
+@dataclass(frozen=True)
+class Pause:
+    """keep: turns stay where they are. wait: those that run are finished first. abort: they are cancelled."""
+
+    id: int
+    mode: str = "keep"
+
+
+@dataclass(frozen=True)
+class Resume:
+    id: int
+
+
+@dataclass(frozen=True)
+class Sleep:
+    id: int
+    weights: bool = False
+
+
+@dataclass(frozen=True)
+class Wake:
+    id: int
+
+
+@dataclass(frozen=True)
+class UpdateWeights:
+    id: int
+    path: str
+
+
+# ---- from the engine ----
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The engine has its model; the largest number of tokens a session can have, and where it runs."""
+
+    max_context: int
+    device: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    id: int
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A request that was refused or broke. kind: invalid, unknown, busy, too_long, image, grammar, failed, internal."""
+
+    id: int
+    kind: str
+    message: str
+    index: int | None = None  # of the image, if it is about one
+
+
+@dataclass(frozen=True)
+class Started:
+    id: int
+    prompt_tokens: int
+    cached_tokens: int
+
+
+@dataclass(frozen=True)
+class Tokens:
+    id: int
+    choice: int
+    token_ids: tuple[int, ...]
+    text: str
+    logprobs: TokenLogprobs | None
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    id: int
+    choice: int
+    reason: str
+    text: str = ""
+    stop: str | int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counters and gauges of the engine, sent every second: whoever asks for them never waits for the GPU."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    residency: dict[str, int] = field(default_factory=dict)

@@ -1,0 +1,293 @@
+"""Requests as they arrive: OpenAI's fields, ours beside them, and a bound on everything.
+
+Unknown fields are errors: one that was silently ignored would be missed only in the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from holotron.engine.sampling import MAX_LOGPROBS, MAX_STOP_LENGTH, MAX_STOPS
+
+MAX_TOKENS = 1_000_000
+Text = Annotated[str, Field(max_length=16_000_000)]
+ShortText = Annotated[str, Field(max_length=512)]
+StopText = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
+TokenId = Annotated[int, Field(ge=0, lt=2**31, strict=True)]
+Count = Annotated[int, Field(strict=True)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+# ---- messages ----
+
+
+class TextPart(Request):
+    type: Literal["text"]
+    text: Text
+
+
+class ImageUrl(Request):
+    url: Text
+    detail: Literal["auto", "low", "high"] = "auto"
+
+
+class ImagePart(Request):
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+Part = Annotated[TextPart | ImagePart, Field(discriminator="type")]
+
+
+class FunctionCall(Request):
+    name: ShortText
+    arguments: Text
+
+
+class ToolCall(Request):
+    id: ShortText = ""
+    type: Literal["function"] = "function"
+    function: FunctionCall
+
+
+class Message(Request):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Text | Annotated[list[Part], Field(max_length=4096)] | None = None
+    name: ShortText | None = None
+    tool_calls: Annotated[list[ToolCall], Field(max_length=256)] | None = None
+    tool_call_id: ShortText | None = None
+    reasoning_content: Text | None = None
+    refusal: Text | None = None
+
+
+# ---- options ----
+
+
+class JsonSchema(Request):
+    name: ShortText = "answer"
+    description: Text | None = None
+    schema_: dict[str, JsonValue] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class ResponseFormat(Request):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> ResponseFormat:
+        if self.type == "json_schema" and self.json_schema is None:
+            raise ValueError("type is json_schema, so json_schema must be given")
+        return self
+
+
+class StructuredOutputs(Request):
+    """Other forms than JSON: a regular expression, a choice of texts, or a Lark grammar."""
+
+    regex: Text | None = None
+    choice: Annotated[list[ShortText], Field(min_length=1, max_length=4096)] | None = None
+    grammar: Text | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> StructuredOutputs:
+        if sum(value is not None for value in (self.regex, self.choice, self.grammar)) != 1:
+            raise ValueError("give exactly one of regex, choice and grammar")
+        return self
+
+
+class Function(Request):
+    name: ShortText
+    description: Text | None = None
+    parameters: dict[str, JsonValue] | None = None
+    strict: bool | None = None
+
+
+class Tool(Request):
+    type: Literal["function"] = "function"
+    function: Function
+
+
+class NamedFunction(Request):
+    name: ShortText
+
+
+class NamedTool(Request):
+    type: Literal["function"] = "function"
+    function: NamedFunction
+
+
+class StreamOptions(Request):
+    include_usage: bool = False
+    include_obfuscation: bool | None = None
+
+
+class Sampling(Request):
+    """How tokens are chosen; the same for chats and completions."""
+
+    temperature: Annotated[Number, Field(ge=0, le=100)] = 1.0
+    top_p: Annotated[Number, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[Count, Field(ge=-1, le=2**31)] = 0
+    min_p: Annotated[Number, Field(ge=0, le=1)] = 0.0
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63, strict=True)] | None = None
+    stop: StopText | Annotated[list[StopText], Field(max_length=MAX_STOPS)] | None = None
+    stop_token_ids: Annotated[list[TokenId], Field(max_length=64)] = Field(default_factory=list)
+    ignore_eos: bool = False
+    min_tokens: Annotated[Count, Field(ge=0, le=MAX_TOKENS)] = 0
+    frequency_penalty: Annotated[Number, Field(ge=-2, le=2)] = 0.0
+    presence_penalty: Annotated[Number, Field(ge=-2, le=2)] = 0.0
+    repetition_penalty: Annotated[Number, Field(ge=0.01, le=100)] = 1.0
+    logit_bias: dict[Annotated[str, Field(pattern=r"^\d{1,9}$")], Annotated[Number, Field(ge=-100, le=100)]] | None = (
+        Field(default=None, max_length=4096)
+    )
+    n: Annotated[Count, Field(ge=1, le=1024)] = 1
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    structured_outputs: StructuredOutputs | None = None
+    session_id: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    return_token_ids: bool = False
+    model: ShortText | None = None
+    user: ShortText | None = None
+
+
+class ChatRequest(Sampling):
+    """POST /v1/chat/completions. With `session_id`, `messages` are only the new ones."""
+
+    messages: Annotated[list[Message], Field(max_length=65536)]
+    max_tokens: Annotated[Count, Field(ge=1, le=MAX_TOKENS)] | None = None
+    max_completion_tokens: Annotated[Count, Field(ge=1, le=MAX_TOKENS)] | None = None
+    logprobs: bool = False
+    top_logprobs: Annotated[Count, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    response_format: ResponseFormat | None = None
+    tools: Annotated[list[Tool], Field(max_length=512)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool = True
+    chat_template_kwargs: dict[ShortText, JsonValue] = Field(default_factory=dict)
+    # What OpenAI's service takes and what makes no difference here.
+    metadata: dict[ShortText, Text] | None = None
+    store: bool | None = None
+    service_tier: ShortText | None = None
+    reasoning_effort: ShortText | None = None
+    verbosity: ShortText | None = None
+    modalities: list[Literal["text"]] | None = None
+    prompt_cache_key: ShortText | None = None
+    safety_identifier: ShortText | None = None
+
+    @model_validator(mode="after")
+    def _sensible(self) -> ChatRequest:
+        if not self.messages and self.session_id is None:
+            raise ValueError("messages is empty; at least one is needed outside of a session")
+        if self.top_logprobs is not None and not self.logprobs:
+            raise ValueError("top_logprobs needs logprobs to be true")
+        if self.session_id is not None and self.n > 1:
+            raise ValueError("n must be 1 in a session, which has one future; fork it for more")
+        if self.tool_choice not in (None, "none", "auto") and not self.tools:
+            raise ValueError("tool_choice wants a tool call, but there are no tools")
+        forms = (self.response_format is not None and self.response_format.type != "text", self.structured_outputs)
+        if sum(map(bool, forms)) > 1:
+            raise ValueError("response_format and structured_outputs exclude each other")
+        return self
+
+
+class CompletionRequest(Sampling):
+    """POST /v1/completions. The prompt is a text or token ids, one or several of them."""
+
+    prompt: (
+        Text
+        | Annotated[list[TokenId], Field(min_length=1, max_length=MAX_TOKENS)]
+        | Annotated[list[Text], Field(min_length=1, max_length=64)]
+        | Annotated[list[Annotated[list[TokenId], Field(min_length=1)]], Field(min_length=1, max_length=64)]
+    )
+    max_tokens: Annotated[Count, Field(ge=1, le=MAX_TOKENS)] | None = 16
+    logprobs: Annotated[Count, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    echo: Literal[False] = False
+    best_of: Literal[1] | None = None
+    suffix: None = None
+
+    @model_validator(mode="after")
+    def _sensible(self) -> CompletionRequest:
+        if self.session_id is not None and (self.n > 1 or self.prompts > 1):
+            raise ValueError("n and the number of prompts must be 1 in a session, which has one future")
+        return self
+
+    @property
+    def prompts(self) -> int:
+        prompt = self.prompt
+        return len(prompt) if isinstance(prompt, list) and not isinstance(prompt[0], int) else 1
+
+
+# ---- text ----
+
+
+class TokenizeRequest(Request):
+    """POST /tokenize: a text, or messages as the chat template writes them."""
+
+    model: ShortText | None = None
+    prompt: Text | None = None
+    messages: Annotated[list[Message], Field(max_length=65536)] | None = None
+    tools: Annotated[list[Tool], Field(max_length=512)] | None = None
+    add_generation_prompt: bool = True
+    add_special_tokens: bool = False
+    chat_template_kwargs: dict[ShortText, JsonValue] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one(self) -> TokenizeRequest:
+        if (self.prompt is None) == (self.messages is None):
+            raise ValueError("give either prompt or messages")
+        return self
+
+
+class DetokenizeRequest(Request):
+    """POST /detokenize."""
+
+    model: ShortText | None = None
+    tokens: Annotated[list[TokenId], Field(max_length=MAX_TOKENS)]
+    skip_special_tokens: bool = False
+
+
+# ---- sessions ----
+
+
+class OpenRequest(Request):
+    """POST /v1/sessions."""
+
+    ttl: Annotated[Number, Field(gt=0, le=30 * 86400)] | None = None
+    on_update: Literal["keep", "recompute", "drop"] = "keep"
+    keep_images: Annotated[Count, Field(ge=0, le=1000)] | None = None
+
+
+class ForkRequest(Request):
+    n: Annotated[Count, Field(ge=1, le=256)] = 1
+
+
+class RollbackRequest(Request):
+    """Forget that turn and all after it; with keep_prompt only its answer. Negative turns count from the end."""
+
+    turn: Annotated[Count, Field(ge=-65536, le=65536)] = -1
+    keep_prompt: bool = False
+
+
+# ---- the operator's ----
+
+
+class PauseRequest(Request):
+    mode: Literal["keep", "wait", "abort"] = "keep"
+
+
+class SleepRequest(Request):
+    weights: bool = False
+
+
+class UpdateRequest(Request):
+    """New weights from a folder or safetensors file that the engine's process can read."""
+
+    path: Annotated[str, Field(min_length=1, max_length=4096)]
+    version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+
+
+Anything = dict[str, Any]

@@ -1,0 +1,120 @@
+"""Sessions as their owners know them: what was said in each, whose it is, and how long it is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from holotron.server.auth import Caller
+from holotron.server.errors import ApiError
+from holotron.server.settings import ServerSettings
+
+Messages = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class PastTurn:
+    """How many messages the session had before the turn, and with the turn's question."""
+
+    before: int
+    asked: int
+
+
+@dataclass(eq=False)
+class OpenSession:
+    """One session. `messages` is None once tokens were appended that no message stands for."""
+
+    id: str
+    owner: str
+    ttl: float
+    created: float = field(default_factory=time.time)
+    last_used: float = field(default_factory=time.monotonic)
+    messages: Messages | None = field(default_factory=list)
+    turns: list[PastTurn] = field(default_factory=list)
+    tools: list[dict[str, Any]] | None = None
+    tokens: int = 0
+    ended_with: int | None = None  # the token that ended the last answer, if one did
+    waits_for_answer: bool = False  # rolled back to a question
+    busy: bool = False
+
+    @property
+    def expires_in(self) -> float:
+        return max(0.0, self.last_used + self.ttl - time.monotonic())
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """One thing at a time."""
+        if self.busy:
+            raise ApiError(409, f"the session {self.id!r} is at work; wait for it", code="session_busy")
+        self.busy = True
+        try:
+            yield
+        finally:
+            self.busy = False
+            self.last_used = time.monotonic()
+
+    def rolled_back(self, turn: int, keep_prompt: bool) -> None:
+        """Forget the turn of that number and all after it, as the engine has."""
+        past = self.turns[turn]
+        if self.messages is not None:
+            del self.messages[past.asked if keep_prompt else past.before :]
+        del self.turns[turn % len(self.turns) :]
+        self.waits_for_answer = keep_prompt
+        self.ended_with = None
+
+    def fork(self, id_: str) -> OpenSession:
+        copied = None if self.messages is None else list(self.messages)
+        twin = OpenSession(id_, self.owner, self.ttl, messages=copied, turns=list(self.turns), tools=self.tools)
+        twin.tokens, twin.ended_with, twin.waits_for_answer = self.tokens, self.ended_with, self.waits_for_answer
+        return twin
+
+
+class SessionTable:
+    """All open sessions. To anybody but its owner a session does not exist."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings = settings
+        self._sessions: dict[str, OpenSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def check_room(self, caller: Caller, more: int = 1) -> None:
+        owned = sum(session.owner == caller.name for session in self._sessions.values())
+        if owned + more > self._settings.max_sessions_per_key:
+            raise ApiError(
+                429,
+                f"you have {owned} sessions open, and {self._settings.max_sessions_per_key} are the most; delete some",
+                code="too_many_sessions",
+                retry=10,
+            )
+
+    def add(self, session: OpenSession) -> None:
+        self._sessions[session.id] = session
+
+    def find(self, id_: str, caller: Caller) -> OpenSession:
+        session = self._sessions.get(id_)
+        if session is None or session.owner != caller.name:
+            raise ApiError(
+                404,
+                f"there is no session {id_[:128]!r}: it was deleted, has expired, or never existed",
+                param="session_id",
+                code="session_not_found",
+            )
+        return session
+
+    def owned_by(self, caller: Caller) -> list[OpenSession]:
+        return [session for session in self._sessions.values() if session.owner == caller.name]
+
+    def remove(self, id_: str) -> None:
+        self._sessions.pop(id_, None)
+
+    def expired(self) -> list[OpenSession]:
+        return [s for s in self._sessions.values() if not s.busy and s.expires_in == 0]
+
+    def clear(self) -> None:
+        """The engine is gone, and all sessions with it."""
+        self._sessions.clear()

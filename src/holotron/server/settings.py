@@ -1,0 +1,53 @@
+"""What the server allows: keys, limits and times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holotron.server.messages import EngineOptions
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Everything about the server but the model. Nothing is open to the network, or without a limit, by default.
+
+    max_queue: turns that may be under way at once, over all keys; more are told to come back later.
+    image_hosts: hosts whose images are fetched by URL, such as "images.example.com" or "*.example.com"; empty: none.
+    """
+
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    served_name: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8000
+    api_keys: tuple[str, ...] = ()
+    admin_key: str | None = None
+    max_body_bytes: int = 64 * MIB
+    max_image_bytes: int = 20 * MIB
+    max_image_pixels: int = 64_000_000
+    max_images: int = 64
+    max_choices: int = 64
+    max_queue: int = 1024
+    max_per_key: int = 512
+    max_sessions_per_key: int = 4096
+    request_seconds: float = 600.0
+    session_seconds: float = 3600.0
+    grace_seconds: float = 30.0
+    image_hosts: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
+    log_content: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_body_bytes", "max_image_bytes", "max_choices", "max_queue", "max_per_key"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("request_seconds", "session_seconds"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be more than 0")
+        if any(not key.strip() for key in self.api_keys) or self.admin_key == "":
+            raise ValueError("an API key is empty; leave it out to serve without one")
+
+    @property
+    def model_name(self) -> str:
+        return self.served_name or self.engine.model
