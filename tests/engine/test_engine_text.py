@@ -20,7 +20,7 @@ from tests.engine.driver import GREEDY, greedy_continuation
 from tests.engine.outside import engine_for
 from tests.model.tiny import draw_tokens, tiny_eyes, tiny_model
 
-WORDS_VOCAB, EOS = 400, 0
+EOS = 0
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +41,9 @@ def tokenizer(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def speaker():
-    """A model with room for the tokenizer's vocabulary."""
-    return tiny_model("M*-", vocab_size=WORDS_VOCAB, eos_token_ids=(EOS,))
+def speaker(tokenizer):
+    """A model with the tokenizer's vocabulary."""
+    return tiny_model("M*-", vocab_size=tokenizer.vocab_size, eos_token_ids=(EOS,))
 
 
 # ---- text --------------------------------------------------------------------------------------------------------
@@ -75,6 +75,19 @@ def test_text_stops_and_ends(speaker, tokenizer):
 
             ended = await say(max_tokens=40, seed=3, logit_bias={EOS: 100.0})
             assert (ended.token_ids, ended.text, ended.finish_reason) == ([EOS], "", "eos")
+
+    asyncio.run(main())
+
+
+def test_ids_that_are_no_token_are_never_said(tokenizer):
+    model = tiny_model("M*-", vocab_size=2 * tokenizer.vocab_size, eos_token_ids=(EOS,))
+
+    async def main():
+        with engine_for(model, tokenizer) as engine:
+            for temperature in (0.0, 20.0):
+                sampling = SamplingParams(60, temperature, ignore_eos=True)
+                said = (await engine.open_session().generate([7, 8, 9], sampling)).token_ids
+                assert max(said) < tokenizer.vocab_size
 
     asyncio.run(main())
 

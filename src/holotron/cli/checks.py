@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from holotron.env.chromium import find_chromium
 from holotron.cli.output import GIB, size
+from holotron.env.chromium import find_chromium
 
 State = Literal["ok", "note", "missing"]
 
@@ -84,9 +84,15 @@ PACKAGES = (
     Package("pillow", "11", module="PIL"),
     Package("huggingface_hub", "0.30"),
     Package("llguidance", "1.0"),
+    Package("pydantic", "2.10"),
+    Package("fastapi", "0.115"),
+    Package("uvicorn", "0.34"),
+    Package("httpx", "0.28"),
+    Package("prometheus-client", "0.21", module="prometheus_client"),
+    Package("playwright", "1.49"),
+    Package("pyarrow", "18"),
     Package("triton", needed_for="fast kernels on a GPU", required=False, gpu_only=True),
-    Package("playwright", needed_for="web tasks", required=False),
-    Package("fastapi", needed_for="the HTTP server", required=False),
+    Package("miniwob", "1.1", needed_for="the MiniWoB++ evaluation", required=False),
 )
 
 

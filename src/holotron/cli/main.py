@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from holotron import __version__
-from holotron.cli import bench, doctor, models, plan
+from holotron.cli import bench, doctor, models, plan, serve
 from holotron.cli.errors import DONE, FAILED, MISUSED, debugging, report
 from holotron.cli.output import examples
 
@@ -80,6 +80,7 @@ def main() -> None:
 
 app.command("models", epilog=models.EXAMPLES)(models.models)
 app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
+app.command("serve", epilog=serve.EXAMPLES)(serve.serve)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("bench", epilog=bench.EXAMPLES, context_settings=bench.SETTINGS)(bench.bench)
 

@@ -90,6 +90,14 @@ class Context:
         return len(self.tokens) - self.computed
 
     @property
+    def held(self) -> int:
+        """The tokens that need not be computed again.
+
+        The last token of an answer counts: it is computed with what follows it, for the first time.
+        """
+        return len(self.tokens) if self.uncomputed <= 1 else self.computed
+
+    @property
     def entries(self) -> int:
         """Keys and values in the pages."""
         return self.computed - self.dropped

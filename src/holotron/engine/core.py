@@ -86,7 +86,7 @@ class Core:
         for i, token in enumerate(token_ids):
             if not 0 <= token < vocabulary and token != image_token:
                 raise EngineError(f"token {i} is {token}; ids lie between 0 and {vocabulary - 1}")
-        self._check_length(len(context.tokens) + len(token_ids))
+        self.check_length(len(context.tokens) + len(token_ids))
         check_places(self.model.config, token_ids, images)
         start = len(context.tokens)
         context.tokens.extend(token_ids)
@@ -113,10 +113,9 @@ class Core:
         if task.sampling is not None:
             if not context.tokens and not token_ids:
                 raise EngineError("there is nothing to continue: append at least one token before generating")
-            self._check_length(len(context.tokens) + len(token_ids) + task.sampling.max_tokens)
+            self.check_length(len(context.tokens) + len(token_ids) + task.sampling.max_tokens)
         before, logits = len(context.tokens), context.logits
-        # The last token of an answer is computed with what follows it: that is no second time.
-        task.held = before if context.uncomputed <= 1 else context.computed
+        task.held = context.held
         self.append(context, token_ids, images)
         # The turn's prompt begins after the last turn; with nothing appended the last answer goes on.
         task.start = context.turns[-1].end if context.turns else 0
@@ -262,14 +261,18 @@ class Core:
         if context.task is not None:
             raise SessionBusy(f"the session {context.id!r} is at work; wait for it or cancel it")
 
-    def _check_length(self, tokens: int) -> None:
-        capacity = min(self.config.max_context, (self.config.pages - 1) * self.config.page_size)
+    @property
+    def max_length(self) -> int:
+        """The tokens that a session can have at most."""
         if not self.model.config.count("*"):
-            capacity = self.config.max_context
-        if tokens > capacity:
+            return self.config.max_context
+        return min(self.config.max_context, (self.config.pages - 1) * self.config.page_size)
+
+    def check_length(self, tokens: int) -> None:
+        if tokens > self.max_length:
             raise TooLong(
-                f"{tokens} tokens are more than the {capacity} that fit here; shorten the session or give the engine "
-                "more pages and a larger max_context"
+                f"{tokens} tokens are more than the {self.max_length} that fit here; shorten the session or give the "
+                "engine more pages and a larger max_context"
             )
 
     # ---- a step ----

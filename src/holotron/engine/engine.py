@@ -129,11 +129,11 @@ class Engine:
         return Session(self, self._call(lambda: self.core.find(session_id)))
 
     def sessions(self) -> list[SessionInfo]:
-        return self._call(lambda: [self._describe(context) for context in self.core.contexts.values()])
+        return self._call(lambda: [self.describe(context) for context in self.core.contexts.values()])
 
     def counters(self) -> dict[str, Any]:
         """What was done so far: steps, tokens computed and new, forks, spills."""
-        return self._call(self._count)
+        return self._call(self.count)
 
     def continue_or_open(
         self, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = (), pool: str | None = None
@@ -302,7 +302,8 @@ class Engine:
                 self._compiler = GrammarCompiler(self.tokenizer, config.vocab_size, config.eos_token_ids)
             return self._compiler
 
-    def _describe(self, context: Context) -> SessionInfo:
+    def describe(self, context: Context) -> SessionInfo:
+        """For the engine's thread: a session from outside."""
         memory = self.core.runner.memory
         on_device = context.slot is not None
         slots = (1 + len(context.checkpoints)) if on_device else 0
@@ -317,7 +318,8 @@ class Engine:
             context.task is not None,
         )
 
-    def _count(self) -> dict[str, Any]:
+    def count(self) -> dict[str, Any]:
+        """For the engine's thread: `counters`."""
         core = self.core
         return {
             **vars(core.counters),
@@ -329,6 +331,8 @@ class Engine:
             "free_pages": core.residence.pages.free,
             "host_bytes": core.residence.spill.host_used,
             "disk_bytes": core.residence.spill.disk_used,
+            "spilled_bytes": core.residence.spill.spilled_bytes,
+            "restored_bytes": core.residence.spill.restored_bytes,
             "epoch": core.epoch,
         }
 
@@ -346,7 +350,7 @@ class Session:
 
     @property
     def info(self) -> SessionInfo:
-        return self._engine._call(lambda: self._engine._describe(self._context))
+        return self._engine._call(lambda: self._engine.describe(self._context))
 
     @property
     def token_ids(self) -> list[int]:

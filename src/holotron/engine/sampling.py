@@ -195,10 +195,10 @@ class SampleResult:
 
 
 @torch.inference_mode()
-def sample_plainly(logits_SV: Tensor, banned: Sequence[int] = ()) -> list[SampledToken]:
+def sample_plainly(logits_SV: Tensor, banned: Sequence[int] | Tensor = ()) -> list[SampledToken]:
     """`sample` and `read` for rows that are all plain: the most likely token of each, in few operations."""
-    if banned:
-        logits_SV = logits_SV.index_fill(1, torch.tensor(banned, device=logits_SV.device), -math.inf)
+    if len(banned):
+        logits_SV = logits_SV.index_fill(1, torch.as_tensor(banned, device=logits_SV.device), -math.inf)
     peaks_S, token_ids_S = logits_SV.max(dim=-1)
     peaks, token_ids = peaks_S.tolist(), token_ids_S.tolist()
     return [
@@ -211,7 +211,7 @@ def sample_plainly(logits_SV: Tensor, banned: Sequence[int] = ()) -> list[Sample
 
 @torch.inference_mode()
 def sample(
-    logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None = None, banned: Sequence[int] = ()
+    logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None = None, banned: Sequence[int] | Tensor = ()
 ) -> SampleResult:
     """One token for every row. What else is in the batch does not change a row's token.
 
@@ -249,7 +249,9 @@ def sample(
     return SampleResult(token_ids_S, sampling_logprobs_S, errors_S, logprobs_S, top_ids_SK, top_SK - totals_S1)
 
 
-def _shape(logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None, banned: Sequence[int]) -> Tensor:
+def _shape(
+    logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None, banned: Sequence[int] | Tensor
+) -> Tensor:
     """The logits after penalties, biases, bans and grammars; the same tensor where there are none."""
     shaped_SV = logits_SV
 
@@ -270,9 +272,9 @@ def _shape(logits_SV: Tensor, rows: Sequence[RowState], bitmask: Tensor | None, 
         if row.end_ids is not None and row.position < params.min_tokens:
             shaped_SV = writable()
             shaped_SV[index, row.end_ids] = -math.inf
-    if banned:
+    if len(banned):
         shaped_SV = writable()
-        shaped_SV[:, list(banned)] = -math.inf
+        shaped_SV.index_fill_(1, torch.as_tensor(banned, device=logits_SV.device), -math.inf)
     masked = [index for index, row in enumerate(rows) if row.params.grammar is not None]
     if masked:
         if bitmask is None:

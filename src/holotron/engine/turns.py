@@ -38,13 +38,11 @@ class TokenSampler:
         self._decode: Callable[[Sequence[int]], str] | None = tokenizer.decode if tokenizer else None
         # Markup of images means something only in prompts; generated, it would stand for an image that is not there.
         vision = config.vision
-        self._banned = [
-            token
-            for token in (
-                (vision.image_token_id, vision.image_start_token_id, vision.image_end_token_id) if vision else ()
-            )
-            if token is not None and token < config.vocab_size
-        ]
+        markup = (vision.image_token_id, vision.image_start_token_id, vision.image_end_token_id) if vision else ()
+        banned = {token for token in markup if token is not None and token < config.vocab_size}
+        if tokenizer is not None:  # nor does an id that is no token mean anything
+            banned |= set(range(config.vocab_size)) - tokenizer.ids
+        self._banned = torch.tensor(sorted(banned), dtype=torch.long)
 
     def begin(self, task: Task, device: torch.device) -> None:
         """Prepare a task for drawing; parameters that this model cannot follow are an error here, before it runs."""
@@ -60,6 +58,8 @@ class TokenSampler:
         """The outcomes of one step, in order. An error of one generation is its own."""
         rows = [task.row for task in tasks if task.row is not None]
         logits_SV = logits_SV.float()
+        if self._banned.device != logits_SV.device:
+            self._banned = self._banned.to(logits_SV.device)
         if all(row.is_plain for row in rows):
             tokens = sample_plainly(logits_SV, self._banned)
             return [self._outcome(task, row, token) for task, row, token in zip(tasks, rows, tokens, strict=True)]

@@ -7,15 +7,16 @@ import shutil
 from pathlib import Path
 
 VARIABLE = "HOLOTRON_CHROMIUM"
+# The headless shell first: it draws the same pixels with less memory and starts sooner.
 COMMANDS = (
+    "chromium-headless-shell",
     "chromium",
     "chromium-browser",
-    "chromium-headless-shell",
     "google-chrome",
     "google-chrome-stable",
 )
 # What Playwright's own downloads are called, old and new.
-PLAYWRIGHT_BINARIES = ("chrome", "headless_shell", "chrome-headless-shell")
+PLAYWRIGHT_BINARIES = ("chrome-headless-shell", "headless_shell", "chrome")
 
 
 def find_chromium() -> tuple[Path | None, str]:
@@ -49,10 +50,24 @@ def launch_arguments() -> list[str]:
         "--no-first-run",
         "--font-render-hinting=none",
         "--force-color-profile=srgb",
+        "--disable-smooth-scrolling",
     ]
     if os.geteuid() == 0:
         arguments.append("--no-sandbox")  # Chromium refuses to sandbox itself as root
     return arguments
+
+
+def isolation_arguments() -> list[str]:
+    """What closes the ways to the network that lead around a context's proxy: names and datagrams."""
+    return [
+        # Names are resolved by the proxy. A browser that asks for them itself tells the world what its pages contain.
+        "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+        "--dns-prefetch-disable",
+        "--disable-quic",
+        # The full browser knows the first, the headless shell the second.
+        "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+        "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    ]
 
 
 def playwright_cache() -> Path:

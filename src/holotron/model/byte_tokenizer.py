@@ -20,6 +20,11 @@ _TAGS = tuple(
 
 def byte_tokenizer(config: ModelConfig) -> Tokenizer:
     """Bytes and markup, with the ids that this model's configuration gives to its beginning, end and images."""
+    return Tokenizer(byte_library(config))
+
+
+def byte_library(config: ModelConfig) -> tokenizers.Tokenizer:
+    """The same as the library's own object, which can be saved as a tokenizer.json."""
     special: dict[str, int] = {}
     for text, id_ in (("<pad>", config.pad_token_id), ("<s>", config.bos_token_id)):
         if id_ is not None:
@@ -44,4 +49,4 @@ def byte_tokenizer(config: ModelConfig) -> Tokenizer:
     library.decoder = decoders.ByteLevel()
     library.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in (*special, *_TURNS)])
     library.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in _TAGS])
-    return Tokenizer(library)
+    return library

@@ -39,6 +39,7 @@ class ChatTemplate:
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = _strftime_now
+        self.source = source
         self.special_tokens = special_tokens
         try:
             self._template = environment.from_string(source)
@@ -122,6 +123,11 @@ class Tokenizer:
     @property
     def vocab_size(self) -> int:
         return self._tokenizer.get_vocab_size(with_added_tokens=True)
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """Every id that is a token."""
+        return frozenset(self._tokenizer.get_vocab(with_added_tokens=True).values())
 
     def to_json(self) -> str:
         """The tokenizer as the text of a tokenizer.json."""

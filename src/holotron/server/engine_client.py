@@ -156,6 +156,10 @@ class EngineClient:
         if self._generations.pop(id_, None) is not None and self._channel is not None:
             self._channel.send(m.Cancel(id_))
 
+    def check(self) -> None:
+        """EngineDown if there is no engine to talk to."""
+        self._connected()
+
     def _connected(self) -> Channel:
         if self._channel is None or not self._is_ready.is_set():
             raise EngineDown("the engine is being started; try again in a moment")

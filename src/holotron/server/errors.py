@@ -92,7 +92,8 @@ def explain(error: RequestValidationError) -> ApiError:
     """The first thing that is wrong with a request, by the name of its field."""
     problems: list[dict[str, Any]] = list(error.errors())
     # Of the alternatives of a union, the one that was read furthest is the one that was meant.
-    first = max(problems, key=lambda problem: len(problem["loc"]), default={"loc": (), "msg": "not valid"})
+    nothing: dict[str, Any] = {"loc": (), "msg": "not valid"}
+    first = max(problems, key=lambda problem: len(problem["loc"]), default=nothing)
     field = ".".join(str(part) for part in first["loc"] if part != "body")
     if first.get("type") == "json_invalid":
         reason = first.get("ctx", {}).get("error", first["msg"])

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import re
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -81,10 +82,12 @@ class Fetcher:
     A host name is resolved once, and the addresses that were checked are the ones that are connected to.
     """
 
-    def __init__(self, policy: FetchPolicy, resolve: Resolver | None = None) -> None:
+    def __init__(
+        self, policy: FetchPolicy, resolve: Resolver | None = None, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
         self.policy = policy
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=httpx.create_ssl_context(trust_env=False),
+            ssl_context=ssl_context or httpx.create_ssl_context(trust_env=False),
             network_backend=_CheckedBackend(policy, resolve or _resolve),
             max_keepalive_connections=0,
         )
@@ -287,6 +290,7 @@ def _header(response: httpcore.Response, name: str) -> list[str]:
 
 def _redirect_host(response: httpcore.Response, url: str) -> str:
     try:
-        return httpx.URL(url).join(_header(response, "location")[0]).host[:SHOWN] or "nowhere"
+        host = _plain_host(httpx.URL(url).join(_header(response, "location")[0]))
     except (httpx.InvalidURL, ValueError, IndexError):
-        return "an unreadable address"
+        host = ""
+    return host[:SHOWN] or "an unreadable address"

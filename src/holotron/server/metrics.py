@@ -41,9 +41,7 @@ class Metrics:
         self._model = model
         labels = ("model_name",)
         self._prompt_tokens = self._counter("vllm:prompt_tokens", "Tokens of prompts", labels)
-        self._cached_tokens = self._counter(
-            "vllm:prefix_cache_hits", "Prompt tokens that a session had already", labels
-        )
+        self._cached_tokens = self._counter("vllm:prefix_cache_hits", "Prompt tokens a session had already", labels)
         self._queried_tokens = self._counter("vllm:prefix_cache_queries", "Prompt tokens that were looked up", labels)
         self._generated = self._counter("vllm:generation_tokens", "Tokens of answers", labels)
         self._succeeded = Counter(
@@ -100,9 +98,7 @@ class _EngineFigures(Collector):
         waiting = values.get("waiting", 0.0)
         yield self._gauge("vllm:num_requests_running", "Turns at work", values.get("running", 0.0) - waiting)
         yield self._gauge("vllm:num_requests_waiting", "Turns that wait", waiting)
-        yield self._gauge(
-            "vllm:kv_cache_usage_perc", "Share of the pages in use, 0 to 1", values.get("page_share", 0.0)
-        )
+        yield self._gauge("vllm:kv_cache_usage_perc", "Share of the pages in use", values.get("page_share", 0.0))
         yield self._gauge("holotron:state_usage", "Share of the state slots in use", values.get("slot_share", 0.0))
         yield self._gauge("holotron:turns_admitted", "Turns under way in the server", self._admission.total)
         yield self._count("holotron:turns_refused", "Turns that were told to come back", self._admission.refused)

@@ -55,8 +55,10 @@ class Turn:
         metrics: Metrics,
         seconds: float,
         fields: list[str],
+        prompt_ids: tuple[int, ...] = (),
     ) -> None:
         self.generation = generation
+        self.prompt_ids = prompt_ids  # in a session only those that were new
         self.choices = [Choice(i) for i in range(generation.choices)]
         self.prompt_tokens = 0
         self.cached_tokens = 0
@@ -154,7 +156,7 @@ async def begin_turn(
     try:
         files = tuple((offset, image.data) for offset, image in images)
         generation = client.generate(token_ids, files, sampling, session=session, pool=pool, choices=choices)
-        turn = Turn(generation, held, metrics, seconds, [image.field for _, image in images])
+        turn = Turn(generation, held, metrics, seconds, [image.field for _, image in images], token_ids)
     except BaseException:
         held.close()
         raise

@@ -1,0 +1,110 @@
+"""`holotron serve`: the engine over HTTP."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holotron.cli.errors import Misuse
+from holotron.cli.output import examples
+
+EXAMPLES = examples(
+    "holotron serve ./my-checkpoint --port 8000",
+    "holotron serve holotron-nano --random   # no weights needed: it talks nonsense, quickly",
+    "holotron serve Hcompany/Holotron-12B --host 0.0.0.0 --api-key-file keys.txt --state fp16 --kv fp8",
+    "curl http://127.0.0.1:8000/v1/models",
+)
+STATE_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+KV_TYPES = {"same": None, "fp8": "fp8"}
+
+
+def serve(
+    model: Annotated[str, typer.Argument(help="Folder, hub id or preset.")] = "holotron-nano",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; others than loopback want an API key.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    random: Annotated[bool, typer.Option("--random", help="Random weights in the shape of a preset.")] = False,
+    served_name: Annotated[str | None, typer.Option(help="The name clients use for the model.")] = None,
+    api_key: Annotated[list[str] | None, typer.Option(help="A key clients must send; may be given often.")] = None,
+    api_key_file: Annotated[Path | None, typer.Option(help="A file with a key on each line.")] = None,
+    admin_key: Annotated[str | None, typer.Option(envvar="HOLOTRON_ADMIN_KEY", help="Opens /admin.")] = None,
+    device: Annotated[str | None, typer.Option(help="cuda, cuda:1, cpu (default: the GPU if there is one)")] = None,
+    state: Annotated[str, typer.Option(help=f"Type of the SSM states: {', '.join(STATE_TYPES)}")] = "fp32",
+    kv: Annotated[str, typer.Option(help="Type of keys and values: same (as the weights), fp8")] = "same",
+    memory: Annotated[float | None, typer.Option(help="GiB for sessions (default: what is free, less 10)")] = None,
+    host_memory: Annotated[float, typer.Option(help="GiB of host memory for sessions that do not fit")] = 4.0,
+    disk: Annotated[float, typer.Option(help="GiB of disk for those that fit nowhere else")] = 0.0,
+    disk_folder: Annotated[Path | None, typer.Option(help="Where on disk.")] = None,
+    max_context: Annotated[int, typer.Option(min=16, help="Most tokens a session can have.")] = 65536,
+    checkpoints: Annotated[int, typer.Option(min=0, help="States kept per session for going back.")] = 1,
+    max_queue: Annotated[int, typer.Option(min=1, help="Turns under way at once; more are told to wait.")] = 1024,
+    max_per_key: Annotated[int, typer.Option(min=1, help="The same for one key.")] = 512,
+    max_body: Annotated[int, typer.Option(min=1, help="MiB that a request may have.")] = 64,
+    timeout: Annotated[float, typer.Option(help="Seconds that a turn may take.")] = 600.0,
+    session_ttl: Annotated[float, typer.Option(help="Seconds that an unused session is kept.")] = 3600.0,
+    grace: Annotated[float, typer.Option(help="Seconds that running turns have to finish at the end.")] = 30.0,
+    image_host: Annotated[
+        list[str] | None, typer.Option(help="Fetch image URLs from this host (*.example.com); default: none")
+    ] = None,
+    cors_origin: Annotated[list[str] | None, typer.Option(help="Let pages of this origin call the API.")] = None,
+) -> None:
+    """Serve a model to OpenAI clients, with sessions that fork, roll back and never compute a token twice."""
+    for name, value, known in (("--state", state, STATE_TYPES), ("--kv", kv, KV_TYPES)):
+        if value not in known:
+            raise Misuse(f"{name} is {value!r}; choose one of {', '.join(known)}")
+    keys = _keys(api_key, api_key_file)
+    if not keys and host not in ("127.0.0.1", "::1", "localhost"):
+        raise Misuse(f"--host {host} opens the server to the network; give --api-key or --api-key-file, too")
+    from holotron.model.loading import find_checkpoint
+    from holotron.server.messages import EngineOptions
+    from holotron.server.run import serve as run
+    from holotron.server.settings import ServerSettings
+
+    if not random:
+        find_checkpoint(model)  # says what is wrong before anything is started
+    engine = EngineOptions(
+        model=model,
+        random=random,
+        device=device,
+        state_dtype=STATE_TYPES[state],
+        kv_dtype=KV_TYPES[kv],
+        memory_gib=memory,
+        host_gib=host_memory,
+        disk_gib=disk,
+        disk_folder=str(disk_folder) if disk_folder else None,
+        max_context=max_context,
+        checkpoints=checkpoints,
+    )
+    run(
+        ServerSettings(
+            engine=engine,
+            served_name=served_name,
+            host=host,
+            port=port,
+            api_keys=keys,
+            admin_key=admin_key,
+            max_queue=max_queue,
+            max_per_key=max_per_key,
+            max_body_bytes=max_body * 2**20,
+            request_seconds=timeout,
+            session_seconds=session_ttl,
+            grace_seconds=grace,
+            image_hosts=tuple(image_host or ()),
+            cors_origins=tuple(cors_origin or ()),
+        )
+    )
+
+
+def _keys(given: list[str] | None, file: Path | None) -> tuple[str, ...]:
+    keys = list(given or [])
+    if file is not None:
+        keys += [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        if not keys:
+            raise Misuse(f"{file} holds no key")
+    if from_environment := os.environ.get("HOLOTRON_API_KEY"):
+        keys.append(from_environment)
+    return tuple(keys)

@@ -1,0 +1,1 @@
+"""MiniWoB++: 125 small web tasks with a reward, played in real pages."""

@@ -1,0 +1,172 @@
+// Runs before a task's own scripts: its clock, its timers, and the episode as seen from outside (window.holotron).
+(() => {
+  // After every date a task asks for: date pickers then open on their last month, as they do for everyone today.
+  const FIRST_MOMENT = Date.UTC(2024, 0, 1, 12);
+  // A page is busy while a one-shot timer this short is pending, or an interval short enough to be an animation.
+  const SHORT_TIMEOUT_MS = 500, SHORT_INTERVAL_MS = 40;
+  const LONGEST_SCROLL_MS = 1000; // for wheels that the task catches
+  const LONGEST_TIMER_MS = 2 ** 31 - 1; // a longer one fires at once
+
+  const real = {};
+  for (const name of ["setTimeout", "setInterval", "requestAnimationFrame", "cancelAnimationFrame"])
+    real[name] = window[name].bind(window);
+  real.clear = window.clearTimeout.bind(window); // clears intervals too
+
+  // The clock stands still until the first screenshot is taken, then runs at its usual speed.
+  let running_since = null;
+  const now = () => FIRST_MOMENT + (running_since === null ? 0 : Math.floor(performance.now() - running_since));
+  window.Date = new Proxy(Date, {
+    construct: (target, given, as) => Reflect.construct(target, given.length ? given : [now()], as),
+    apply: (target) => new target(now()).toString(),
+    get: (target, name) => (name === "now" ? now : Reflect.get(target, name)),
+  });
+
+  // Timers set while the clock stands still are armed when it starts, so that none changes the first screenshot.
+  const timers = new Map();
+  let standing = null, last_id = 0;
+  const add = (kind, callback, delay, given) => {
+    const id = ++last_id;
+    const short = kind === "setInterval" ? SHORT_INTERVAL_MS : SHORT_TIMEOUT_MS;
+    const timer = { kind, busy: kind === "requestAnimationFrame" || delay <= short };
+    const fire = (...moment) => {
+      if (kind !== "setInterval") timers.delete(id);
+      if (typeof callback === "function") callback.apply(window, [...moment, ...given]);
+      else (0, eval)(callback);
+    };
+    timer.arm = () => { if (timers.has(id)) timer.id = real[kind](fire, delay); };
+    timers.set(id, timer);
+    if (standing) standing.push(timer); else timer.arm();
+    return id;
+  };
+  const remove = (id) => {
+    const timer = timers.get(id);
+    if (!timer) return;
+    timers.delete(id);
+    if (timer.kind === "requestAnimationFrame") real.cancelAnimationFrame(timer.id); else real.clear(timer.id);
+  };
+  window.setTimeout = (callback, delay, ...given) => add("setTimeout", callback, Number(delay) || 0, given);
+  window.setInterval = (callback, delay, ...given) => add("setInterval", callback, Number(delay) || 0, given);
+  window.requestAnimationFrame = (callback) => add("requestAnimationFrame", callback, 0, []);
+  window.clearTimeout = window.clearInterval = window.cancelAnimationFrame = remove;
+
+  // A blinking caret would make two screenshots of one state differ.
+  const style = new CSSStyleSheet();
+  style.replaceSync("* { caret-animation: manual !important; }");
+  document.adoptedStyleSheets.push(style);
+
+  // Pages of one browser share its clipboard, so each keeps one of its own: nobody else's copy is ever pasted.
+  let clipboard = "";
+  const selected = () => {
+    const element = document.activeElement;
+    const typed = element instanceof HTMLInputElement || element instanceof HTMLTextAreaElement;
+    return typed ? element.value.slice(element.selectionStart, element.selectionEnd) : String(window.getSelection());
+  };
+  for (const name of ["copy", "cut"])
+    window.addEventListener(name, (event) => {
+      if (!event.isTrusted) return;
+      clipboard = selected() || clipboard;
+      event.preventDefault();
+      if (name === "cut") document.execCommand("delete");
+    });
+  window.addEventListener("paste", (event) => {
+    if (!event.isTrusted) return;
+    event.preventDefault();
+    document.execCommand("insertText", false, clipboard);
+  });
+
+  const until = (reached, limit) => new Promise((resolve) => {
+    const deadline = performance.now() + limit;
+    const look = () => {
+      if (reached() || performance.now() >= deadline) resolve(); else real.setTimeout(look, 8);
+    };
+    look();
+  });
+  const ends = (animation) => animation.playState === "running" && isFinite(animation.effect.getComputedTiming().endTime);
+  const busy = () => {
+    for (const timer of timers.values()) if (timer.busy) return true;
+    return document.getAnimations().some(ends);
+  };
+
+  // Every picture the page shows or may come to show, loaded and decoded: the browser draws without those that are not.
+  const pictures = () => {
+    const urls = new Set();
+    for (const element of document.querySelectorAll("*")) {
+      if (element instanceof HTMLImageElement && element.src) urls.add(element.src);
+      for (const part of [null, "::before", "::after"]) {
+        const style = getComputedStyle(element, part);
+        for (const [, url] of (style.backgroundImage + style.content).matchAll(/url\("([^"]+)"\)/g)) urls.add(url);
+      }
+    }
+    return Promise.all([...urls].map((url) => {
+      const picture = new Image();
+      picture.src = url;
+      return picture.decode().catch(() => {}); // a task may name a picture that does not exist
+    }));
+  };
+
+  let started = false, restless = false, result = null, scrolled = null;
+  const run_clock = () => {
+    if (running_since !== null) return;
+    running_since = performance.now();
+    const armed = standing || [];
+    standing = null;
+    for (const timer of armed) timer.arm();
+  };
+  const utterance = () => {
+    const said = core.getUtterance();
+    return typeof said === "string" ? said : said.utterance; // some tasks add the fields to fill in
+  };
+
+  window.holotron = {
+    // limit: milliseconds until the episode times out, 0 for never, -1 for the task's own.
+    async start(seed, limit) {
+      await until(() => document.readyState === "complete" && core.cover_div !== null, Infinity);
+      if (limit >= 0) core.EPISODE_MAX_TIME = limit === 0 ? LONGEST_TIMER_MS : Math.min(limit, LONGEST_TIMER_MS);
+      const end = core.endEpisode;
+      core.endEpisode = (...given) => {
+        end(...given);
+        if (!WOB_DONE_GLOBAL || result) return;
+        // Kept, and the cover made dead: a second click of a double click would start another episode.
+        result = [WOB_RAW_REWARD_GLOBAL, WOB_REWARD_GLOBAL, String(WOB_REWARD_REASON || "")];
+        core.startEpisodeReal = () => {};
+      };
+      standing = [];
+      Math.seedrandom(seed);
+      core.setDataMode("train");
+      core.startEpisodeReal();
+      started = true;
+      if (!WOB_TASK_READY) {
+        run_clock();
+        await until(() => WOB_TASK_READY, Infinity);
+      }
+      await pictures();
+      await document.fonts.ready;
+      return utterance();
+    },
+    run_clock,
+    // Whether a wheel turned there will move something; `scrolled` then waits until it has.
+    expect_scroll(x, y, dx, dy) {
+      const room = (at, visible, all, by) => (by > 0 ? at + visible < all - 1 : by < 0 && at > 0);
+      scrolled = new Promise((resolve) => document.addEventListener("scroll", resolve, { capture: true, once: true }));
+      for (let part = document.elementFromPoint(x, y); part; part = part.parentElement) {
+        const style = getComputedStyle(part), whole = part === document.scrollingElement;
+        const moves = (overflow) => whole || overflow === "auto" || overflow === "scroll";
+        if (moves(style.overflowY) && room(part.scrollTop, part.clientHeight, part.scrollHeight, dy)) return true;
+        if (moves(style.overflowX) && room(part.scrollLeft, part.clientWidth, part.scrollWidth, dx)) return true;
+      }
+      return false;
+    },
+    async scrolled() {
+      await Promise.race([scrolled, new Promise((resolve) => real.setTimeout(resolve, LONGEST_SCROLL_MS))]);
+    },
+    // Waits, at most `limit` milliseconds, until nothing on the page is about to change by itself.
+    async state(limit) {
+      if (!started) return null;
+      if (limit > 0 && !restless && !result && busy()) {
+        await until(() => result || !busy(), limit);
+        restless = !result && busy(); // something that never ends, such as a turning cube
+      }
+      return result ? [true, ...result, utterance()] : [false, 0, 0, "", utterance()];
+    },
+  };
+})();

@@ -1,0 +1,1 @@
+"""One small solver per task, grouped by what they do with the page."""

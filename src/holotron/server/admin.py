@@ -1,0 +1,105 @@
+"""What only the operator may do: pause, replace the weights, give the GPU to somebody else for a while."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from holotron.server import messages as m
+from holotron.server.answers import Done
+from holotron.server.auth import Caller
+from holotron.server.chat import ERRORS
+from holotron.server.errors import ApiError
+from holotron.server.schemas import PauseRequest, SleepRequest, UpdateRequest
+from holotron.server.state import State, admin_of, state_of
+
+router = APIRouter(prefix="/admin", responses=ERRORS)
+
+
+@router.get("/status", response_model=Done)
+async def status(http: Request, caller: Caller = Depends(admin_of)) -> Any:
+    """What the engine last told about itself."""
+    state = state_of(http)
+    stats = state.client.stats
+    epoch = int(stats.values.get("epoch", 0))
+    return {
+        "ok": True,
+        "weight_version": state.client.version_of(epoch),
+        "engine_pid": state.client.pid,
+        "engine_restarts": state.client.restarts,
+        "open_sessions": len(state.sessions),
+        "turns": state.admission.total,
+        "engine": stats.values,
+        "sessions": stats.residency,
+    }
+
+
+@router.post("/pause", response_model=Done)
+async def pause(http: Request, body: PauseRequest | None = None, caller: Caller = Depends(admin_of)) -> Any:
+    """Stop computing. keep: turns stay where they are until resumed; wait: finish them first; abort: cancel them."""
+    mode = (body or PauseRequest()).mode
+    await state_of(http).client.call(lambda number: m.Pause(number, mode))
+    return {"ok": True}
+
+
+@router.post("/resume", response_model=Done)
+async def resume(http: Request, caller: Caller = Depends(admin_of)) -> Any:
+    await state_of(http).client.call(m.Resume)
+    return {"ok": True}
+
+
+@router.post("/sleep", response_model=Done)
+async def sleep(http: Request, body: SleepRequest | None = None, caller: Caller = Depends(admin_of)) -> Any:
+    """Give the device's memory back: sessions go to the host, with `weights` the model too."""
+    weights = (body or SleepRequest()).weights
+    await state_of(http).client.call(lambda number: m.Sleep(number, weights))
+    return {"ok": True}
+
+
+@router.post("/wake", response_model=Done)
+async def wake(http: Request, caller: Caller = Depends(admin_of)) -> Any:
+    await state_of(http).client.call(m.Wake)
+    return {"ok": True}
+
+
+@router.post("/update_weights", response_model=Done)
+async def update_weights(body: UpdateRequest, http: Request, caller: Caller = Depends(admin_of)) -> Any:
+    """New weights from a folder or a safetensors file that the server can read. Sessions go on."""
+    return await _update(state_of(http), body.path, body.version)
+
+
+@router.put(
+    "/weights",
+    response_model=Done,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+async def put_weights(
+    http: Request,
+    version: str | None = Query(None, min_length=1, max_length=128),
+    caller: Caller = Depends(admin_of),
+) -> Any:
+    """New weights from another process, which sends a safetensors file with tensors by parameter name."""
+    with tempfile.TemporaryDirectory(prefix="holotron-weights-") as folder:
+        path = Path(folder) / "weights.safetensors"
+        try:
+            with path.open("wb") as file:
+                async for chunk in http.stream():
+                    file.write(chunk)
+        except OSError as error:
+            raise ApiError(507, f"the weights could not be stored: {error.strerror}", code="no_room") from error
+        return await _update(state_of(http), str(path), version)
+
+
+async def _update(state: State, path: str, version: str | None) -> dict[str, Any]:
+    epoch = await state.client.call(lambda number: m.UpdateWeights(number, path))
+    if version is not None:
+        state.client.versions[epoch] = version
+    return {"ok": True, "epoch": epoch, "weight_version": state.client.version_of(epoch)}

@@ -1,0 +1,378 @@
+"""POST /v1/chat/completions: messages to tokens, tokens to messages."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse, Response
+
+from holotron.engine.grammar import Grammar, GrammarError
+from holotron.model.errors import ModelError
+from holotron.model.prompt import Written
+from holotron.server import messages as m
+from holotron.server.answers import ChatCompletion, ErrorAnswer
+from holotron.server.auth import Caller
+from holotron.server.errors import ApiError, as_api_error
+from holotron.server.images import SentImage
+from holotron.server.logprobs import chat_logprobs
+from holotron.server.schemas import ChatRequest, ImagePart, Message, NamedTool
+from holotron.server.sessions import OpenSession, PastTurn
+from holotron.server.state import State, caller_of, state_of
+from holotron.server.streaming import DONE, EventStream, event, unless_gone
+from holotron.server.tools import ToolCall, ToolSplitter, call_grammar, check_tools
+from holotron.server.turns import Choice, Turn, begin_turn, sampling_params
+
+router = APIRouter()
+ERRORS: dict[int | str, dict[str, Any]] = {
+    code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 409, 413, 429, 500, 503, 504)
+}
+
+
+@router.post("/v1/chat/completions", responses={200: {"model": ChatCompletion}, **ERRORS}, response_model=None)
+async def chat_completions(body: ChatRequest, http: Request, caller: Caller = Depends(caller_of)) -> Response:
+    """Chat, in a session or without one. `stream` sends server-sent events."""
+    state = state_of(http)
+    answer = await unless_gone(http, begin_chat(state, body, caller))
+    http.state.turn = answer.turn
+    if body.stream:
+        return EventStream(answer.stream())
+    return JSONResponse(await unless_gone(http, answer.whole()))
+
+
+@dataclass
+class Speaking:
+    """One choice of an answer: its text divided into content and tool calls as it comes."""
+
+    splitter: ToolSplitter | None
+    content: str = ""
+    calls: list[ToolCall] = field(default_factory=list)
+
+    def push(self, text: str, last: bool) -> tuple[str, list[ToolCall]]:
+        if self.splitter is None:
+            content, calls = text, list[ToolCall]()
+        else:
+            content, calls = self.splitter.push(text)
+            if last:
+                rest, more = self.splitter.finish()
+                content, calls = content + rest, [*calls, *more]
+        self.content += content
+        self.calls += calls
+        return content, calls
+
+
+class ChatAnswer:
+    """A chat turn and how it is told."""
+
+    def __init__(self, state: State, request: ChatRequest, turn: Turn) -> None:
+        self.id = f"chatcmpl-{uuid4().hex}"
+        self.created = int(time.time())
+        self.turn = turn
+        self._state = state
+        self._request = request
+        tools = _tools(request) if request.tool_choice != "none" else None
+        self._speaking = [
+            Speaking(ToolSplitter(state.dialect, tools) if state.dialect and tools else None) for _ in turn.choices
+        ]
+
+    async def whole(self) -> dict[str, Any]:
+        """The answer in one piece."""
+        try:
+            async for choice, happening in self.turn.events():
+                self._speaking[choice.index].push(happening.text, isinstance(happening, m.Finished))
+        finally:
+            self.turn.close()
+        answer = self._head("chat.completion")
+        answer["choices"] = [self._choice(choice) for choice in self.turn.choices]
+        answer["usage"] = self.turn.usage()
+        return answer | self._extras()
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """The answer as it comes."""
+        request = self._request
+        try:
+            for choice in self.turn.choices:
+                yield self._chunk(choice, {"role": "assistant", "content": ""})
+            async for choice, happening in self.turn.events():
+                finished = isinstance(happening, m.Finished)
+                content, calls = self._speaking[choice.index].push(happening.text, finished)
+                told = len(self._speaking[choice.index].calls) - len(calls)
+                delta: dict[str, Any] = {"content": content} if content else {}
+                if calls:
+                    delta["tool_calls"] = [{"index": told + i, **_call(call)} for i, call in enumerate(calls)]
+                ids = happening.token_ids if isinstance(happening, m.Tokens) else ()
+                if delta or finished or (ids and (request.logprobs or request.return_token_ids)):
+                    yield self._chunk(choice, delta, len(ids), self._finish(choice) if finished else None)
+            if request.stream_options and request.stream_options.include_usage:
+                chunk = self._head("chat.completion.chunk")
+                yield event(chunk | {"choices": [], "usage": self.turn.usage()} | self._extras())
+            yield DONE
+        except Exception as error:
+            yield event(as_api_error(error).body())
+            yield DONE
+        finally:
+            self.turn.close()
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self._state.settings.model_name}
+
+    def _extras(self) -> dict[str, Any]:
+        epoch = max((choice.epoch for choice in self.turn.choices), default=0)
+        extras: dict[str, Any] = {"weight_version": self._state.client.version_of(epoch)}
+        if self._request.session_id is not None:
+            extras["session_id"] = self._request.session_id
+        if self._request.return_token_ids:
+            extras["prompt_token_ids"] = list(self.turn.prompt_ids)
+        return extras
+
+    def _finish(self, choice: Choice) -> str:
+        calls = self._speaking[choice.index].calls
+        return "tool_calls" if calls and choice.finish == "stop" else choice.finish or "stop"
+
+    def _choice(self, choice: Choice) -> dict[str, Any]:
+        spoken = self._speaking[choice.index]
+        message: dict[str, Any] = {"role": "assistant", "content": spoken.content or (None if spoken.calls else "")}
+        message["refusal"] = None
+        if spoken.calls:
+            message["tool_calls"] = [_call(call) for call in spoken.calls]
+        told: dict[str, Any] = {"index": choice.index, "message": message, "finish_reason": self._finish(choice)}
+        told["logprobs"] = self._logprobs(choice, 0, len(choice.token_ids))
+        if self._request.return_token_ids:
+            told["token_ids"] = list(choice.token_ids)
+        if choice.stop is not None:
+            told["stop_reason"] = choice.stop
+        return told
+
+    def _chunk(self, choice: Choice, delta: dict[str, Any], new: int = 0, finish: str | None = None) -> bytes:
+        end = len(choice.token_ids)
+        told: dict[str, Any] = {"index": choice.index, "delta": delta, "finish_reason": finish}
+        told["logprobs"] = self._logprobs(choice, end - new, end)
+        if self._request.return_token_ids:
+            told["token_ids"] = choice.token_ids[end - new :]
+        return event(self._head("chat.completion.chunk") | {"choices": [told]})
+
+    def _logprobs(self, choice: Choice, start: int, end: int) -> dict[str, Any] | None:
+        if not self._request.logprobs:
+            return None
+        tokenizer = self._state.texts.tokenizer
+        return {"content": chat_logprobs(tokenizer, choice.token_ids[start:end], choice.logprobs[start:end])}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": f"call_{uuid4().hex[:24]}", "type": "function", "function": function}
+
+
+def _tools(request: ChatRequest) -> list[dict[str, Any]] | None:
+    return [tool.model_dump(exclude_none=True) for tool in request.tools] if request.tools else None
+
+
+# ---- beginning ----
+
+
+async def begin_chat(state: State, request: ChatRequest, caller: Caller) -> ChatAnswer:
+    """From a request to a turn that the engine has taken; every refusal names its field."""
+    state.check_model(request.model)
+    if request.n > state.settings.max_choices:
+        raise ApiError(400, f"n: {request.n} is more than {state.settings.max_choices}", param="n")
+    if request.tools:
+        try:
+            check_tools(_tools(request) or [])
+        except ValueError as error:
+            raise ApiError(400, f"tools: {error}", param="tools", code="invalid_value") from error
+        if state.dialect is None:
+            raise ApiError(400, "tools: this model's chat template has no markup for them", param="tools")
+    images = await state.images.read(request.messages)
+    grammar = _grammar(state, request)
+    held = ExitStack()
+    try:
+        held.enter_context(state.admission.enter(caller, request.n))
+        if request.session_id is not None:
+            session = state.sessions.find(request.session_id, caller)
+            held.enter_context(session.working())
+            return await _in_session(state, request, session, images, grammar, held)
+        written = _write(state, request, images)
+        turn = await _begin(state, request, written, images, grammar, held, pool=caller.name)
+        return ChatAnswer(state, request, turn)
+    except BaseException:
+        held.close()
+        raise
+
+
+async def _in_session(
+    state: State,
+    request: ChatRequest,
+    session: OpenSession,
+    images: list[SentImage],
+    grammar: Grammar | None,
+    held: ExitStack,
+) -> ChatAnswer:
+    written = _write_next(state, request, session, images)
+    turn = await _begin(state, request, written, images, grammar, held, session=session)
+    assert session.messages is not None
+    before = len(session.messages)
+    session.messages += plain(request.messages)
+    session.turns.append(PastTurn(before, len(session.messages)))
+    session.tools = session.tools or _tools(request)
+    session.waits_for_answer = False
+    held.callback(_remember, session, turn)
+    return ChatAnswer(state, request, turn)
+
+
+def _remember(session: OpenSession, turn: Turn) -> None:
+    """However the turn ended, the session has heard the question and said what it said."""
+    choice = turn.choices[0]
+    if session.messages is not None:
+        session.messages.append({"role": "assistant", "content": choice.text})
+    session.tokens = turn.prompt_tokens + len(choice.token_ids)
+    ended = choice.finish == "stop" and choice.token_ids and not isinstance(choice.stop, str)
+    session.ended_with = choice.token_ids[-1] if ended else None
+
+
+async def _begin(
+    state: State,
+    request: ChatRequest,
+    written: Written,
+    images: list[SentImage],
+    grammar: Grammar | None,
+    held: ExitStack,
+    *,
+    session: OpenSession | None = None,
+    pool: str | None = None,
+) -> Turn:
+    used = len(written.token_ids) + (session.tokens if session else 0)
+    sampling = sampling_params(
+        request,
+        max_tokens=request.max_completion_tokens or request.max_tokens,
+        room=state.max_context - used,
+        logprobs=(request.top_logprobs or 0) if request.logprobs else None,
+        grammar=grammar,
+    )
+    return await begin_turn(
+        state.client,
+        state.metrics,
+        held,
+        state.settings.request_seconds,
+        written.token_ids,
+        list(zip(written.places, images, strict=True)),
+        sampling,
+        session=session.id if session else None,
+        pool=pool,
+        choices=request.n,
+    )
+
+
+def _write(state: State, request: ChatRequest, images: list[SentImage]) -> Written:
+    sizes = [image.size for image in images]
+    try:
+        return state.texts.prompts.write(plain(request.messages), sizes, _tools(request), **_template_kwargs(request))
+    except ModelError as error:
+        raise ApiError(400, f"messages: {error}", param="messages", code="invalid_value") from error
+
+
+def _write_next(state: State, request: ChatRequest, session: OpenSession, images: list[SentImage]) -> Written:
+    """What the session still lacks of the conversation with the new messages in it."""
+    if session.messages is None:
+        raise ApiError(
+            400, "session_id: this session was given tokens, and goes on with tokens only", param="session_id"
+        )
+    if session.waits_for_answer or not request.messages:
+        if request.messages or not session.waits_for_answer:
+            wanted = "no messages: its last question waits" if session.waits_for_answer else "at least one message"
+            raise ApiError(400, f"messages: the session wants {wanted}", param="messages", code="invalid_value")
+        return Written((), ())
+    known = len(session.messages)
+    if not known:
+        return _write(state, request, images)
+    sizes = [image.size for image in images]
+    try:
+        written = state.texts.prompts.write_suffix(
+            [*session.messages, *plain(request.messages)],
+            known,
+            sizes,
+            _tools(request) or session.tools,
+            exact=False,  # a session goes on from what it has seen, however the template would write it now
+            **_template_kwargs(request),
+        )
+    except ModelError as error:
+        raise ApiError(400, f"messages: {error}", param="messages", code="invalid_value") from error
+    if session.ended_with is not None and written.token_ids[:1] == (session.ended_with,):
+        # The answer's own last token is what the template ends it with.
+        return Written(written.token_ids[1:], tuple(place - 1 for place in written.places))
+    return written
+
+
+def _template_kwargs(request: ChatRequest) -> dict[str, Any]:
+    taken = {"messages", "tools", "add_generation_prompt", "sizes", "new_from", "exact", "image_token"}
+    if wrong := taken & request.chat_template_kwargs.keys():
+        name = f"chat_template_kwargs.{min(wrong)}"
+        raise ApiError(400, f"{name}: the server sets this itself", param=name, code="invalid_value")
+    return dict(request.chat_template_kwargs)
+
+
+def plain(messages: list[Message]) -> list[dict[str, Any]]:
+    """Messages as chat templates know them; images are only places."""
+    return [_plain(message) for message in messages]
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    content: Any = message.content
+    if isinstance(content, list):
+        content = [
+            {"type": "image"} if isinstance(part, ImagePart) else {"type": "text", "text": part.text}
+            for part in content
+        ]
+    result: dict[str, Any] = {"role": message.role, "content": content}
+    for key in ("name", "tool_call_id", "reasoning_content"):
+        if (value := getattr(message, key)) is not None:
+            result[key] = value
+    if message.tool_calls:
+        result["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.function.name, "arguments": _arguments(call.function.arguments)},
+            }
+            for call in message.tool_calls
+        ]
+    return result
+
+
+def _arguments(text: str) -> Any:
+    """Templates write arguments themselves, so they want the object and not its text."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) else text
+
+
+def _grammar(state: State, request: ChatRequest) -> Grammar | None:
+    try:
+        form = request.response_format
+        if form is not None and form.type == "json_object":
+            return Grammar("json_object")
+        if form is not None and form.json_schema is not None:
+            return Grammar.from_schema(form.json_schema.schema_)
+        if (wanted := request.structured_outputs) is not None:
+            if wanted.regex is not None:
+                return Grammar("regex", wanted.regex)
+            if wanted.choice is not None:
+                return Grammar.from_choices(wanted.choice)
+            return Grammar("lark", wanted.grammar or "")
+        if request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool):
+            assert state.dialect is not None
+            name = request.tool_choice.function.name if isinstance(request.tool_choice, NamedTool) else None
+            markup = state.texts.tokenizer.markup
+            return call_grammar(state.dialect, _tools(request) or [], name, request.parallel_tool_calls, markup)
+    except GrammarError as error:
+        raise ApiError(400, str(error), param="response_format", code="invalid_grammar") from error
+    except ValueError as error:
+        raise ApiError(400, f"tool_choice: {error}", param="tool_choice", code="invalid_value") from error
+    return None

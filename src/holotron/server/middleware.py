@@ -1,0 +1,109 @@
+"""Around every request: a limit on its size, a line in the log, a count."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Any
+from uuid import uuid4
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holotron.server.errors import ApiError, as_api_error
+from holotron.server.metrics import Metrics
+
+log = logging.getLogger("holotron.server")
+UNLIMITED = ("/admin/weights",)  # weights are as large as they are, and only the operator sends them
+
+
+class BodyTooLarge(Exception):
+    """More was sent than is taken."""
+
+
+class Envelope:
+    """Plain ASGI rather than Starlette's base class, which gets in the way of streams and disconnects."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, max_body_bytes: int) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._most = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.monotonic()
+        request_id = uuid4().hex
+        status = 0
+        received = 0
+        most = self._most if scope["path"] not in UNLIMITED else None
+
+        async def limited() -> Message:
+            nonlocal received
+            message = await receive()
+            if message["type"] == "http.request" and most is not None:
+                received += len(message.get("body", b""))
+                if received > most:
+                    raise BodyTooLarge
+            return message
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", []), (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        scope.setdefault("state", {})
+        try:
+            declared = dict(scope["headers"]).get(b"content-length", b"0")
+            if most is not None and declared.isdigit() and int(declared) > most:
+                raise BodyTooLarge
+            await self._app(scope, limited, noted)
+        except BodyTooLarge:
+            if not status:
+                message = f"body: more than the {most:,} bytes that are taken"
+                await ApiError(413, message, param="body", code="too_large").response()(scope, receive, noted)
+        except Exception as error:
+            log.exception("request %s failed", request_id)
+            if not status:
+                await as_api_error(error).response()(scope, receive, noted)
+        finally:
+            self._note(scope, request_id, status, time.monotonic() - began)
+
+    def _note(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", None) or "unknown"
+        self._metrics.answered(route, status)
+        fields: dict[str, Any] = {
+            "id": request_id,
+            "method": scope["method"],
+            "route": route,
+            "status": status,
+            "seconds": round(seconds, 4),
+            "caller": scope["state"].get("caller"),
+        }
+        turn = scope["state"].get("turn")
+        if turn is not None:
+            fields |= {
+                "prompt_tokens": turn.prompt_tokens,
+                "cached_tokens": turn.cached_tokens,
+                "completion_tokens": turn.completion_tokens,
+                "finish": turn.choices[0].finish,
+            }
+        log.info("request", extra={"fields": fields})
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line. What people send and models say is never in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+        }
+        line |= getattr(record, "fields", {})
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)

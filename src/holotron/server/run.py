@@ -1,0 +1,38 @@
+"""Runs the application until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import uvicorn
+
+from holotron.server.app import create_app
+from holotron.server.engine_client import EngineDown
+from holotron.server.middleware import JsonLines
+from holotron.server.settings import ServerSettings
+
+
+def serve(settings: ServerSettings) -> None:
+    """Serve until Ctrl-C or SIGTERM. Turns under way then have `grace_seconds` to finish."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    for name in ("httpx", "httpcore", "uvicorn.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    config = uvicorn.Config(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,  # the application writes its own, with more in it
+        timeout_graceful_shutdown=int(settings.grace_seconds),
+        timeout_keep_alive=30,
+        server_header=False,
+        limit_concurrency=None,
+        backlog=2048,
+    )
+    server = uvicorn.Server(config)
+    server.run()
+    if not server.started:
+        raise EngineDown("the server could not be started; the lines above say why")

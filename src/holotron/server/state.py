@@ -1,0 +1,65 @@
+"""What the routes share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from holotron.server.auth import Admission, Caller, Keys
+from holotron.server.engine_client import EngineClient
+from holotron.server.errors import ApiError
+from holotron.server.images import ImageReader
+from holotron.server.loading import Texts
+from holotron.server.metrics import Metrics
+from holotron.server.sessions import SessionTable
+from holotron.server.settings import ServerSettings
+from holotron.server.tools import Dialect
+
+
+@dataclass
+class State:
+    """One server."""
+
+    settings: ServerSettings
+    texts: Texts
+    client: EngineClient
+    keys: Keys
+    admission: Admission
+    sessions: SessionTable
+    images: ImageReader
+    metrics: Metrics
+    dialect: Dialect | None
+
+    @property
+    def max_context(self) -> int:
+        return self.client.ready.max_context if self.client.ready else self.settings.engine.max_context
+
+    def check_model(self, name: str | None) -> None:
+        """Whether a request means the model that is served here."""
+        known = {self.settings.model_name, self.settings.engine.model}
+        if name is not None and name not in known:
+            raise ApiError(
+                404,
+                f"the model {name[:128]!r} is not served here; {self.settings.model_name!r} is",
+                param="model",
+                code="model_not_found",
+            )
+
+
+def state_of(request: Request) -> State:
+    state: State = request.app.state.server
+    return state
+
+
+def caller_of(request: Request) -> Caller:
+    """A dependency of every route that wants a key."""
+    caller = state_of(request).keys.caller(request)
+    request.state.caller = caller.name
+    return caller
+
+
+def admin_of(request: Request) -> Caller:
+    caller = state_of(request).keys.admin(request)
+    request.state.caller = caller.name
+    return caller

@@ -1,0 +1,186 @@
+"""Secrets: typed where they belong, refused elsewhere, and never shown."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from holotron.env.errors import ActionFailed, Refused
+from holotron.env.mask import COLOUR
+from holotron.env.secrets import Secret, Secrets, split_mentions
+from tests.env.driver import World
+from tests.env.site import Site
+
+VALUE = "s3cret & <pass>/wörd"
+
+
+def secrets_for(*origins: str) -> Secrets:
+    return Secrets({"password": Secret(VALUE, origins)})
+
+
+def assert_hidden(thing: Any) -> None:
+    for spelling in (VALUE, "s3cret"):
+        assert spelling not in repr(thing)
+
+
+def test_redaction_knows_the_spellings() -> None:
+    secrets = secrets_for("https://example.com")
+    for text in (
+        VALUE,
+        "s3cret%20%26%20%3Cpass%3E/w%C3%B6rd",
+        "s3cret+%26+%3Cpass%3E%2Fw%C3%B6rd",
+        "s3cret &amp; &lt;pass&gt;/wörd",
+        "s3cret & <pass>/w\\u00f6rd",
+    ):
+        assert secrets.redact(f"a {text} b") == "a {{secret:password}} b"
+    assert Secrets().redact("anything") == "anything"
+
+
+def test_secrets_do_not_print_themselves() -> None:
+    secrets = secrets_for("https://example.com")
+    assert_hidden(secrets)
+    assert_hidden(secrets["password"])
+
+
+def test_secrets_need_origins_and_names() -> None:
+    with pytest.raises(ValueError, match="origins"):
+        Secret(VALUE, [])
+    with pytest.raises(ValueError, match="no origin"):
+        Secret(VALUE, ["example.com"])
+    with pytest.raises(ValueError, match="must not be empty"):
+        Secret("", ["https://example.com"])
+    with pytest.raises(ValueError, match="no name"):
+        Secrets({"my password": Secret(VALUE, ["https://example.com"])})
+
+
+def test_origins_of_secrets() -> None:
+    secret = Secret(VALUE, ["https://example.com", "https://*.example.org"])
+    assert secret.may_enter("https://example.com")
+    assert secret.may_enter("https://login.example.org")
+    for origin in ("http://example.com", "https://example.com:8443", "https://evil.com", "null", "", "https://x.com"):
+        assert not secret.may_enter(origin)
+
+
+def test_mentions() -> None:
+    assert list(split_mentions("a{{secret:x}}b {{secret:y-1}}")) == [("a", None), ("", "x"), ("b ", None), ("", "y-1")]
+    assert list(split_mentions("plain {{secret:}}")) == [("plain {{secret:}}", None)]
+
+
+FORM = """<style>body { margin: 0; background: white } input { position: absolute; left: 10px; top: 10px; width: 300px;
+  height: 40px; font-size: 20px } p { position: absolute; left: 10px; top: 100px; margin: 0 }</style>
+<form action=/next><input name=q autofocus></form><p></p>"""
+
+
+def test_a_secret_is_typed_and_never_seen(world: World, good: Site) -> None:
+    good.pages["/"] = f"""{FORM}<script>document.forms[0].q.addEventListener("input", event => {{
+      document.title = event.target.value; document.querySelector("p").textContent = "you typed " + event.target.value;
+      console.log(event.target.value); }})</script>"""
+    good.pages["/next"] = "<title>next</title>"
+
+    async def run() -> None:
+        async with world.env(good.origin, secrets=secrets_for(good.origin)) as env:
+            await env.goto(f"{good.origin}/")
+            await env.type_text("me:{{secret:password}}!")
+            seen = await env.observe()
+            assert seen.title == "me:{{secret:password}}!"
+            assert_hidden(seen)
+            picture = Image.open(io.BytesIO(seen.screenshot)).convert("RGB")
+            assert picture.size == (500, 320)
+            assert picture.getpixel((100, 30)) == COLOUR  # the field
+            assert picture.getpixel((15, 105)) == COLOUR  # the text beside it
+            assert picture.getpixel((400, 250)) == (255, 255, 255)
+            await env.press("Enter")
+            seen = await env.observe()
+            assert seen.url == f"{good.origin}/next?q=me%3A" + "{{secret:password}}%21"
+            assert_hidden(seen)
+            assert_hidden(seen.tabs)
+
+    world.run(run())
+    assert any("s3cret" in hit for hit in good.hits)
+
+
+def test_a_secret_stays_in_its_origin(world: World, good: Site) -> None:
+    good.pages["/"] = f"{FORM}<title>here</title>"
+
+    async def run() -> None:
+        async with world.env(good.origin, secrets=secrets_for("https://bank.example")) as env:
+            await env.goto(f"{good.origin}/")
+            with pytest.raises(Refused, match="may not be typed into a page of") as refused:
+                await env.type_text("{{secret:password}}")
+            assert_hidden(refused.value)
+            with pytest.raises(ActionFailed, match="no secret named 'other'"):
+                await env.type_text("{{secret:other}}")
+            assert await env._stage.tabs.current.page.evaluate("document.forms[0].q.value") == ""
+
+    world.run(run())
+
+
+@pytest.mark.parametrize("sandbox", ["", "sandbox='allow-scripts allow-forms'"])
+def test_a_frame_has_its_own_origin(world: World, good: Site, sandbox: str) -> None:
+    """A page may not have what its frame may have, nor the other way round; a sandboxed frame has no origin."""
+    other = f"http://localhost:{good.port}"
+    good.pages["/frame"] = FORM
+    good.pages["/"] = (
+        f"<body style='margin: 0'><iframe {sandbox} src='{other}/frame' width=450 height=250 frameborder=0>"
+    )
+
+    async def run() -> None:
+        for allowed in (good.origin, other):
+            async with world.env(good.origin, other, secrets=secrets_for(allowed)) as env:
+                await env.goto(f"{good.origin}/")
+                await env.click(100, 30)
+                if allowed == other and not sandbox:
+                    await env.type_text("{{secret:password}}")
+                    seen = await env.observe()
+                    picture = Image.open(io.BytesIO(seen.screenshot)).convert("RGB")
+                    assert picture.getpixel((100, 30)) == COLOUR
+                else:
+                    with pytest.raises(Refused, match="may not be typed"):
+                        await env.type_text("{{secret:password}}")
+                frame = env._stage.tabs.current.page.frames[1]
+                typed = await frame.evaluate("document.forms[0].q.value")
+                assert typed == (VALUE if allowed == other and not sandbox else "")
+
+    world.run(run())
+
+
+def test_a_secret_is_not_carried_over_by_the_clipboard(world: World, good: Site) -> None:
+    good.pages["/"] = FORM
+    other = f"http://localhost:{good.port}"
+
+    async def run() -> None:
+        async with world.env(good.origin, other, secrets=secrets_for(good.origin)) as env:
+            await env.goto(f"{good.origin}/")
+            await env.type_text("{{secret:password}}")
+            await env.press("ctrl+a")
+            await env.press("ctrl+c")
+            await env.goto(f"{other}/")
+            await env.press("ctrl+v")
+            typed = await env._stage.tabs.current.page.evaluate("document.forms[0].q.value")
+            assert typed == "{{secret:password}}"
+
+    world.run(run())
+
+
+def test_a_page_cannot_read_what_looks_for_secrets(world: World, good: Site) -> None:
+    """The search for secrets on the screen runs where the page's own versions of functions do not count."""
+    good.pages["/"] = f"""{FORM}<script>
+      String.prototype.includes = function (text) {{ document.title = "caught " + text; return false; }};
+      Array.prototype.some = function () {{ document.title = "caught " + this; return false; }};
+      document.createTreeWalker = () => document.title = "caught";
+    </script>"""
+    good.pages["/login"] = FORM
+
+    async def run() -> None:
+        login = f"http://localhost:{good.port}"
+        async with world.env(good.origin, login, secrets=secrets_for(login)) as env:
+            await env.goto(f"{login}/login")
+            await env.type_text("{{secret:password}}")
+            await env.goto(f"{good.origin}/")
+            await env.observe()
+            assert "caught" not in (await env.observe()).title
+
+    world.run(run())
