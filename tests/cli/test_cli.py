@@ -317,7 +317,7 @@ def test_doctor_without_what_is_optional(without, monkeypatch, tmp_path):
     without("miniwob", "triton")
     result = holo("doctor")
     assert result.exit_code == 0
-    for fix in ("pip install miniwob", "playwright install --with-deps chromium", "fonts-"):
+    for fix in ("miniwob>=1.1", "playwright install --with-deps chromium", "fonts-"):
         assert fix in result.stdout
 
 
