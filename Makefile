@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-gpu lint clean
+.PHONY: help run test test-gpu soak lint clean
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -20,6 +20,9 @@ test: $(STAMP) ## all tests that need no GPU, and the import contract
 
 test-gpu: $(STAMP) ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
+
+soak: $(STAMP) ## 200 clients against a server for five minutes; the result goes to benchmarks/results
+	$(BIN)/holotron bench soak --out benchmarks/results/soak-200.json
 
 lint: $(STAMP) ## ruff, mypy and the import contract
 	$(BIN)/ruff check src tests

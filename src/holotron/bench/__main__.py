@@ -50,6 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kernels = commands.add_parser("kernels", help="each kernel's time and share of the roofline (CUDA)")
     loop = commands.add_parser("loop", help="what the engine's loop costs besides the model (CPU)")
     loop.add_argument("--sessions", type=int, default=64)
+    soak = commands.add_parser("soak", help="many clients against a server for minutes: no error, no leak")
+    soak.add_argument("--model", help="folder or preset to serve (default: a tiny one with random weights)")
+    soak.add_argument("--random", action="store_true", help="random weights in the shape of the preset")
+    soak.add_argument("--clients", type=int, default=200)
+    soak.add_argument("--seconds", type=float, default=300)
     suite = commands.add_parser("suite", help="the standard set of agent workloads, one file each and a plot")
     suite.add_argument("--cases", help=f"some of {', '.join(CASES)} (default: all)")
     suite.add_argument("--folder", type=Path, default=Path("benchmarks/results"), help="where the files go")
@@ -57,14 +62,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernels, loop):
+    for command in (agent, phases, kernels, loop, soak):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)
     if options.what == "suite":
         run_suite(options.cases, options.folder, options.common, parser.parse_args, _load, _agent_report)
         return 0
-    report = {"agent": _agent, "phases": _phases, "kernels": _kernels, "loop": _loop}[options.what](options)
+    report = {"agent": _agent, "phases": _phases, "kernels": _kernels, "loop": _loop, "soak": _soak}[options.what](
+        options
+    )
     if options.out:
         write_json(options.out, report)
     if options.json:
@@ -234,6 +241,12 @@ def _loop(options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         print(f"{figures['loop_milliseconds']:.3f} ms per step of {options.sessions} sessions, besides the model")
     return figures
+
+
+def _soak(options: argparse.Namespace) -> dict[str, Any]:
+    from holotron.bench.soak import run  # needs a client, which a bare GPU machine has not
+
+    return run(options)
 
 
 def _tell(message: str) -> None:

@@ -1,0 +1,273 @@
+"""Many clients against one server for minutes: nothing may fail, leak or slow down.
+
+Every client lives the life of an agent: opens a session, takes turns (some streamed, some with images, some left in
+the middle), forks, deletes it, and begins again; others send whole histories without a session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import io
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from PIL import Image
+
+from holotron.bench.report import machine
+from holotron.bench.tiny import write_checkpoint
+
+CHAT = "/v1/chat/completions"
+
+
+@dataclass
+class Record:
+    """What the clients saw."""
+
+    latencies: dict[str, list[float]] = field(default_factory=dict)
+    errors: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    tokens: int = 0
+
+    def add(self, kind: str, seconds: float) -> None:
+        self.latencies.setdefault(kind, []).append(seconds)
+        self.counts[kind] += 1
+
+
+class Client:
+    """One agent."""
+
+    def __init__(self, number: int, http: httpx.AsyncClient, record: Record, pictures: list[str]) -> None:
+        self._http = http
+        self._record = record
+        self._draw = random.Random(number)
+        self._pictures = pictures
+
+    async def live(self, until: float) -> None:
+        while time.monotonic() < until:
+            try:
+                await (self._in_a_session(until) if self._draw.random() < 0.7 else self._without(until))
+            except Exception as error:
+                self._record.errors[f"{type(error).__name__}: {error}"[:200]] += 1
+                await asyncio.sleep(0.1)
+
+    async def _in_a_session(self, until: float) -> None:
+        session = (await self._post("open", "/v1/sessions", {}))["id"]
+        for turn in range(self._draw.randint(1, 6)):
+            if time.monotonic() > until:
+                break
+            body = {"messages": [self._message(turn)], "session_id": session, **self._options()}
+            kind = self._draw.random()
+            if kind < 0.15:
+                await self._leave_early(body)
+            elif kind < 0.5:
+                await self._stream(body)
+            else:
+                await self._chat("turn", body)
+        if self._draw.random() < 0.2:
+            forks = (await self._post("fork", f"/v1/sessions/{session}/fork", {"n": 2}))["data"]
+            for fork in forks:
+                await self._chat("turn", {"messages": [self._message(9)], "session_id": fork["id"], **self._options()})
+                await self._delete(fork["id"])
+        await self._delete(session)
+
+    async def _without(self, until: float) -> None:
+        messages = [{"role": "system", "content": f"You are client {self._draw.random()}."}]
+        for turn in range(self._draw.randint(1, 4)):
+            if time.monotonic() > until:
+                return
+            messages.append(self._message(turn))
+            answer = await self._chat("stateless", {"messages": messages, **self._options()})
+            messages.append({"role": "assistant", "content": answer["choices"][0]["message"]["content"] or ""})
+
+    async def _chat(self, kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        answer = await self._post(kind, CHAT, body)
+        self._record.tokens += answer["usage"]["completion_tokens"]
+        return answer
+
+    async def _stream(self, body: dict[str, Any]) -> None:
+        began = time.monotonic()
+        first = None
+        async with self._http.stream("POST", CHAT, json=body | {"stream": True}) as response:
+            _check(response.status_code, "stream")
+            async for line in response.aiter_lines():
+                if line.startswith("data: {"):
+                    first = first or time.monotonic() - began
+                    if '"error"' in line[:12]:
+                        raise RuntimeError(f"stream: {line[:150]}")
+        self._record.add("first token", first or 0.0)
+        self._record.add("stream", time.monotonic() - began)
+
+    async def _leave_early(self, body: dict[str, Any]) -> None:
+        async with self._http.stream("POST", CHAT, json=body | {"stream": True, "max_tokens": 200}) as response:
+            _check(response.status_code, "stream that is left")
+            async for _ in response.aiter_lines():
+                if self._draw.random() < 0.3:
+                    break
+        self._record.counts["left early"] += 1
+
+    async def _post(self, kind: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        began = time.monotonic()
+        response = await self._http.post(path, json=body)
+        _check(response.status_code, f"{kind}: {response.text[:120]}")
+        self._record.add(kind, time.monotonic() - began)
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    async def _delete(self, session: str) -> None:
+        response = await self._http.delete(f"/v1/sessions/{session}")
+        _check(response.status_code, f"delete: {response.text[:120]}")
+
+    def _message(self, turn: int) -> dict[str, Any]:
+        text = f"Turn {turn}: " + "word " * self._draw.randint(1, 20)
+        if self._pictures and self._draw.random() < 0.1:
+            url = {"url": self._draw.choice(self._pictures)}
+            return {
+                "role": "user",
+                "content": [{"type": "text", "text": text}, {"type": "image_url", "image_url": url}],
+            }
+        return {"role": "user", "content": text}
+
+    def _options(self) -> dict[str, Any]:
+        return {"max_tokens": self._draw.randint(1, 16), "temperature": self._draw.choice([0, 1])}
+
+
+def _check(status: int, what: str) -> None:
+    if status != 200:
+        raise RuntimeError(f"{status} on {what}")
+
+
+async def soak(url: str, pids: list[int], clients: int, seconds: float, tell: Any = lambda _: None) -> dict[str, Any]:
+    """Run the clients and report. `pids` are the processes whose memory is watched."""
+    record = Record()
+    limits = httpx.Limits(max_connections=clients + 10, max_keepalive_connections=clients)
+    memory: list[tuple[float, float]] = []
+    began = time.monotonic()
+    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits, trust_env=False) as http:
+        card = (await http.get("/v1/models")).json()["data"][0]
+        pictures = _pictures() if card["has_vision"] else []
+        crowd = [asyncio.create_task(Client(n, http, record, pictures).live(began + seconds)) for n in range(clients)]
+        while (now := time.monotonic() - began) < seconds:
+            memory.append((now, sum(map(_resident, pids)) / 2**20))
+            tell(
+                f"{now:4.0f} s: {sum(record.counts.values())} requests, {sum(record.errors.values())} errors, "
+                f"{memory[-1][1]:.0f} MiB"
+            )
+            await asyncio.sleep(min(5.0, max(0.1, seconds - now)))
+        await asyncio.gather(*crowd)
+        took = time.monotonic() - began
+        await asyncio.sleep(2.5)  # the engine tells its figures once a second
+        figures = _figures((await http.get("/metrics")).text)
+    return machine() | {
+        "clients": clients,
+        "seconds": round(took, 1),
+        "requests": sum(record.counts.values()),
+        "requests_per_second": sum(record.counts.values()) / took,
+        "tokens_per_second": record.tokens / took,
+        "counts": dict(record.counts),
+        "errors": dict(record.errors),
+        "latency": {kind: _quantiles(values) for kind, values in record.latencies.items()},
+        "memory_mib": [round(value, 1) for _, value in memory],
+        "memory_growth": _growth(memory),
+        "open_sessions_after": figures.get("holotron:open_sessions", -1),
+        "turns_after": figures.get("holotron:turns_admitted", -1),
+        "running_after": figures.get("vllm:num_requests_running", -1),
+        "engine_failures": figures.get("holotron:failures_total", -1),
+    }
+
+
+def _quantiles(values: list[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    at = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+    return {name: round(ordered[min(len(ordered) - 1, int(len(ordered) * q))], 4) for name, q in at.items()}
+
+
+def _growth(memory: list[tuple[float, float]]) -> float:
+    """Memory at the end against memory after a third of the time, when everything had happened once."""
+    settled = [value for at, value in memory if at > memory[-1][0] / 3]
+    size = max(1, len(settled) // 4)
+    return sum(settled[-size:]) / size / (sum(settled[:size]) / size) if settled else 1.0
+
+
+def _resident(pid: int) -> int:
+    try:
+        fields = Path(f"/proc/{pid}/statm").read_text().split()
+    except OSError:
+        return 0
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _figures(text: str) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, value = line.rsplit(" ", 1)
+            figures[name.split("{", 1)[0]] = float(value)
+    return figures
+
+
+def _pictures() -> list[str]:
+    pictures = []
+    for color in ("red", "green", "blue"):
+        buffer = io.BytesIO()
+        Image.new("RGB", (96, 64), color).save(buffer, "PNG")
+        pictures.append("data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode())
+    return pictures
+
+
+@asynccontextmanager
+async def server(model: str, random_weights: bool) -> AsyncIterator[tuple[str, list[int]]]:
+    """A server in a process of its own, as a user would start it; its address, and its and its engine's process."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = [sys.executable, "-m", "holotron.cli.main", "serve", model, "--port", str(port), "--memory", "0.5"]
+    words += ["--host-memory", "0.5", "--max-context", "8192"] + (["--random"] if random_weights else [])
+    process = subprocess.Popen([*words, "--admin-key", "soak"], stderr=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
+            for _ in range(600):
+                if process.poll() is not None:
+                    raise RuntimeError(f"the server ended with code {process.returncode}")
+                try:
+                    if (await http.get("/health")).status_code == 200:
+                        break
+                except httpx.TransportError:
+                    pass
+                await asyncio.sleep(0.2)
+            status = (await http.get("/admin/status", headers={"Authorization": "Bearer soak"})).json()
+        yield url, [process.pid, status["engine_pid"]]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """`holotron bench soak`."""
+
+    async def main(model: str) -> dict[str, Any]:
+        async with server(model, options.random) as (url, pids):
+            return await soak(url, pids, options.clients, options.seconds, lambda line: print(line, file=sys.stderr))
+
+    with tempfile.TemporaryDirectory() as folder:
+        report = asyncio.run(main(options.model or str(write_checkpoint(Path(folder) / "tiny"))))
+    report["model"] = options.model or "tiny"
+    if not options.json:
+        print(json.dumps({k: v for k, v in report.items() if k != "memory_mib"}, indent=1))
+    return report
