@@ -1,0 +1,78 @@
+"""A model as an agent talks to it, wherever it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class ModelUnavailable(Exception):
+    """The model could not be asked: the network, the server or the engine failed. Nobody's fault who acts."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """One message: a text, and the screenshot that goes with it."""
+
+    role: str
+    text: str
+    image: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the model wrote, and what training wants to know about it."""
+
+    text: str
+    token_ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    weight_version: str | int | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    finish_reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Style:
+    """How the model is asked. keep_images: how many of the last screenshots it is shown, None for all of them."""
+
+    max_tokens: int = 512
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int | None = None
+    keep_images: int | None = 3
+    use_grammar: bool = True
+    record_tokens: bool = True
+    template: Mapping[str, Any] = field(default_factory=dict)  # variables of the chat template
+
+
+class Chat(Protocol):
+    """One conversation."""
+
+    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+        """Add messages and hear the answer, which is a JSON text after the schema if there is one."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class ChatModel(Protocol):
+    """Something that can hold many conversations at once."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def open(self) -> Chat: ...
+
+
+def trimmed(messages: Sequence[Said], keep_images: int | None) -> list[Said]:
+    """The conversation with a line of text in place of all but the last screenshots."""
+    if keep_images is None:
+        return list(messages)
+    shown = [i for i, said in enumerate(messages) if said.image is not None]
+    dropped = set(shown[: max(0, len(shown) - keep_images)])
+    return [
+        Said(said.role, f"{said.text}\n(an older screenshot, no longer shown)".strip()) if i in dropped else said
+        for i, said in enumerate(messages)
+    ]

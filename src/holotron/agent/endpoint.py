@@ -1,0 +1,189 @@
+"""A model behind an OpenAI-compatible address: ours, with sessions, or anybody's, without."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import httpx
+
+from holotron.agent.chat import ModelUnavailable, Reply, Said, Style, trimmed
+
+# An overloaded server asks to come back; so do the statuses of proxies whose server restarts.
+AGAIN = (429, 502, 503, 504)
+LONGEST_PAUSE = 30.0
+
+
+class EndpointModel:
+    """Talks to `base_url` (with or without the final /v1). Sessions are used if the server has them."""
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str | None = None,
+        api_key: str | None = None,
+        style: Style | None = None,
+        *,
+        sessions: bool | None = None,
+        seconds: float = 300.0,
+        attempts: int = 6,
+    ) -> None:
+        self.style = style or Style()
+        self._model = model
+        self._sessions = sessions
+        self._attempts = attempts
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        root = base_url.rstrip("/").removesuffix("/v1")
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
+        self._http = httpx.AsyncClient(base_url=root, headers=headers, timeout=seconds, limits=limits)
+        self._asking = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._model or "unknown"
+
+    async def open(self) -> EndpointChat:
+        """A new conversation; ModelUnavailable if nobody answers."""
+        async with self._asking:
+            if self._model is None:
+                self._model = (await self.request("GET", "/v1/models"))["data"][0]["id"]
+            if self._sessions is None:
+                self._sessions = await self._has_sessions()
+        session = None
+        if self._sessions:
+            body = {} if self.style.keep_images is None else {"keep_images": self.style.keep_images}
+            session = await self._open_session(body)
+        return EndpointChat(self, session)
+
+    async def _open_session(self, body: dict[str, Any]) -> str:
+        try:
+            return str((await self.request("POST", "/v1/sessions", body))["id"])
+        except EndpointRefused:
+            # A model that cannot forget screenshots without losing them keeps all of them.
+            return str((await self.request("POST", "/v1/sessions", {}))["id"])
+
+    async def _has_sessions(self) -> bool:
+        try:
+            response = await self._http.get("/v1/sessions")
+        except httpx.HTTPError as error:
+            raise ModelUnavailable(f"{self._http.base_url} does not answer: {error}") from error
+        return response.status_code == 200
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """One request, tried again while the server is busy or away."""
+        pause = 0.5
+        problem = ""
+        for attempt in range(self._attempts):
+            if attempt:
+                await asyncio.sleep(pause)
+                pause = min(LONGEST_PAUSE, 2 * pause)
+            try:
+                response = await self._http.request(method, path, json=body)
+            except httpx.HTTPError as error:
+                problem = f"{type(error).__name__}: {error}"
+                continue
+            if response.status_code in AGAIN:
+                problem = f"{response.status_code} {_message(response)}"
+                with suppress(ValueError):
+                    pause = min(LONGEST_PAUSE, float(response.headers.get("retry-after", pause)))
+                continue
+            if response.status_code >= 500:
+                raise ModelUnavailable(f"{path} failed: {response.status_code} {_message(response)}")
+            if response.status_code >= 400:
+                raise EndpointRefused(response.status_code, _message(response))
+            answer: dict[str, Any] = response.json()
+            return answer
+        raise ModelUnavailable(f"{self._http.base_url} could not be used {self._attempts} times: {problem}")
+
+
+class EndpointRefused(Exception):
+    """The server found something wrong with a request."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}")
+        self.status = status
+
+
+class EndpointChat:
+    """One conversation, in a session of the server or sent whole every time."""
+
+    def __init__(self, model: EndpointModel, session: str | None) -> None:
+        self._model = model
+        self._session = session
+        self._messages: list[Said] = []
+
+    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+        style = self._model.style
+        told = list(new) if self._session else trimmed([*self._messages, *new], style.keep_images)
+        body: dict[str, Any] = {
+            "model": self._model.name,
+            "messages": [_message_body(said) for said in told],
+            "max_tokens": style.max_tokens,
+            "temperature": style.temperature,
+            "top_p": style.top_p,
+        }
+        if style.seed is not None:
+            body["seed"] = style.seed
+        if style.template:
+            body["chat_template_kwargs"] = dict(style.template)
+        if schema is not None and style.use_grammar:
+            wanted = {"name": "step", "schema": dict(schema), "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": wanted}
+        if self._session:
+            body["session_id"] = self._session
+            if style.record_tokens:
+                body |= {"return_token_ids": True, "logprobs": True}
+        try:
+            answer = await self._model.request("POST", "/v1/chat/completions", body)
+        except EndpointRefused as error:
+            if error.status == 404 and self._session:
+                raise ModelUnavailable(f"the session is gone: {error}") from error
+            raise
+        self._messages += new
+        reply = _reply(answer)
+        self._messages.append(Said("assistant", reply.text))
+        return reply
+
+    async def close(self) -> None:
+        if self._session:
+            session, self._session = self._session, None
+            with suppress(ModelUnavailable, EndpointRefused):
+                await self._model.request("DELETE", f"/v1/sessions/{session}")
+
+
+def _message_body(said: Said) -> dict[str, Any]:
+    if said.image is None:
+        return {"role": said.role, "content": said.text}
+    url = "data:image/png;base64," + base64.b64encode(said.image).decode()
+    parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": said.text}]
+    return {"role": said.role, "content": parts}
+
+
+def _reply(answer: dict[str, Any]) -> Reply:
+    choice = answer["choices"][0]
+    usage = answer.get("usage") or {}
+    ids = choice.get("token_ids")
+    content = (choice.get("logprobs") or {}).get("content") or []
+    logprobs = tuple(entry.get("sampling_logprob", entry["logprob"]) for entry in content)
+    return Reply(
+        text=choice["message"].get("content") or "",
+        token_ids=tuple(ids) if ids is not None else None,
+        logprobs=logprobs if ids is not None and len(logprobs) == len(ids) else None,
+        weight_version=answer.get("weight_version"),
+        prompt_tokens=usage.get("prompt_tokens"),
+        cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
+        finish_reason=choice.get("finish_reason"),
+    )
+
+
+def _message(response: httpx.Response) -> str:
+    try:
+        return str(response.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return response.text[:300]

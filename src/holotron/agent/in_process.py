@@ -1,0 +1,103 @@
+"""A model in this very process: no server, no network, the engine's own sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holotron.agent.chat import ModelUnavailable, Reply, Said, Style
+from holotron.engine.engine import Answer, Engine, Session
+from holotron.engine.errors import EngineError
+from holotron.engine.grammar import Grammar
+from holotron.engine.sampling import SamplingParams
+from holotron.model.image import image_size
+from holotron.model.prompt import PromptBuilder, Written
+
+
+class EngineModel:
+    """Conversations over an engine that has a tokenizer."""
+
+    def __init__(self, engine: Engine, prompts: PromptBuilder, style: Style | None = None) -> None:
+        self.engine = engine
+        self.prompts = prompts
+        self.style = style or Style()
+
+    @property
+    def name(self) -> str:
+        return self.engine.model.config.name
+
+    async def open(self) -> EngineChat:
+        config = self.engine.model.config
+        can_forget = config.count("M") > 0 and not config.uses_rope
+        keep = self.style.keep_images if can_forget else None
+        session = await asyncio.to_thread(self.engine.open_session, keep_images=keep)
+        return EngineChat(self, session)
+
+
+class EngineChat:
+    """One conversation in one session: only what is new is written and computed."""
+
+    def __init__(self, model: EngineModel, session: Session) -> None:
+        self._model = model
+        self._session = session
+        self._messages: list[dict[str, Any]] = []
+        self._last: int | None = None
+
+    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+        model, style = self._model, self._model.style
+        images = [said.image for said in new if said.image is not None]
+        sizes = [image_size(image) for image in images]
+        messages = [*self._messages, *(_plain(said) for said in new)]
+        written = self._write(messages, sizes)
+        held = len(self._session.token_ids)
+        sampling = SamplingParams(
+            max_tokens=style.max_tokens,
+            temperature=style.temperature,
+            top_p=style.top_p,
+            seed=style.seed,
+            logprobs=0 if style.record_tokens else None,
+            grammar=Grammar.from_schema(schema) if schema is not None and style.use_grammar else None,
+        )
+        prepared = await asyncio.gather(*(model.engine.prepare_image(image) for image in images))
+        try:
+            answer = await self._session.generate(
+                written.token_ids, sampling, images=list(zip(written.places, prepared, strict=True))
+            )
+        except EngineError as error:
+            raise ModelUnavailable(str(error)) from error
+        self._messages = [*messages, {"role": "assistant", "content": answer.text}]
+        ended = answer.finish_reason in ("eos", "stop") and answer.token_ids and not isinstance(answer.stop, str)
+        self._last = answer.token_ids[-1] if ended else None
+        return _reply(answer, held, held + len(written.token_ids))
+
+    def _write(self, messages: list[dict[str, Any]], sizes: list[tuple[int, int]]) -> Written:
+        prompts, template = self._model.prompts, self._model.style.template
+        if not self._messages:
+            return prompts.write(messages, sizes, **template)
+        written = prompts.write_suffix(messages, len(self._messages), sizes, exact=False, **template)
+        if self._last is not None and written.token_ids[:1] == (self._last,):
+            return Written(written.token_ids[1:], tuple(place - 1 for place in written.places))
+        return written
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._session.close)
+
+
+def _plain(said: Said) -> dict[str, Any]:
+    if said.image is None:
+        return {"role": said.role, "content": said.text}
+    return {"role": said.role, "content": [{"type": "image"}, {"type": "text", "text": said.text}]}
+
+
+def _reply(answer: Answer, held: int, prompt: int) -> Reply:
+    logprobs = tuple(0.0 if entry is None else entry.sampling for entry in answer.logprobs)
+    return Reply(
+        text=answer.text,
+        token_ids=tuple(answer.token_ids),
+        logprobs=logprobs,
+        weight_version=answer.epoch,
+        prompt_tokens=prompt,
+        cached_tokens=held,
+        finish_reason="stop" if answer.finish_reason == "eos" else answer.finish_reason,
+    )

@@ -1,0 +1,101 @@
+"""`holotron rollout`: many tasks by many agents at once, every episode kept."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from holotron.cli.episodes import environment_options
+from holotron.cli.errors import misuse
+from holotron.cli.output import examples, print_json
+from holotron.cli.policies import (
+    Chosen,
+    EndpointOption,
+    MaxTokensOption,
+    ModelOption,
+    NameOption,
+    RandomOption,
+    TemperatureOption,
+    opened,
+)
+from holotron.cli.progress import fleet_progress
+from holotron.cli.running import registered
+
+EXAMPLES = examples(
+    "holotron rollout tasks.jsonl --endpoint http://127.0.0.1:8000/v1 --sessions 32 --group 8 --out episodes",
+    "holotron view episodes",
+)
+
+
+def rollout(
+    tasks: Annotated[Path, typer.Argument(help='JSON lines: {"task": "…", "url": "…"}, "name" and "seed" if wanted.')],
+    out: Annotated[Path, typer.Option(help="Folder for the episodes; a second run goes on in it.")],
+    model: ModelOption = None,
+    random: RandomOption = False,
+    endpoint: EndpointOption = None,
+    name: NameOption = None,
+    sessions: Annotated[int, typer.Option(min=1, max=4096, help="Agents at work at once.")] = 8,
+    browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes.")] = 2,
+    group: Annotated[int, typer.Option(min=1, max=1024, help="Attempts at each task.")] = 1,
+    steps: Annotated[int, typer.Option(min=1, max=1000, help="Most steps of one episode.")] = 30,
+    seconds: Annotated[float, typer.Option(min=1, help="Most seconds of one episode.")] = 600.0,
+    temperature: TemperatureOption = 1.0,
+    max_tokens: MaxTokensOption = 512,
+    width: Annotated[int, typer.Option(min=100, max=8000)] = 1280,
+    height: Annotated[int, typer.Option(min=100, max=8000)] = 800,
+    allow: Annotated[list[str] | None, typer.Option(help="Origins besides the task's own.")] = None,
+    anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site.")] = False,
+    bare: Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
+) -> None:
+    """Run a fleet. What breaks is tried again; what is finished is never lost; Ctrl-C and a new start go on."""
+    from holotron.data.rollouts.web import TaskFileError, read_tasks
+
+    chosen = Chosen(model, random, endpoint, name)
+    with misuse(TaskFileError):
+        wanted = read_tasks(tasks, group)
+
+    async def main() -> dict[str, Any]:
+        from holotron.agent.agent import Budget
+        from holotron.agent.chat import Style
+        from holotron.agent.prompts import NavigationForm
+        from holotron.data.episodes.nouns import Environment, Policy, Task
+        from holotron.data.episodes.store import EpisodeStore
+        from holotron.data.rollouts.fleet import Fleet
+        from holotron.data.rollouts.web import web_attempts
+        from holotron.env.browsers import Browsers
+        from holotron.env.options import EnvOptions
+
+        def options(task: Task) -> EnvOptions:
+            return environment_options(task.url or "", width, height, allow, anywhere, None, None)
+
+        async with (
+            opened(chosen, Style(max_tokens=max_tokens, temperature=temperature)) as acting,
+            Browsers(browsers) as processes,
+        ):
+            form, budget = NavigationForm(reasons=not bare), Budget(steps=steps, seconds=seconds)
+            with fleet_progress("rollout") as update:
+                fleet = Fleet(
+                    EpisodeStore(out),
+                    web_attempts(processes, acting, options, form, budget),
+                    Policy(model=chosen.label, sampling={"temperature": temperature}),
+                    Environment(name="browser", viewport=(width, height)),
+                    sessions=sessions,
+                    on_change=update,
+                )
+                counters = await fleet.run(wanted)
+        return asdict(counters) | {"steps_per_second": counters.steps_per_second}
+
+    with registered("rollout"):
+        counts = asyncio.run(main())
+    if as_json:
+        print_json({key: value for key, value in counts.items() if key != "began"})
+    else:
+        typer.echo(
+            f"{counts['finished']} episodes finished, {counts['skipped']} were there already, {counts['infrastructure']} "
+            f"lost to the infrastructure after {counts['retried']} retries; look at them with: holotron view {out}"
+        )

@@ -1,0 +1,122 @@
+"""`holotron run`: one task, in a real browser, while you watch."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from holotron.cli.errors import FAILED, Misuse
+from holotron.cli.output import examples
+from holotron.cli.policies import (
+    Chosen,
+    EndpointOption,
+    MaxTokensOption,
+    ModelOption,
+    NameOption,
+    RandomOption,
+    TemperatureOption,
+    opened,
+)
+from holotron.cli.running import registered
+
+if TYPE_CHECKING:
+    from holotron.agent.agent import Ending, StepRecord
+
+EXAMPLES = examples(
+    'holotron run "find the opening hours" --url https://example.com --endpoint http://127.0.0.1:8000/v1',
+    'holotron run "log in as ada" --url http://localhost:3000 --model ./checkpoint --secret password=@pw.txt --headed',
+)
+
+
+def run(
+    task: Annotated[str, typer.Argument(help="What is to be done.")],
+    url: Annotated[str, typer.Option(help="The page to start on.")],
+    model: ModelOption = None,
+    random: RandomOption = False,
+    endpoint: EndpointOption = None,
+    name: NameOption = None,
+    steps: Annotated[int, typer.Option(min=1, max=1000, help="Most steps.")] = 30,
+    seconds: Annotated[float, typer.Option(min=1, help="Most seconds.")] = 600.0,
+    temperature: TemperatureOption = 0.0,
+    max_tokens: MaxTokensOption = 512,
+    size: Annotated[str, typer.Option(help="WIDTHxHEIGHT of the browser's view.")] = "1280x800",
+    headed: Annotated[bool, typer.Option("--headed", help="Show the browser.")] = False,
+    record: Annotated[Path | None, typer.Option(help="Keep the episode in this folder (see holotron view).")] = None,
+    allow: Annotated[
+        list[str] | None, typer.Option(help="Origins it may visit (https://*.example.com); default: that of --url")
+    ] = None,
+    anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site, not only that of --url.")] = False,
+    secret: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE or NAME=@FILE, typed as {{secret:NAME}}, never shown to it")
+    ] = None,
+    ask: Annotated[
+        list[str] | None, typer.Option(help="Ask before actions that match this pattern, such as 'buy|pay|delete'.")
+    ] = None,
+    bare: Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")] = False,
+) -> None:
+    """Do one task in a browser. Ctrl-C, or `holotron stop` elsewhere, ends it."""
+    chosen = Chosen(model, random, endpoint, name)
+    width, height = _size(size)
+    out = Console(stderr=True, highlight=False)
+
+    async def main() -> Ending:
+        from holotron.agent.agent import Agent, Budget
+        from holotron.agent.chat import Style
+        from holotron.agent.prompts import NavigationForm
+        from holotron.cli.episodes import Recorder, environment_options
+        from holotron.env.browser import BrowserEnv
+        from holotron.env.browsers import Browsers
+
+        options = environment_options(url, width, height, allow, anywhere, secret, ask)
+        async with (
+            opened(chosen, Style(max_tokens=max_tokens, temperature=temperature)) as acting,
+            Browsers(headless=not headed) as browsers,
+            await BrowserEnv.open(browsers, options) as env,
+        ):
+            with Recorder(record, task, url, chosen.label, options) as recorder:
+                began = time.monotonic()
+
+                async def told(step: StepRecord) -> None:
+                    _tell(out, step)
+                    await recorder.add(step)
+
+                await env.goto(url)
+                budget = Budget(steps=steps, seconds=seconds)
+                agent = Agent(acting, env, form=NavigationForm(reasons=not bare), budget=budget, on_step=told)
+                ending = await agent.run(task)
+                recorder.finish(ending)
+                out.print(f"{ending.reason} after {len(agent.steps)} steps, {time.monotonic() - began:.1f} s")
+                return ending
+
+    with registered("run"):
+        ending = asyncio.run(main())
+    if ending.answer:
+        typer.echo(ending.answer)
+    if record is not None:
+        out.print(f"recorded; look at it with: holotron view {record}")
+    if ending.reason not in ("answered", "done"):
+        raise typer.Exit(FAILED)
+
+
+def _tell(out: Console, step: StepRecord) -> None:
+    from holotron.agent.actions import describe
+
+    what = describe(step.action) if step.action is not None else f"no action: {step.error}"
+    seconds = step.timings.observe + step.timings.think + step.timings.act
+    out.print(f"{step.index + 1:3d}  {seconds:5.1f} s  {what}", markup=False)
+    if step.thought:
+        out.print(f"             {step.thought}", style="dim", markup=False)
+    if step.action is not None and step.error:
+        out.print(f"             {step.error}", style="yellow", markup=False)
+
+
+def _size(text: str) -> tuple[int, int]:
+    width, _, height = text.lower().partition("x")
+    if not (width.isdigit() and height.isdigit() and 100 <= int(width) <= 8000 and 100 <= int(height) <= 8000):
+        raise Misuse(f"--size is {text!r}; it must be WIDTHxHEIGHT, such as 1280x800, 100 to 8000 each")
+    return int(width), int(height)

@@ -1,0 +1,79 @@
+"""What runs on this machine, so that `holotron stop` can end it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holotron.cli.output import examples
+
+EXAMPLES = examples("holotron stop", "holotron stop --now")
+PATIENCE = 15.0
+
+
+def _folder() -> Path:
+    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    return Path(base) / f"holotron-{os.getuid()}"
+
+
+@contextmanager
+def registered(what: str) -> Iterator[None]:
+    """While inside, this process can be found and stopped. SIGTERM ends it as Ctrl-C does: cleanly."""
+    path = _folder() / f"{os.getpid()}.json"
+    with suppress(OSError):  # without it there is only Ctrl-C
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(json.dumps({"pid": os.getpid(), "what": what, "began": _began(os.getpid())}))
+    before = signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        raise typer.Exit(130) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        path.unlink(missing_ok=True)
+
+
+def _began(pid: int) -> str:
+    """When a process was started: its number may have been given to another since."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def stop(
+    now: Annotated[bool, typer.Option("--now", help="Kill what has not ended by itself after 15 seconds.")] = False,
+) -> None:
+    """End every run, rollout and evaluation of yours on this machine, cleanly: browsers too, nothing half-written."""
+    found = []
+    for path in _folder().glob("*.json") if _folder().is_dir() else []:
+        try:
+            entry = json.loads(path.read_text())
+            pid, what = int(entry["pid"]), str(entry["what"])
+        except (OSError, ValueError, KeyError):
+            continue
+        if _began(pid) == entry.get("began") and _began(pid):
+            found.append((pid, what))
+            os.kill(pid, signal.SIGINT)
+        else:
+            path.unlink(missing_ok=True)
+    deadline = time.monotonic() + PATIENCE
+    while (left := [pid for pid, _ in found if _began(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in left if now else ():
+        os.kill(pid, signal.SIGKILL)
+    for pid, what in found:
+        typer.echo(f"{what} {pid}: {'killed' if pid in left and now else 'still ending' if pid in left else 'ended'}")
+    if not found:
+        typer.echo("nothing is running")

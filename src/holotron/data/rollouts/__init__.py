@@ -1,0 +1,1 @@
+"""Many episodes at once, every one of them recorded."""

@@ -1,0 +1,1 @@
+"""Ways to find out how good a policy is."""
