@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-gpu soak lint clean
+.PHONY: help run test browser test-gpu soak lint clean
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -14,9 +14,12 @@ run: $(STAMP) ## check this machine, then compare a hybrid with a transformer on
 	@$(BIN)/holotron doctor
 	@$(BIN)/holotron plan holotron-12b --gpu H100 --sessions 100 --against qwen3-8b
 
-test: $(STAMP) ## all tests that need no GPU, and the import contract
+test: $(STAMP) browser ## all tests that need no GPU, and the import contract
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest -n auto
+
+browser: $(STAMP) ## a Chromium, if this machine has none
+	@$(BIN)/python -m holotron.env.install
 
 test-gpu: $(STAMP) ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu

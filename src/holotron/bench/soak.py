@@ -52,8 +52,9 @@ class Record:
 class Client:
     """One agent."""
 
-    def __init__(self, number: int, http: httpx.AsyncClient, record: Record, pictures: list[str]) -> None:
-        self._http = http
+    def __init__(self, number: int, url: str, record: Record, pictures: list[str]) -> None:
+        # A connection of its own: one pool for all would be what is measured.
+        self._http = httpx.AsyncClient(base_url=url, timeout=120, trust_env=False, verify=False)
         self._record = record
         self._draw = random.Random(number)
         self._pictures = pictures
@@ -65,6 +66,7 @@ class Client:
             except Exception as error:
                 self._record.errors[f"{type(error).__name__}: {error}"[:200]] += 1
                 await asyncio.sleep(0.1)
+        await self._http.aclose()
 
     async def _in_a_session(self, until: float) -> None:
         session = (await self._post("open", "/v1/sessions", {}))["id"]
@@ -155,13 +157,12 @@ def _check(status: int, what: str) -> None:
 async def soak(url: str, pids: list[int], clients: int, seconds: float, tell: Any = lambda _: None) -> dict[str, Any]:
     """Run the clients and report. `pids` are the processes whose memory is watched."""
     record = Record()
-    limits = httpx.Limits(max_connections=clients + 10, max_keepalive_connections=clients)
     memory: list[tuple[float, float]] = []
     began = time.monotonic()
-    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=120, trust_env=False) as http:
         card = (await http.get("/v1/models")).json()["data"][0]
         pictures = _pictures() if card["has_vision"] else []
-        crowd = [asyncio.create_task(Client(n, http, record, pictures).live(began + seconds)) for n in range(clients)]
+        crowd = [asyncio.create_task(Client(n, url, record, pictures).live(began + seconds)) for n in range(clients)]
         while (now := time.monotonic() - began) < seconds:
             memory.append((now, sum(map(_resident, pids)) / 2**20))
             tell(

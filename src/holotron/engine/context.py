@@ -93,9 +93,9 @@ class Context:
     def held(self) -> int:
         """The tokens that need not be computed again.
 
-        The last token of an answer counts: it is computed with what follows it, for the first time.
+        The last tokens of an answer count: they are computed with what follows them, for the first time.
         """
-        return len(self.tokens) if self.uncomputed <= 1 else self.computed
+        return len(self.tokens) if self.turns and self.computed >= self.turns[-1].prompt_end else self.computed
 
     @property
     def entries(self) -> int:

@@ -229,7 +229,7 @@ class Core:
             return self.open(pool=pool), 0
         context, position = found
         if self._ends_alike(context, position, token_ids):
-            position += 1
+            position = len(context.tokens)
             del context.turns[_turns_before(context, position) :]
         else:
             context = self.branch(context, position)
@@ -237,9 +237,10 @@ class Core:
         return context, position
 
     def _ends_alike(self, context: Context, position: int, token_ids: Sequence[int]) -> bool:
-        """Whether all that the context has besides is the last token of its answer, and the request has it too."""
-        at_end = position == context.computed and context.uncomputed == 1
-        return at_end and context.tokens[position] == token_ids[position] and not at_image(context)
+        """Whether all that the context has besides are the last tokens of its answer, and the request has them too."""
+        if position != context.computed or context.held == position or at_image(context):
+            return False
+        return list(context.tokens[position:]) == list(token_ids[position : len(context.tokens)])
 
     def branch(self, context: Context, position: int) -> Context:
         """A session that stands at `position` of this one: itself if it stands there, else a fork of that beginning."""

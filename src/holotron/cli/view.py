@@ -1,0 +1,116 @@
+"""`holotron view`: episodes in a browser, live or as a report."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holotron.cli.errors import Misuse, misuse
+from holotron.cli.output import examples, size
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from holotron.web.catalog import Catalog
+    from holotron.web.rows import Row
+
+EXAMPLES = examples(
+    "holotron view runs/nightly",
+    "holotron view runs/nightly --port 9000 --no-open   # over ssh -L 9000:127.0.0.1:9000",
+    "holotron view runs/nightly --html report           # a folder to copy anywhere; open report/index.html",
+    "holotron view runs/nightly --html report.html      # one file with everything inside, to send to someone",
+)
+DEFAULT_PORT = 8765
+
+
+def view(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of episodes, as rollout --out writes it.")],
+    html: Annotated[
+        Path | None, typer.Option(help="Write a report instead of serving: a folder, or one file named *.html.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help=f"Port on this machine (default: {DEFAULT_PORT}, or any free one)."),
+    ] = None,
+    open_: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in a browser, where there is a screen.")
+    ] = True,
+) -> None:
+    """Look at episodes step by step: what was seen, thought and done. New ones appear while a fleet runs."""
+    if html is not None and port is not None:
+        raise Misuse("--port is for serving and --html for writing; give one of them")
+    catalog = _catalog(folder)
+    if html is not None:
+        page = _write(catalog, html)
+    else:
+        from holotron.web.app import address_of, serve
+
+        listener = _listen(port)
+        page = address_of(listener)
+        typer.echo(f"{page}  (Ctrl-C ends it)")
+    if open_ and _has_screen():
+        webbrowser.open(page)
+    if html is None:
+        serve(catalog, listener)
+
+
+def _catalog(folder: Path) -> Catalog:
+    if not folder.is_dir():
+        raise Misuse(f"there is no folder {folder}")
+    from holotron.data.episodes.store import EpisodeStore
+    from holotron.web.catalog import Catalog
+
+    catalog = Catalog(EpisodeStore(folder))
+    rows = _read(catalog)
+    if not rows:
+        hint = f"; give the folder above it, {folder.parent}" if folder.name == "episodes" else ""
+        raise Misuse(f"there are no episodes in {folder}: none below {folder / 'episodes'}{hint}")
+    damaged = [row for row in rows if row["outcome"] == "damaged"]
+    typer.echo(f"{len(rows):,} episodes in {folder}", err=True)
+    for row in damaged[:5]:
+        typer.echo(f"damaged: {' '.join(row['detail'].split())}", err=True)
+    if len(damaged) > 5:
+        typer.echo(f"damaged: {len(damaged) - 5:,} more; the list shows them all", err=True)
+    return catalog
+
+
+def _read(catalog: Catalog) -> list[Row]:
+    if not sys.stderr.isatty():
+        return catalog.rows()
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        reading = progress.add_task("reading episodes", total=None)
+        return catalog.rows(lambda done, total: progress.update(reading, completed=done, total=total))
+
+
+def _write(catalog: Catalog, out: Path) -> str:
+    from holotron.web.report import ReportError, write_report
+
+    with misuse(ReportError):
+        report = write_report(catalog.store, out, catalog)
+    typer.echo(f"{report.episodes:,} episodes, {report.images:,} screenshots, {size(report.bytes)}", err=True)
+    typer.echo(str(report.page))
+    return report.page.resolve().as_uri()
+
+
+def _listen(port: int | None) -> socket:
+    from holotron.web.app import listen
+
+    try:
+        return listen(DEFAULT_PORT if port is None else port)
+    except OSError as error:
+        if port is None:
+            return listen(0)
+        raise OSError(f"port {port} cannot be used ({error.strerror}); choose another with --port") from error
+
+
+def _has_screen() -> bool:
+    # Without one, Python would start a browser for terminals, and wait for it.
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
