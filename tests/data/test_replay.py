@@ -24,8 +24,8 @@ from tests.env.site import Site
 
 SIZE = (400, 300)
 STYLE = (
-    "<style>body { margin: 0 } * { font: 24px sans-serif; caret-color: transparent } a, input, select, p { position: absolute; left: 10px;"
-    " width: 250px; height: 40px; margin: 0 }</style>"
+    "<style>body { margin: 0 } * { font: 24px sans-serif; caret-color: transparent } a, input, select, p {"
+    " position: absolute; left: 10px; width: 250px; height: 40px; margin: 0 }</style>"
 )
 START = f'<title>start</title>{STYLE}<a style="top: 10px" href="/form">Go to the form</a>'
 FORM = (

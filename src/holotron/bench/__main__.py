@@ -55,6 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     soak.add_argument("--random", action="store_true", help="random weights in the shape of the preset")
     soak.add_argument("--clients", type=int, default=200)
     soak.add_argument("--seconds", type=float, default=300)
+    browsers = commands.add_parser("browsers", help="many browsers at once: alive, steps/s, memory")
+    browsers.add_argument("--sessions", type=int, default=100)
+    browsers.add_argument("--processes", type=int, default=4)
+    browsers.add_argument("--seconds", type=float, default=60)
+    browsers.add_argument("--size", default="1280x800", help="WIDTHxHEIGHT of the view")
     suite = commands.add_parser("suite", help="the standard set of agent workloads, one file each and a plot")
     suite.add_argument("--cases", help=f"some of {', '.join(CASES)} (default: all)")
     suite.add_argument("--folder", type=Path, default=Path("benchmarks/results"), help="where the files go")
@@ -62,16 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernels, loop, soak):
+    for command in (agent, phases, kernels, loop, soak, browsers):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)
     if options.what == "suite":
         run_suite(options.cases, options.folder, options.common, parser.parse_args, _load, _agent_report)
         return 0
-    report = {"agent": _agent, "phases": _phases, "kernels": _kernels, "loop": _loop, "soak": _soak}[options.what](
-        options
-    )
+    measures = {"agent": _agent, "phases": _phases, "kernels": _kernels, "loop": _loop}
+    report = (measures | {"soak": _soak, "browsers": _browsers})[options.what](options)
     if options.out:
         write_json(options.out, report)
     if options.json:
@@ -245,6 +249,12 @@ def _loop(options: argparse.Namespace) -> dict[str, Any]:
 
 def _soak(options: argparse.Namespace) -> dict[str, Any]:
     from holotron.bench.soak import run  # needs a client, which a bare GPU machine has not
+
+    return run(options)
+
+
+def _browsers(options: argparse.Namespace) -> dict[str, Any]:
+    from holotron.bench.browsers import run
 
     return run(options)
 

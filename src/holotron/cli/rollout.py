@@ -96,6 +96,7 @@ def rollout(
         print_json({key: value for key, value in counts.items() if key != "began"})
     else:
         typer.echo(
-            f"{counts['finished']} episodes finished, {counts['skipped']} were there already, {counts['infrastructure']} "
-            f"lost to the infrastructure after {counts['retried']} retries; look at them with: holotron view {out}"
+            f"{counts['finished']} episodes finished, {counts['skipped']} were there already, "
+            f"{counts['infrastructure']} lost to the infrastructure after {counts['retried']} retries; look at them "
+            f"with: holotron view {out}"
         )

@@ -47,9 +47,10 @@ def registered(what: str) -> Iterator[None]:
 def _began(pid: int) -> str:
     """When a process was started: its number may have been given to another since."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
         return ""
+    return "" if fields[0] == "Z" else fields[19]  # a zombie has ended, only nobody has asked after it
 
 
 def stop(

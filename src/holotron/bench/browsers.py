@@ -1,0 +1,134 @@
+"""Many browsers at once on this machine: whether all stay alive, the steps they make, the memory they take."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+from holotron.bench.report import machine
+from holotron.env.browser import BrowserEnv
+from holotron.env.browsers import Browsers
+from holotron.env.errors import EnvError
+from holotron.env.options import EnvOptions
+from holotron.env.safety import SafetyPolicy
+
+PAGE = b"""<!doctype html><title>A form</title><style>body { font: 16px sans-serif; margin: 2rem }</style>
+<h1>Order</h1><p>Choose what you like.</p><label>Name <input id=name></label>
+<button onclick="this.textContent = 'Added ' + ++n">Add</button><script>let n = 0</script>
+<ul>""" + b"".join(b"<li>Item %d <a href='#%d'>more</a>" % (i, i) for i in range(40))
+
+
+@contextmanager
+def _site() -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.send_header("content-length", str(len(PAGE)))
+            self.end_headers()
+            self.wfile.write(PAGE)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+async def measure_browsers(sessions: int, processes: int, seconds: float, size: tuple[int, int]) -> dict[str, Any]:
+    """Open so many contexts, click and look in all of them for a while."""
+    times: list[float] = []
+    failures: list[str] = []
+    with _site() as origin:
+        options = EnvOptions(width=size[0], height=size[1], safety=SafetyPolicy([origin]), call_seconds=120)
+        async with Browsers(processes) as browsers:
+            began = time.monotonic()
+            envs = await asyncio.gather(*(BrowserEnv.open(browsers, options) for _ in range(sessions)))
+            await asyncio.gather(*(env.goto(origin) for env in envs))
+            opened = time.monotonic() - began
+            until = time.monotonic() + seconds
+
+            async def live(env: BrowserEnv) -> None:
+                while time.monotonic() < until:
+                    start = time.monotonic()
+                    try:
+                        await env.click(200, 190)
+                        await env.observe()
+                    except EnvError as error:
+                        failures.append(f"{type(error).__name__}: {error}")
+                        return
+                    times.append(time.monotonic() - start)
+
+            start = time.monotonic()
+            await asyncio.gather(*(live(env) for env in envs))
+            took = time.monotonic() - start
+            memory = _memory(os.getpid())
+            titles = [(await env.observe()).title for env in envs]
+            await asyncio.gather(*(env.close() for env in envs))
+    cuts = quantiles(times, n=20) if len(times) > 1 else [0.0] * 19
+    return {
+        "sessions": sessions,
+        "processes": processes,
+        "viewport": list(size),
+        "seconds_to_open": opened,
+        "seconds": took,
+        "alive_after": sum(title == "A form" for title in titles),
+        "failures": failures,
+        "steps": len(times),
+        "steps_per_second": len(times) / took,
+        "step_seconds_p50": cuts[9],
+        "step_seconds_p95": cuts[18],
+        "memory_mib": memory / 2**20,
+        "memory_mib_per_session": memory / 2**20 / sessions,
+    }
+
+
+def _memory(root: int) -> int:
+    """Bytes of this process and all below it, shared pages divided among those who share them."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, ValueError):
+            continue
+    family = {root}
+    while grown := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= grown
+    return sum(_share(pid) for pid in family)
+
+
+def _share(pid: int) -> int:
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """`holotron bench browsers`."""
+    width, _, height = options.size.partition("x")
+    size = (int(width), int(height))
+    figures = asyncio.run(measure_browsers(options.sessions, options.processes, options.seconds, size))
+    report = machine() | figures
+    if not options.json:
+        for key, value in report.items():
+            print(f"  {key:24s} {value:,.2f}" if isinstance(value, float) else f"  {key:24s} {value}", file=sys.stdout)
+    return report

@@ -1,0 +1,147 @@
+"""`holotron run`, `rollout`, `stop` as a person types them: real browser, real (tiny) model, real episodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from holotron.bench.tiny import write_checkpoint
+from holotron.data.episodes.store import EpisodeStore
+from tests.env.driver import descendants
+from tests.env.miniwob_driver import needs_chromium
+from tests.env.site import Site
+
+pytestmark = needs_chromium
+PAGE = "<title>A page</title><h1>Hello</h1><button>One</button><input>"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return str(write_checkpoint(tmp_path_factory.mktemp("tiny")))
+
+
+@pytest.fixture
+def site():
+    with Site({"/": PAGE, "/other": PAGE}) as site:
+        yield site
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-m", "holotron.cli.main", *map(str, words)]
+
+
+def holo(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*words), capture_output=True, text=True, timeout=120)
+
+
+def run_words(site: Site, checkpoint: str, *more: object) -> list[object]:
+    words = ["run", "Look around", "--url", site.origin + "/", "--model", checkpoint, "--size", "320x200", "--bare"]
+    return [*words, "--max-tokens", 60, "--temperature", 1, *more]
+
+
+def test_a_run_is_told_and_recorded(site, checkpoint, tmp_path):
+    done = holo(*run_words(site, checkpoint, "--steps", 3, "--record", tmp_path / "kept"))
+    assert done.returncode in (0, 1), done.stderr
+    assert "steps," in done.stderr
+    assert "holotron view" in done.stderr
+    store = EpisodeStore(tmp_path / "kept")
+    (info,) = store.list_episodes()
+    assert info.finished
+    steps = store.read(info.id).steps
+    assert 1 <= len(steps) <= 3
+    assert steps[0].observation.title == "A page"
+    assert store.image(steps[0].observation.image)[:4] == b"\x89PNG"
+    assert steps[0].output.token_ids
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "stop"])
+def test_stopping_is_clean(site, checkpoint, tmp_path, how):
+    words = run_words(site, checkpoint, "--steps", 1000, "--record", tmp_path / "kept")
+    process = subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    store = EpisodeStore(tmp_path / "kept")
+    while not (tmp_path / "kept").exists() or not any(
+        len(list(store.steps(info.id, salvage=True))) > 1 for info in store.list_episodes()
+    ):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    below = descendants(process.pid)
+    assert below
+    if how == "stop":
+        told = holo("stop")
+        assert f"run {process.pid}: ended" in told.stdout
+    else:
+        process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert "Traceback" not in process.stderr.read()
+    (info,) = store.list_episodes()
+    assert info.outcome.reason == "stopped"
+    left = [pid for pid in below if Path(f"/proc/{pid}").exists() and "chrom" in _name(pid)]
+    assert left == []
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def test_a_rollout_goes_on_where_it_was(site, checkpoint, tmp_path):
+    tasks = tmp_path / "tasks.jsonl"
+    lines = [{"task": "Look", "url": site.origin + "/"}, {"task": "Look again", "url": site.origin + "/other"}]
+    tasks.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = ["rollout", tasks, "--out", tmp_path / "kept", "--model", checkpoint, "--sessions", 3, "--group", 2]
+    words += ["--steps", 2, "--bare", "--max-tokens", 40, "--width", 320, "--height", 200, "--json"]
+    first = holo(*words)
+    assert first.returncode == 0, first.stderr
+    assert json.loads(first.stdout)["finished"] == 4
+    again = json.loads(holo(*words).stdout)
+    assert (again["finished"], again["skipped"]) == (0, 4)
+    samples = sorted((info.task.text, info.task.sample) for info in EpisodeStore(tmp_path / "kept").list_episodes())
+    assert samples == [("Look", 0), ("Look", 1), ("Look again", 0), ("Look again", 1)]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["run", "x", "--url", "http://localhost"], "--model"),
+        (["run", "x", "--url", "ftp://localhost", "--endpoint", "http://127.0.0.1:9"], "http"),
+        (["run", "x", "--url", "http://localhost", "--endpoint", "http://127.0.0.1:9", "--size", "big"], "--size"),
+        (["run", "x", "--url", "http://localhost", "--endpoint", "e", "--model", "m"], "--endpoint"),
+        (["rollout", "/nowhere.jsonl", "--out", "x", "--endpoint", "http://127.0.0.1:9"], "/nowhere.jsonl"),
+        (["eval", "miniwob", "--protocol", "nonsense", "--baseline", "random"], "nonsense"),
+        (["eval", "miniwob", "--tasks", "click-nothing", "--baseline", "random"], "click-nothing"),
+        (["eval", "miniwob", "--seeds", "a,b", "--baseline", "random"], "--seeds"),
+        (["eval", "miniwob", "--baseline", "best"], "--baseline"),
+        (["eval", "miniwob"], "--model"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(words, complaint, tmp_path):
+    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.returncode in (1, 2)
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_broken_list_of_tasks_is_named_by_line(tmp_path):
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"task": "a", "url": "http://x"}\n{"task": "b"}\n')
+    done = holo("rollout", tasks, "--out", tmp_path / "kept", "--endpoint", "http://127.0.0.1:9")
+    assert done.returncode == 2
+    assert "line 2" in done.stderr
+    assert "url" in done.stderr
+
+
+def test_nothing_to_stop(monkeypatch, tmp_path):
+    monkeypatch.setitem(os.environ, "XDG_RUNTIME_DIR", str(tmp_path))
+    assert holo("stop").stdout.strip() == "nothing is running"
