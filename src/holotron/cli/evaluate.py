@@ -22,7 +22,7 @@ from holotron.cli.policies import (
     TemperatureOption,
     opened,
 )
-from holotron.cli.progress import fleet_progress
+from holotron.cli.progress import fleet_progress, step_progress
 from holotron.cli.running import registered
 
 app = typer.Typer(help="Evaluate a policy.", no_args_is_help=True, rich_markup_mode="rich")
@@ -88,6 +88,63 @@ def miniwob(
         print_json(report)
     else:
         _print(report, folder)
+
+
+RECALL_EXAMPLES = examples(
+    "holotron eval recall --endpoint http://127.0.0.1:8000/v1 --trials 8 --out runs/recall",
+    "holotron eval recall --model ./checkpoint --asked-at 5,20 --trials 2 --keep-images 3 --json",
+)
+
+
+@app.command("recall", epilog=RECALL_EXAMPLES)
+def recall(
+    model: ModelOption = None,
+    random: RandomOption = False,
+    endpoint: EndpointOption = None,
+    name: NameOption = None,
+    asked_at: Annotated[str, typer.Option(help="Steps at which the code of step 3 is asked for.")] = "5,10,20,30,40,50",
+    trials: Annotated[int, typer.Option(min=1, max=1000, help="Walks for each of them and each condition.")] = 8,
+    seed: Annotated[int, typer.Option(help="Of the pages.")] = 0,
+    sessions: Annotated[int, typer.Option(min=1, max=256, help="Walks at once.")] = 4,
+    keep_images: Annotated[
+        int | None, typer.Option(min=1, help="Screenshots kept in view; without it all: then attention remembers, too")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; a second one goes on in it.")] = None,
+    max_tokens: MaxTokensOption = 64,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """What a policy remembers: a code shown at step 3 of a walk over rendered pages, asked for many steps later."""
+    from holotron.agent.chat import Style
+    from holotron.env.browsers import Browsers
+    from holotron.eval.recall import run_recall
+
+    chosen = Chosen(model, random, endpoint, name)
+    try:
+        distances = tuple(int(part) for part in _listed(asked_at))
+    except ValueError:
+        raise Misuse(f"--asked-at is {asked_at!r}; it must be whole numbers with commas between") from None
+
+    async def main() -> Any:
+        style = Style(max_tokens=max_tokens, keep_images=keep_images, record_tokens=False)
+        async with opened(chosen, style) as acting, Browsers() as browsers:
+            with step_progress("recall") as update:
+                return await run_recall(
+                    acting,
+                    browsers,
+                    distances=distances,
+                    trials=trials,
+                    seed=seed,
+                    sessions=sessions,
+                    folder=out,
+                    progress=update,
+                )
+
+    with registered("eval"):
+        report = asyncio.run(main())
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        typer.echo(report.table())
 
 
 def _print(report: dict[str, Any], folder: Path) -> None:
