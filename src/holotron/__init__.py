@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Engine", "EngineConfig", "SamplingParams", "__version__", "load"]
+__all__ = ["Agent", "Engine", "EngineConfig", "SamplingParams", "__version__", "load"]
 
 if TYPE_CHECKING:
+    from holotron.agent.agent import Agent
     from holotron.engine.config import EngineConfig
     from holotron.engine.engine import Engine
     from holotron.engine.sampling import SamplingParams
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 # torch takes seconds to import, and most commands do not need it: the library is loaded when it is used.
 _HOMES = {
+    "Agent": "holotron.agent.agent",
     "Engine": "holotron.engine.engine",
     "EngineConfig": "holotron.engine.config",
     "SamplingParams": "holotron.engine.sampling",

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from holotron import __version__
-from holotron.cli import bench, data, doctor, evaluate, models, plan, rollout, run, running, serve
+from holotron.cli import bench, data, doctor, evaluate, models, plan, rollout, run, running, serve, view
 from holotron.cli.errors import DONE, FAILED, MISUSED, debugging, report
 from holotron.cli.output import examples
 
@@ -83,6 +83,7 @@ app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
 app.command("run", epilog=run.EXAMPLES)(run.run)
 app.command("rollout", epilog=rollout.EXAMPLES)(rollout.rollout)
 app.add_typer(data.app, name="data")
+app.command("view", epilog=view.EXAMPLES)(view.view)
 app.command("stop", epilog=running.EXAMPLES)(running.stop)
 app.add_typer(evaluate.app, name="eval")
 app.command("serve", epilog=serve.EXAMPLES)(serve.serve)

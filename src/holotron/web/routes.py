@@ -1,0 +1,106 @@
+"""The page and what it asks for, as routes that any application can include."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Path, Query
+from fastapi.responses import Response
+
+from holotron.data.episodes.errors import Damaged, EpisodeError
+from holotron.data.episodes.store import EpisodeStore
+from holotron.web.catalog import Catalog
+from holotron.web.detail import detail_of, episode_json, steps_of
+from holotron.web.page import INDEX, NOTHING_POLICY, PAGE_POLICY, media_type, static_files
+
+JSON = "application/json"
+SAFE = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+EpisodeId = Annotated[str, Path(max_length=128)]
+
+
+def router(store: EpisodeStore, catalog: Catalog | None = None) -> APIRouter:
+    """Routes over a store. The page asks relative to its own address, so they may be included under any prefix.
+
+    They check nobody's name and no Host header: that is the business of the application that includes them.
+    """
+    routes = APIRouter()
+    episodes = Catalog(store) if catalog is None else catalog
+
+    @routes.get("/", include_in_schema=False)
+    def index() -> Response:
+        return _page(INDEX)
+
+    @routes.get("/static/{name}", include_in_schema=False)
+    def static(name: str) -> Response:
+        if name not in static_files() or name == INDEX:
+            raise HTTPException(404, "no such file")
+        return _page(name)
+
+    @routes.get("/api/episodes")
+    def changes(since: Annotated[str, Query(max_length=64)] = "") -> Response:
+        """The episodes that are new or changed since a cursor, and the next cursor."""
+        return _data(episodes.changes(since).encode(), JSON)
+
+    @routes.get("/api/episodes/{episode_id}")
+    def episode(episode_id: EpisodeId, first: Annotated[int, Query(ge=0)] = 0) -> Response:
+        """One episode with its steps from `first` on, each with its action in words."""
+        with _not_found():
+            return _data(_encoded(detail_of(store, episode_id, first)), JSON)
+
+    @routes.get("/api/episodes/{episode_id}/download")
+    def download(episode_id: EpisodeId) -> Response:
+        """One episode as a file, exactly as it is stored; if it is damaged, as far as it goes."""
+        with _not_found():
+            info = store.info(episode_id)
+            data = episode_json(info, steps_of(store, info)[0]).encode()
+            return _data(data, JSON, **{"Content-Disposition": f'attachment; filename="{episode_id}.json"'})
+
+    @routes.get("/api/images/{name}")
+    def image(name: str) -> Response:
+        """A screenshot, by the SHA-256 of its bytes and .png."""
+        digest = name.removesuffix(".png")
+        if not name.endswith(".png") or not _DIGEST.fullmatch(digest):
+            raise HTTPException(404, "an image is named by 64 hexadecimal digits and .png")
+        with _not_found():
+            # What has this name will have the same bytes forever.
+            return _data(store.image(digest), "image/png", **{"Cache-Control": "private, max-age=31536000, immutable"})
+
+    return routes
+
+
+class _not_found:
+    """Inside, an episode or image that is not there, or not whole, becomes 404."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, Damaged):
+            raise HTTPException(404, "it is missing or damaged") from error
+        if isinstance(error, EpisodeError):
+            raise HTTPException(404, "there is no such episode") from error
+
+
+def _page(name: str) -> Response:
+    headers = {**SAFE, "Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-cache"}
+    return Response(static_files()[name], media_type=media_type(name), headers=headers)
+
+
+def _data(data: bytes, kind: str, **headers: str) -> Response:
+    return Response(
+        data,
+        media_type=kind,
+        headers={**SAFE, "Content-Security-Policy": NOTHING_POLICY, "Cache-Control": "no-store", **headers},
+    )
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
