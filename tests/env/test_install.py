@@ -35,3 +35,18 @@ def test_no_way_works(monkeypatch):
     monkeypatch.setattr(install, "find_chromium", lambda: (None, ""))
     monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 1))
     assert install.install() is None
+
+
+def test_a_window_needs_the_whole_browser(monkeypatch, tmp_path):
+    from holotron.env import chromium
+
+    monkeypatch.delenv(chromium.VARIABLE, raising=False)
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
+    for name in ("chromium-headless-shell", "chromium"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert chromium.find_chromium()[0] == tmp_path / "chromium-headless-shell"
+    assert chromium.find_chromium(window=True)[0] == tmp_path / "chromium"
+    (tmp_path / "chromium").unlink()
+    assert chromium.find_chromium(window=True)[0] is None

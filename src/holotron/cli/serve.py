@@ -18,6 +18,7 @@ EXAMPLES = examples(
     "curl http://127.0.0.1:8000/v1/models",
 )
 STATE_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+LOOPBACK = ("127.0.0.1", "localhost")
 KV_TYPES = {"same": None, "fp8": "fp8"}
 
 
@@ -50,6 +51,9 @@ def serve(
     image_host: Annotated[
         list[str] | None, typer.Option(help="Fetch image URLs from this host (*.example.com); default: none")
     ] = None,
+    episodes: Annotated[
+        Path | None, typer.Option(help="Show this folder of episodes at /view/ (on loopback, without keys).")
+    ] = None,
     cors_origin: Annotated[list[str] | None, typer.Option(help="Let pages of this origin call the API.")] = None,
 ) -> None:
     """Serve a model to OpenAI clients, with sessions that fork, roll back and never compute a token twice."""
@@ -57,13 +61,15 @@ def serve(
         if value not in known:
             raise Misuse(f"{name} is {value!r}; choose one of {', '.join(known)}")
     keys = _keys(api_key, api_key_file)
-    if not keys and host not in ("127.0.0.1", "::1", "localhost"):
+    if not keys and host not in (*LOOPBACK, "::1"):
         raise Misuse(f"--host {host} opens the server to the network; give --api-key or --api-key-file, too")
     from holotron.model.loading import find_checkpoint
     from holotron.server.messages import EngineOptions
     from holotron.server.run import serve as run
     from holotron.server.settings import ServerSettings
 
+    if episodes is not None and (keys or host not in LOOPBACK):
+        raise Misuse("--episodes shows episodes without a key: only on loopback, and without --api-key")
     if not random:
         find_checkpoint(model)  # says what is wrong before anything is started
     engine = EngineOptions(
@@ -95,6 +101,7 @@ def serve(
             grace_seconds=grace,
             image_hosts=tuple(image_host or ()),
             cors_origins=tuple(cors_origin or ()),
+            episodes=str(episodes) if episodes else None,
         )
     )
 

@@ -181,7 +181,7 @@ class _Process:
             return self._running
 
     async def _start(self) -> Browser:
-        executable = self._executable or find_chromium()[0]
+        executable = self._executable or find_chromium(window=not self._headless)[0]
         self._playwright = await async_playwright().start()
         options: dict[str, Any] = {
             "headless": self._headless,

@@ -19,9 +19,10 @@ COMMANDS = (
 PLAYWRIGHT_BINARIES = ("chrome-headless-shell", "headless_shell", "chrome")
 
 
-def find_chromium() -> tuple[Path | None, str]:
+def find_chromium(*, window: bool = False) -> tuple[Path | None, str]:
     """The browser to use and how it was found, or None and where it was looked for.
 
+    With `window` it must be one that can be seen, which the headless shell cannot.
     What the user names comes first, and if that is wrong nothing else is tried: the wrong browser would be a surprise.
     """
     if named := os.environ.get(VARIABLE):
@@ -30,14 +31,22 @@ def find_chromium() -> tuple[Path | None, str]:
             return path, f"${VARIABLE}"
         return None, f"${VARIABLE} is {named!r}, which is no program"
     for command in COMMANDS:
+        if window and _is_shell(command):
+            continue
         if location := shutil.which(command):
             return Path(location), "on the PATH"
     cache = playwright_cache()
     for name in PLAYWRIGHT_BINARIES:
+        if window and _is_shell(name):
+            continue
         for path in sorted(cache.glob(f"chromium*/*/{name}"), reverse=True):
             if _runnable(path):
                 return path, "in Playwright's cache"
     return None, f"not on the PATH, not in {cache}, and ${VARIABLE} is not set"
+
+
+def _is_shell(name: str) -> bool:
+    return "shell" in name
 
 
 def launch_arguments() -> list[str]:

@@ -9,10 +9,11 @@ from typing import Any
 from fastapi import APIRouter, Depends, Query, Request
 
 from holotron.server import messages as m
-from holotron.server.answers import Done
+from holotron.server.answers import Done, ErrorAnswer
 from holotron.server.auth import Caller
 from holotron.server.chat import ERRORS
-from holotron.server.errors import ApiError
+from holotron.server.engine_client import EngineRefused
+from holotron.server.errors import ApiError, as_api_error
 from holotron.server.schemas import PauseRequest, SleepRequest, UpdateRequest
 from holotron.server.state import State, admin_of, state_of
 
@@ -68,12 +69,13 @@ async def wake(http: Request, caller: Caller = Depends(admin_of)) -> Any:
 @router.post("/update_weights", response_model=Done)
 async def update_weights(body: UpdateRequest, http: Request, caller: Caller = Depends(admin_of)) -> Any:
     """New weights from a folder or a safetensors file that the server can read. Sessions go on."""
-    return await _update(state_of(http), body.path, body.version)
+    return await _update(state_of(http), body.path, body.version, "path")
 
 
 @router.put(
     "/weights",
     response_model=Done,
+    responses={507: {"model": ErrorAnswer}},
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -95,11 +97,15 @@ async def put_weights(
                     file.write(chunk)
         except OSError as error:
             raise ApiError(507, f"the weights could not be stored: {error.strerror}", code="no_room") from error
-        return await _update(state_of(http), str(path), version)
+        return await _update(state_of(http), str(path), version, "body")
 
 
-async def _update(state: State, path: str, version: str | None) -> dict[str, Any]:
-    epoch = await state.client.call(lambda number: m.UpdateWeights(number, path))
+async def _update(state: State, path: str, version: str | None, field: str) -> dict[str, Any]:
+    try:
+        epoch = await state.client.call(lambda number: m.UpdateWeights(number, path))
+    except EngineRefused as error:
+        refusal = as_api_error(error)
+        raise ApiError(refusal.status, f"{field}: {error}", param=field, code=refusal.code) from error
     if version is not None:
         state.client.versions[epoch] = version
     return {"ok": True, "epoch": epoch, "weight_version": state.client.version_of(epoch)}

@@ -6,12 +6,15 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import Response
+from starlette.requests import ClientDisconnect
 
 from holotron import __version__
+from holotron.data.episodes.store import EpisodeStore
 from holotron.server import admin, chat, completions, session_routes, text_routes
 from holotron.server.auth import Admission, Keys
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused
@@ -26,6 +29,8 @@ from holotron.server.settings import ServerSettings
 from holotron.server.state import State
 from holotron.server.streaming import ClientGone
 from holotron.server.tools import detect_dialect
+from holotron.web.app import create_app as view_episodes
+from holotron.web.catalog import Catalog
 
 log = logging.getLogger(__name__)
 
@@ -34,22 +39,38 @@ ABOUT = """Chat completions as OpenAI clients know them, and sessions beside the
 answer ended, forks, rolls back, and computes no token twice."""
 
 
+class Application(FastAPI):
+    """Publishes what it does: FastAPI would promise a 422 where this server answers 400."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            schema = super().openapi()
+            for operation in (operation for path in schema["paths"].values() for operation in path.values()):
+                operation["responses"].pop("422", None)
+            for name in ("HTTPValidationError", "ValidationError"):
+                schema["components"]["schemas"].pop(name, None)
+        return super().openapi()
+
+
 def create_app(settings: ServerSettings) -> FastAPI:
     """An application that starts its engine when it is started, and ends it with itself."""
-    metrics = Metrics(settings.model_name)
+    metrics, keys = Metrics(settings.model_name), Keys(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.server = await _assemble(settings, metrics, stack)
+            app.state.server = await _assemble(settings, metrics, keys, stack)
             yield
 
-    app = FastAPI(title="Holotron", version=__version__, description=ABOUT, lifespan=lifespan)
+    app = Application(title="Holotron", version=__version__, description=ABOUT, lifespan=lifespan)
     for part in (chat, completions, session_routes, text_routes, admin):
         app.include_router(part.router)
     add_handlers(app)
-    app.add_exception_handler(ClientGone, _nobody)
-    app.add_middleware(Envelope, metrics=metrics, max_body_bytes=settings.max_body_bytes)
+    for gone in (ClientGone, ClientDisconnect):
+        app.add_exception_handler(gone, _nobody)
+    app.add_middleware(Envelope, metrics=metrics, keys=keys, max_body_bytes=settings.max_body_bytes)
+    if settings.episodes is not None:
+        app.mount("/view", view_episodes(Catalog(EpisodeStore(settings.episodes))))
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]
@@ -57,7 +78,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
     return app
 
 
-async def _assemble(settings: ServerSettings, metrics: Metrics, stack: AsyncExitStack) -> State:
+async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stack: AsyncExitStack) -> State:
     texts = await asyncio.to_thread(load_texts, settings.engine)
     sessions = SessionTable(settings)
     client = EngineClient(settings.engine, on_loss=sessions.clear)
@@ -69,7 +90,7 @@ async def _assemble(settings: ServerSettings, metrics: Metrics, stack: AsyncExit
         settings=settings,
         texts=texts,
         client=client,
-        keys=Keys(settings),
+        keys=keys,
         admission=Admission(settings),
         sessions=sessions,
         images=ImageReader(settings, fetcher),

@@ -22,7 +22,7 @@ from holotron.server.auth import Caller
 from holotron.server.errors import ApiError, as_api_error
 from holotron.server.images import SentImage
 from holotron.server.logprobs import chat_logprobs
-from holotron.server.schemas import ChatRequest, ImagePart, Message, NamedTool
+from holotron.server.schemas import ChatRequest, ImagePart, Message, NamedTool, TokenizeRequest
 from holotron.server.sessions import OpenSession, PastTurn
 from holotron.server.state import State, caller_of, state_of
 from holotron.server.streaming import DONE, EventStream, event, unless_gone
@@ -30,6 +30,7 @@ from holotron.server.tools import ToolCall, ToolSplitter, call_grammar, check_to
 from holotron.server.turns import Choice, Turn, begin_turn, sampling_params
 
 router = APIRouter()
+DEEPEST_ARGUMENTS = 100
 ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 409, 413, 429, 500, 503, 504)
 }
@@ -179,6 +180,11 @@ def _tools(request: ChatRequest) -> list[dict[str, Any]] | None:
 async def begin_chat(state: State, request: ChatRequest, caller: Caller) -> ChatAnswer:
     """From a request to a turn that the engine has taken; every refusal names its field."""
     state.check_model(request.model)
+    # Not the schema's business: a path may name the session, too.
+    if not request.messages and request.session_id is None:
+        raise ApiError(400, "messages: at least one is needed outside of a session", param="messages")
+    if request.n > 1 and request.session_id is not None:
+        raise ApiError(400, "n: it must be 1 in a session, which has one future; fork it for more", param="n")
     if request.n > state.settings.max_choices:
         raise ApiError(400, f"n: {request.n} is more than {state.settings.max_choices}", param="n")
     if request.tools:
@@ -195,6 +201,7 @@ async def begin_chat(state: State, request: ChatRequest, caller: Caller) -> Chat
         held.enter_context(state.admission.enter(caller, request.n))
         if request.session_id is not None:
             session = state.sessions.find(request.session_id, caller)
+            await session.rest()
             held.enter_context(session.working())
             return await _in_session(state, request, session, images, grammar, held)
         written = _write(state, request, images)
@@ -249,6 +256,7 @@ async def _begin(
     used = len(written.token_ids) + (session.tokens if session else 0)
     sampling = sampling_params(
         request,
+        vocabulary=state.texts.config.vocab_size,
         max_tokens=request.max_completion_tokens or request.max_tokens,
         room=state.max_context - used,
         logprobs=(request.top_logprobs or 0) if request.logprobs else None,
@@ -262,7 +270,8 @@ async def _begin(
         written.token_ids,
         list(zip(written.places, images, strict=True)),
         sampling,
-        session=session.id if session else None,
+        fields={"invalid": "messages", "too_long": "messages", "grammar": _grammar_field(request)},
+        session=session,
         pool=pool,
         choices=request.n,
     )
@@ -271,7 +280,7 @@ async def _begin(
 def _write(state: State, request: ChatRequest, images: list[SentImage]) -> Written:
     sizes = [image.size for image in images]
     try:
-        return state.texts.prompts.write(plain(request.messages), sizes, _tools(request), **_template_kwargs(request))
+        return state.texts.prompts.write(plain(request.messages), sizes, _tools(request), **template_kwargs(request))
     except ModelError as error:
         raise ApiError(400, f"messages: {error}", param="messages", code="invalid_value") from error
 
@@ -298,7 +307,7 @@ def _write_next(state: State, request: ChatRequest, session: OpenSession, images
             sizes,
             _tools(request) or session.tools,
             exact=False,  # a session goes on from what it has seen, however the template would write it now
-            **_template_kwargs(request),
+            **template_kwargs(request),
         )
     except ModelError as error:
         raise ApiError(400, f"messages: {error}", param="messages", code="invalid_value") from error
@@ -308,8 +317,9 @@ def _write_next(state: State, request: ChatRequest, session: OpenSession, images
     return written
 
 
-def _template_kwargs(request: ChatRequest) -> dict[str, Any]:
-    taken = {"messages", "tools", "add_generation_prompt", "sizes", "new_from", "exact", "image_token"}
+def template_kwargs(request: ChatRequest | TokenizeRequest) -> dict[str, Any]:
+    """The template's own variables, none of which may pass for an argument of the server's."""
+    taken = {"self", "messages", "tools", "add_generation_prompt", "sizes", "new_from", "exact", "image_token"}
     if wrong := taken & request.chat_template_kwargs.keys():
         name = f"chat_template_kwargs.{min(wrong)}"
         raise ApiError(400, f"{name}: the server sets this itself", param=name, code="invalid_value")
@@ -350,7 +360,20 @@ def _arguments(text: str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return value if isinstance(value, dict) else text
+    return value if isinstance(value, dict) and _is_within(value, DEEPEST_ARGUMENTS) else text
+
+
+def _is_within(value: Any, depth: int) -> bool:
+    """Whether nothing is nested deeper than that: what comes after this goes through values by recursion."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth > 0 and all(_is_within(item, depth - 1) for item in inner)
+
+
+def _grammar_field(request: ChatRequest) -> str:
+    """Where the request says what its answer must look like."""
+    if request.structured_outputs is not None:
+        return "structured_outputs"
+    return "tools" if request.response_format is None else "response_format"
 
 
 def _grammar(state: State, request: ChatRequest) -> Grammar | None:
@@ -372,7 +395,8 @@ def _grammar(state: State, request: ChatRequest) -> Grammar | None:
             markup = state.texts.tokenizer.markup
             return call_grammar(state.dialect, _tools(request) or [], name, request.parallel_tool_calls, markup)
     except GrammarError as error:
-        raise ApiError(400, str(error), param="response_format", code="invalid_grammar") from error
+        field = _grammar_field(request)
+        raise ApiError(400, f"{field}: {error}", param=field, code="invalid_grammar") from error
     except ValueError as error:
         raise ApiError(400, f"tool_choice: {error}", param="tool_choice", code="invalid_value") from error
     return None

@@ -156,9 +156,11 @@ async def _begin(
     try:
         held.enter_context(state.admission.enter(caller, request.n))
         if session is not None:
+            await session.rest()
             held.enter_context(session.working())
         sampling = sampling_params(
             request,
+            vocabulary=state.texts.config.vocab_size,
             max_tokens=request.max_tokens,
             room=state.max_context - len(token_ids) - (session.tokens if session else 0),
             logprobs=request.logprobs,
@@ -172,7 +174,8 @@ async def _begin(
             token_ids,
             [],
             sampling,
-            session=session.id if session else None,
+            fields={"invalid": "prompt", "too_long": "prompt", "grammar": "structured_outputs"},
+            session=session,
             pool=caller.name,
             choices=request.n,
         )
@@ -219,4 +222,5 @@ def _grammar(request: CompletionRequest) -> Grammar | None:
             return Grammar("regex", wanted.regex)
         return Grammar.from_choices(wanted.choice) if wanted.choice else Grammar("lark", wanted.grammar or "")
     except GrammarError as error:
-        raise ApiError(400, str(error), param="structured_outputs", code="invalid_grammar") from error
+        message = f"structured_outputs: {error}"
+        raise ApiError(400, message, param="structured_outputs", code="invalid_grammar") from error

@@ -8,7 +8,7 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +96,7 @@ class EngineClient:
         self._calls: dict[int, asyncio.Future[Any]] = {}
         self._generations: dict[int, Generation] = {}
         self._supervisor: asyncio.Task[None] | None = None
+        self._looked_after: set[asyncio.Task[None]] = set()
         self._is_ready = asyncio.Event()
         self._hopeless: str | None = None
 
@@ -151,6 +152,12 @@ class EngineClient:
         self._generations[generation.id] = generation
         channel.send(m.Generate(generation.id, session, pool, token_ids, images, sampling, choices))
         return generation
+
+    def look_after(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done that nobody waits for."""
+        task = asyncio.create_task(work)
+        self._looked_after.add(task)
+        task.add_done_callback(self._looked_after.discard)
 
     def _cancel(self, id_: int) -> None:
         if self._generations.pop(id_, None) is not None and self._channel is not None:

@@ -4,35 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
+from starlette.exceptions import HTTPException as AnyHTTPException
 
 from holotron.server.engine_client import EngineDown, EngineRefused
 
-# What the engine says, as a status and a code.
-REFUSALS = {
-    "invalid": (400, "invalid_value"),
-    "too_long": (400, "context_length_exceeded"),
-    "image": (400, "invalid_image"),
-    "grammar": (400, "invalid_grammar"),
-    "unknown": (404, "session_not_found"),
-    "busy": (409, "session_busy"),
-    "failed": (500, "generation_failed"),
-    "internal": (500, "internal_error"),
+# What the engine says, as a status, a code and the field it is about where that is always the same.
+REFUSALS: dict[str, tuple[int, str, str | None]] = {
+    "invalid": (400, "invalid_value", None),
+    "too_long": (400, "context_length_exceeded", None),
+    "image": (400, "invalid_image", None),
+    "grammar": (400, "invalid_grammar", None),
+    "unknown": (404, "session_not_found", "session_id"),
+    "busy": (409, "session_busy", "session_id"),
+    "failed": (500, "generation_failed", None),
+    "internal": (500, "internal_error", None),
 }
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 LONGEST_MESSAGE = 1000
+LONGEST_PARAM = 200
 
 
-class ApiError(Exception):
-    """An answer that is an error."""
+class ApiError(HTTPException):
+    """An answer that is an error. FastAPI lets its own kind through wherever it is raised, even from a body it reads."""
 
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None, retry: int | None = None
     ) -> None:
-        super().__init__(message)
+        super().__init__(status, message)
         self.status = status
         self.message = message
         self.param = param
@@ -41,14 +42,20 @@ class ApiError(Exception):
 
     def body(self) -> dict[str, Any]:
         kind = TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
-        message = self.message if len(self.message) <= LONGEST_MESSAGE else self.message[:LONGEST_MESSAGE] + "…"
-        return {"error": {"message": message, "type": kind, "param": self.param, "code": self.code}}
+        param = None if self.param is None else _tellable(self.param, LONGEST_PARAM)
+        message = _tellable(self.message, LONGEST_MESSAGE)
+        return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}
 
     def response(self) -> JSONResponse:
         headers = {"Retry-After": str(self.retry)} if self.retry is not None else {}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         return JSONResponse(self.body(), self.status, headers)
+
+
+def _tellable(text: str, most: int) -> str:
+    """Text that may be the client's own: of any length, and with halves of characters that no answer can carry."""
+    return text[:most].encode("utf-8", "replace").decode() + ("…" if len(text) > most else "")
 
 
 def as_api_error(error: Exception) -> ApiError:
@@ -58,8 +65,8 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, EngineDown):
         return ApiError(503, str(error), code="engine_unavailable", retry=2)
     if isinstance(error, EngineRefused):
-        status, code = REFUSALS.get(error.kind, (500, "internal_error"))
-        return ApiError(status, str(error), code=code)
+        status, code, param = REFUSALS.get(error.kind, REFUSALS["internal"])
+        return ApiError(status, str(error), param=param, code=code)
     if isinstance(error, TimeoutError):
         return ApiError(504, "the turn took longer than the server allows; ask for fewer tokens", code="timeout")
     return ApiError(500, "something went wrong in the server; its log has the details", code="internal_error")
@@ -76,16 +83,17 @@ def add_handlers(app: FastAPI) -> None:
         return explain(error).response()
 
     async def http(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, HTTPException)
-        found = ApiError(error.status_code, str(error.detail))
-        response = found.response()
+        assert isinstance(error, AnyHTTPException)
+        # Of FastAPI's own errors only those about a body it cannot read are 400.
+        param = "body" if error.status_code == 400 else None
+        response = ApiError(error.status_code, str(error.detail), param=param).response()
         response.headers.update(error.headers or {})
         return response
 
     for kind in (ApiError, EngineDown, EngineRefused, TimeoutError):
         app.add_exception_handler(kind, api)
     app.add_exception_handler(RequestValidationError, validation)
-    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(AnyHTTPException, http)
 
 
 def explain(error: RequestValidationError) -> ApiError:

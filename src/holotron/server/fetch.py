@@ -122,7 +122,10 @@ class Fetcher:
     def _check(self, url: str) -> httpcore.URL:
         """The URL as it will be asked for."""
         if not self.policy.allowed_hosts:
-            raise FetchRefused("fetching images by URL is off on this server; send the image itself as a data: URL")
+            raise FetchRefused(
+                "fetching images by URL is off on this server; send the image itself as a data: URL, or have the host "
+                "allowed where the server is started (--image-host)"
+            )
         scheme = match[1].lower() if (match := _SCHEME.match(url)) else ""
         if scheme not in PORTS:
             raise FetchRefused(

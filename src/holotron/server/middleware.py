@@ -1,15 +1,18 @@
-"""Around every request: a limit on its size, a line in the log, a count."""
+"""Around every request: a key before its body, a limit on its size, a line in the log, a count."""
 
 from __future__ import annotations
 
 import json
 import logging
+import sys
 import time
 from typing import Any
 from uuid import uuid4
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holotron.server.auth import Keys
 from holotron.server.errors import ApiError, as_api_error
 from holotron.server.metrics import Metrics
 
@@ -17,15 +20,12 @@ log = logging.getLogger("holotron.server")
 UNLIMITED = ("/admin/weights",)  # weights are as large as they are, and only the operator sends them
 
 
-class BodyTooLarge(Exception):
-    """More was sent than is taken."""
-
-
 class Envelope:
     """Plain ASGI rather than Starlette's base class, which gets in the way of streams and disconnects."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, max_body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, keys: Keys, max_body_bytes: int) -> None:
         self._app = app
+        self._keys = keys
         self._metrics = metrics
         self._most = max_body_bytes
 
@@ -37,15 +37,18 @@ class Envelope:
         request_id = uuid4().hex
         status = 0
         received = 0
-        most = self._most if scope["path"] not in UNLIMITED else None
+        most = self._most if scope["path"] not in UNLIMITED else sys.maxsize
+        too_large = ApiError(413, f"body: more than the {most:,} bytes that are taken", param="body", code="too_large")
 
         async def limited() -> Message:
             nonlocal received
+            if not received:
+                self._keys.caller(Request(scope))  # nothing is taken in, let alone parsed, from just anybody
             message = await receive()
-            if message["type"] == "http.request" and most is not None:
+            if message["type"] == "http.request":
                 received += len(message.get("body", b""))
                 if received > most:
-                    raise BodyTooLarge
+                    raise too_large
             return message
 
         async def noted(message: Message) -> None:
@@ -58,13 +61,12 @@ class Envelope:
         scope.setdefault("state", {})
         try:
             declared = dict(scope["headers"]).get(b"content-length", b"0")
-            if most is not None and declared.isdigit() and int(declared) > most:
-                raise BodyTooLarge
+            if declared.isdigit() and int(declared) > most:
+                raise too_large
             await self._app(scope, limited, noted)
-        except BodyTooLarge:
+        except ApiError as error:
             if not status:
-                message = f"body: more than the {most:,} bytes that are taken"
-                await ApiError(413, message, param="body", code="too_large").response()(scope, receive, noted)
+                await error.response()(scope, receive, noted)
         except Exception as error:
             log.exception("request %s failed", request_id)
             if not status:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 
 import uvicorn
@@ -13,11 +14,21 @@ from holotron.server.middleware import JsonLines
 from holotron.server.settings import ServerSettings
 
 
+class LastLine(logging.Filter):
+    """A server that cannot start says why; where in its code that happened helps nobody."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if (message := record.getMessage()).startswith("Traceback"):
+            record.msg, record.args = message.strip().splitlines()[-1], ()
+        return True
+
+
 def serve(settings: ServerSettings) -> None:
     """Serve until Ctrl-C or SIGTERM. Turns under way then have `grace_seconds` to finish."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("uvicorn.error").addFilter(LastLine())
     for name in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
     config = uvicorn.Config(
@@ -32,6 +43,9 @@ def serve(settings: ServerSettings) -> None:
         limit_concurrency=None,
         backlog=2048,
     )
+    # Once it has shut down, uvicorn raises the signal that told it to anew; being told to stop is no failure.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
     server = uvicorn.Server(config)
     server.run()
     if not server.started:

@@ -180,12 +180,8 @@ class ChatRequest(Sampling):
 
     @model_validator(mode="after")
     def _sensible(self) -> ChatRequest:
-        if not self.messages and self.session_id is None:
-            raise ValueError("messages is empty; at least one is needed outside of a session")
         if self.top_logprobs is not None and not self.logprobs:
             raise ValueError("top_logprobs needs logprobs to be true")
-        if self.session_id is not None and self.n > 1:
-            raise ValueError("n must be 1 in a session, which has one future; fork it for more")
         if self.tool_choice not in (None, "none", "auto") and not self.tools:
             raise ValueError("tool_choice wants a tool call, but there are no tools")
         forms = (self.response_format is not None and self.response_format.type != "text", self.structured_outputs)

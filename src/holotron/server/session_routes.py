@@ -87,6 +87,7 @@ async def fork_session(
     count = (body or ForkRequest()).n
     session = state.sessions.find(session_id, caller)
     state.sessions.check_room(caller, count)
+    await session.rest()
     with session.working():
         ids = await state.client.call(lambda number: m.Fork(number, session.id, count))
         forks = [session.fork(id_) for id_ in ids]
@@ -103,6 +104,7 @@ async def roll_back(
     state = state_of(http)
     body = body or RollbackRequest()
     session = state.sessions.find(session_id, caller)
+    await session.rest()
     with session.working():
         turns = len(session.turns)
         if not -turns <= body.turn < turns:
@@ -128,6 +130,7 @@ async def resume_session(session_id: str, http: Request, caller: Caller = Depend
 
 async def _move(state: State, session_id: str, caller: Caller, message: type[m.Park] | type[m.Bring]) -> Any:
     session = state.sessions.find(session_id, caller)
+    await session.rest()
     with session.working():
         await state.client.call(lambda number: message(number, session.id))
         return _told(session, await state.client.call(lambda number: m.Inspect(number, session.id)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from holotron.server.errors import ApiError
 from holotron.server.settings import ServerSettings
 
 Messages = list[dict[str, Any]]
+MOMENT = 1.0
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,17 @@ class OpenSession:
     ended_with: int | None = None  # the token that ended the last answer, if one did
     waits_for_answer: bool = False  # rolled back to a question
     busy: bool = False
+    _idle: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     @property
     def expires_in(self) -> float:
         return max(0.0, self.last_used + self.ttl - time.monotonic())
+
+    async def rest(self) -> None:
+        """Wait a moment for a turn that is about to end: one whose client left a stream, say, and is back already."""
+        if self.busy:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), MOMENT)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -50,10 +59,12 @@ class OpenSession:
         if self.busy:
             raise ApiError(409, f"the session {self.id!r} is at work; wait for it", code="session_busy")
         self.busy = True
+        self._idle.clear()
         try:
             yield
         finally:
             self.busy = False
+            self._idle.set()
             self.last_used = time.monotonic()
 
     def rolled_back(self, turn: int, keep_prompt: bool) -> None:

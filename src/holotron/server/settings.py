@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from holotron.server.messages import EngineOptions
 
 MIB = 2**20
+LOOPBACK = ("127.0.0.1", "localhost")
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,7 @@ class ServerSettings:
 
     max_queue: turns that may be under way at once, over all keys; more are told to come back later.
     image_hosts: hosts whose images are fetched by URL, such as "images.example.com" or "*.example.com"; empty: none.
+    episodes: a folder of episodes that is shown at /view/, to whoever sits at this machine.
     """
 
     engine: EngineOptions = field(default_factory=EngineOptions)
@@ -36,7 +38,7 @@ class ServerSettings:
     grace_seconds: float = 30.0
     image_hosts: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
-    log_content: bool = False
+    episodes: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_body_bytes", "max_image_bytes", "max_choices", "max_queue", "max_per_key"):
@@ -47,6 +49,9 @@ class ServerSettings:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be more than 0")
         if any(not key.strip() for key in self.api_keys) or self.admin_key == "":
             raise ValueError("an API key is empty; leave it out to serve without one")
+
+        if self.episodes is not None and (self.api_keys or self.host not in LOOPBACK):
+            raise ValueError("episodes are shown without a key, and so only on loopback, by a server without keys")
 
     @property
     def model_name(self) -> str:

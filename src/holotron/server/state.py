@@ -52,14 +52,14 @@ def state_of(request: Request) -> State:
     return state
 
 
-def caller_of(request: Request) -> Caller:
-    """A dependency of every route that wants a key."""
+async def caller_of(request: Request) -> Caller:
+    """A dependency of every route that wants a key. Async, or it would cost a thread every time."""
     caller = state_of(request).keys.caller(request)
     request.state.caller = caller.name
     return caller
 
 
-def admin_of(request: Request) -> Caller:
+async def admin_of(request: Request) -> Caller:
     caller = state_of(request).keys.admin(request)
     request.state.caller = caller.name
     return caller

@@ -13,7 +13,7 @@ from holotron.engine.sampling import SamplingParams
 from holotron.model.errors import ModelError
 from holotron.server.answers import Detokenized, Health, ModelCard, ModelList, Tokenized
 from holotron.server.auth import Caller
-from holotron.server.chat import ERRORS, plain
+from holotron.server.chat import ERRORS, plain, template_kwargs
 from holotron.server.errors import ApiError
 from holotron.server.schemas import DetokenizeRequest, TokenizeRequest
 from holotron.server.state import State, caller_of, state_of
@@ -62,9 +62,9 @@ async def tokenize(body: TokenizeRequest, http: Request, caller: Caller = Depend
                 [image.size for image in images],
                 tools,
                 body.add_generation_prompt,
-                **{key: value for key, value in body.chat_template_kwargs.items() if key not in ("sizes", "tools")},
+                **template_kwargs(body),
             )
-        except (ModelError, TypeError) as error:
+        except ModelError as error:
             raise ApiError(400, f"messages: {error}", param="messages", code="invalid_value") from error
         ids = list(written.token_ids)
     return {"tokens": ids, "count": len(ids), "max_model_len": state.max_context}

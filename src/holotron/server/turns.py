@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.tasks import TokenLogprobs
 from holotron.server import messages as m
-from holotron.server.engine_client import EngineClient, EngineRefused, Generation
+from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, Generation
 from holotron.server.errors import ApiError, as_api_error
 from holotron.server.images import SentImage
 from holotron.server.metrics import Metrics
 from holotron.server.schemas import Sampling
+from holotron.server.sessions import OpenSession
 
 DEFAULT_TOKENS = 4096
 REASONS = {"eos": "stop", "stop": "stop", "length": "length", "cancelled": "abort"}
@@ -54,7 +55,7 @@ class Turn:
         held: ExitStack,
         metrics: Metrics,
         seconds: float,
-        fields: list[str],
+        fields: Mapping[str | int, str],
         prompt_ids: tuple[int, ...] = (),
     ) -> None:
         self.generation = generation
@@ -66,7 +67,7 @@ class Turn:
         self._metrics = metrics
         self._began = time.monotonic()
         self._deadline = asyncio.get_running_loop().time() + seconds
-        self._fields = fields  # of the images, for errors about one of them
+        self._fields = fields  # of the request, by what the engine may refuse: a kind, or the number of an image
         self._last = self._began
 
     async def start(self) -> None:
@@ -77,9 +78,8 @@ class Turn:
         except EngineRefused as error:
             self.close()
             found = as_api_error(error)
-            if error.index is not None and error.index < len(self._fields):
-                found.param = self._fields[error.index]
-                found.message = f"{found.param}: {found.message}"
+            if field := self._fields.get(error.kind if error.index is None else error.index):
+                found.param, found.message = field, f"{field}: {found.message}"
             raise found from error
         except BaseException:
             self.close()
@@ -148,28 +148,60 @@ async def begin_turn(
     images: list[tuple[int, SentImage]],
     sampling: SamplingParams,
     *,
-    session: str | None = None,
+    fields: Mapping[str, str],
+    session: OpenSession | None = None,
     pool: str | None = None,
     choices: int = 1,
 ) -> Turn:
-    """Give a turn to the engine; `held` is closed when it ends, however that happens."""
+    """Give a turn to the engine; `held` is closed when it ends, however that happens.
+
+    `fields` are those of the request that the engine may find invalid, too long, or a bad grammar.
+    """
     try:
         files = tuple((offset, image.data) for offset, image in images)
-        generation = client.generate(token_ids, files, sampling, session=session, pool=pool, choices=choices)
-        turn = Turn(generation, held, metrics, seconds, [image.field for _, image in images], token_ids)
+        id_ = session.id if session else None
+        generation = client.generate(token_ids, files, sampling, session=id_, pool=pool, choices=choices)
+        blamed: dict[str | int, str] = {number: image.field for number, (_, image) in enumerate(images)}
+        blamed.update(fields.items())
+        turn = Turn(generation, held, metrics, seconds, blamed, token_ids)
     except BaseException:
         held.close()
         raise
-    await turn.start()
+    kept = held.pop_all()  # for whoever ends the turn, which is not always its owner
+    try:
+        await turn.start()
+    except BaseException as error:
+        if session and isinstance(error, asyncio.CancelledError | TimeoutError):
+            client.look_after(_undo(client, session, kept))
+        else:
+            kept.close()
+        raise
+    held.push(kept)
     return turn
 
 
+async def _undo(client: EngineClient, session: OpenSession, held: ExitStack) -> None:
+    """Have a session forget a turn that nobody waited for; it is at work until it has.
+
+    Whether the engine had begun the turn when its client left is not known here, and must not be left open.
+    """
+    with held, suppress(EngineDown, EngineRefused):
+        while (told := await client.call(lambda number: m.Inspect(number, session.id)))["running"]:
+            await asyncio.sleep(0.01)
+        if len(told["turns"]) > len(session.turns):
+            await client.call(lambda number: m.Rollback(number, session.id, len(session.turns), False))
+
+
 def sampling_params(
-    request: Sampling, *, max_tokens: int | None, room: int, logprobs: int | None, **more: Any
+    request: Sampling, *, vocabulary: int, max_tokens: int | None, room: int, logprobs: int | None, **more: Any
 ) -> SamplingParams:
     """The engine's parameters for a request, with room for so many tokens."""
     stop = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
     bias = {int(id_): value for id_, value in request.logit_bias.items()} if request.logit_bias else None
+    for name, ids in (("stop_token_ids", request.stop_token_ids), ("logit_bias", bias or ())):
+        if wrong := [id_ for id_ in ids if id_ >= vocabulary]:
+            message = f"{name}: there is no token {wrong[0]}; the vocabulary has {vocabulary}"
+            raise ApiError(400, message, param=name, code="invalid_value")
     most = max_tokens if max_tokens is not None else max(1, min(DEFAULT_TOKENS, room))
     try:
         return SamplingParams(

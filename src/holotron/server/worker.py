@@ -16,7 +16,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
 
 from holotron.engine.context import Context, OnUpdate, Residency
 from holotron.engine.engine import Engine, SessionInfo
@@ -91,6 +96,7 @@ class Worker:
         self._early: set[int] = set()  # of these, the ones that were cancelled meanwhile
         self._kept: OrderedDict[str, float] = OrderedDict()
         self._background: set[asyncio.Task[None]] = set()
+        self._paused = False
 
     async def run(self) -> None:
         sweeping = asyncio.create_task(self._sweep())
@@ -160,13 +166,14 @@ class Worker:
             case m.Pause():
                 return await self._pause(message.mode)
             case m.Resume():
+                self._paused = False
                 return await asyncio.to_thread(self.engine.unpause)
             case m.Sleep():
                 return await asyncio.to_thread(self.engine.sleep, weights=message.weights)
             case m.Wake():
                 return await asyncio.to_thread(self.engine.wake)
             case m.UpdateWeights():
-                return await asyncio.to_thread(self.engine.update_weights, message.path)
+                return await asyncio.to_thread(lambda: self.engine.update_weights(_weights(message.path)))
         raise ValueError(f"the engine's process does not know the message {type(message).__name__}")
 
     async def _pause(self, mode: str) -> None:
@@ -174,8 +181,11 @@ class Worker:
         if mode == "abort":
             for request in list(self._tasks):
                 self._cancel(request)
-        while mode == "wait" and await self._on_engine(lambda: bool(core.tasks)):
-            await asyncio.sleep(0.01)
+        elif mode == "wait" and not self._paused:
+            running = await self._on_engine(lambda: list(core.tasks))
+            while await self._on_engine(lambda: any(task in core.tasks for task in running)):
+                await asyncio.sleep(0.01)
+        self._paused = True
         await asyncio.to_thread(self.engine.pause)
 
     # ---- turns ----
@@ -189,6 +199,7 @@ class Worker:
             self._beginning.add(message.id)
             await self._on_engine(lambda: self._begin(message, images, compiled))
         except Exception as error:
+            self._preparing.pop(message.id, None)
             self._beginning.discard(message.id)
             self._early.discard(message.id)
             self._fail(message.id, error)
@@ -210,7 +221,8 @@ class Worker:
             cached = context.held
         else:
             keys = [(offset, prepared.key) for offset, prepared in images]
-            context, known = core.continue_or_open(message.token_ids, keys, message.pool)
+            # What other weights have computed is of no use to a request that asks for an answer of these.
+            context, known = core.continue_or_open(message.token_ids, keys, f"{message.pool}@{core.epoch}")
             cached = min(known, context.held)
         rest = message.token_ids[known:]
         new_images = [(offset - known, prepared) for offset, prepared in images if offset >= known]
@@ -296,7 +308,7 @@ class Worker:
             context = core.contexts.get(id_)
             if context is None:
                 closed.append(id_)
-            elif (id_ in late or context.residency is Residency.NONE) and context.task is None and not context.claimed:
+            elif context.task is None and not context.claimed and (id_ in late or _is_useless(context, core.epoch)):
                 core.close(context)
                 closed.append(id_)
         residency = dict.fromkeys((place.value for place in Residency), 0)
@@ -313,6 +325,21 @@ class Worker:
             "slot_share": 1 - values["free_slots"] / max(1, config.slots - 1),
         }
         return m.Stats(values, residency), closed
+
+
+def _weights(path: str) -> str | dict[str, Tensor]:
+    """A checkpoint folder as it is; of a single file, its tensors by parameter name."""
+    if not Path(path).is_file():
+        return path
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise EngineError(f"no safetensors file: {error}") from error
+
+
+def _is_useless(context: Context, epoch: int) -> bool:
+    """Whether no later request could go on from here: its memory is gone, or other weights have computed it."""
+    return context.residency is Residency.NONE or context.epoch != epoch
 
 
 def _described(info: SessionInfo) -> dict[str, Any]:

@@ -1,0 +1,149 @@
+"""The engine's process may die, and the server may be told to stop; neither leaves anybody waiting."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from .live import serving
+
+CHAT = "/v1/chat/completions"
+LONG = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 600, "ignore_eos": True, "stream": True}
+SHORT = LONG | {"max_tokens": 3, "stream": False}
+
+
+def until(condition: Any, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_an_engine_that_is_killed_is_started_again(checkpoint):
+    with serving(checkpoint, admin_key="operator") as live, live.client("operator") as client:
+        session = client.post("/v1/sessions").json()["id"]
+        assert client.post(CHAT, json=SHORT | {"session_id": session}).status_code == 200
+        pid = client.get("/admin/status").json()["engine_pid"]
+        with live.client("operator") as other, other.stream("POST", CHAT, json=LONG) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            os.kill(pid, signal.SIGKILL)
+            rest = [line for line in lines if line]
+        assert rest[-1] == "data: [DONE]"
+        assert json.loads(rest[-2][6:])["error"]["code"] == "engine_unavailable"
+        refused = client.post(CHAT, json=SHORT)
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) > 0
+        assert refused.json()["error"]["type"] == "server_error"
+        assert client.get("/health").status_code == 503
+        until(lambda: client.get("/health").status_code == 200)
+        assert client.post(CHAT, json=SHORT).status_code == 200
+        assert client.get(f"/v1/sessions/{session}").status_code == 404
+        told = client.get("/admin/status").json()
+        assert told["engine_restarts"] == 1
+        assert told["engine_pid"] != pid
+        assert live.state.admission.total == 0
+        last = told["engine_pid"]
+    assert not Path(f"/proc/{last}").exists()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def command(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """`holotron serve`, as it is typed."""
+    line = [sys.executable, "-c", "from holotron.cli.main import main; main()", "serve", *map(str, arguments)]
+    process = subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def started(process: subprocess.Popen[str], port: int) -> httpx.Client:
+    url = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        assert process.poll() is None
+        try:
+            return httpx.get(f"{url}/health", trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    until(answers)
+    return httpx.Client(base_url=url, timeout=60, trust_env=False)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_being_told_to_stop_finishes_what_runs(checkpoint, name):
+    port = free_port()
+    options = ("--port", port, "--memory", 0.05, "--device", "cpu", "--max-context", 4096)
+    with command(checkpoint, *options) as process, started(process, port) as client:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        marked = LONG | {"messages": [{"role": "user", "content": "XYZZY-MARK"}]}
+        with client.stream("POST", CHAT, json=marked) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            # A terminal sends Ctrl-C to both processes, an init system only to the first.
+            if name == "SIGINT":
+                os.killpg(process.pid, signal.SIGINT)
+            else:
+                process.send_signal(signal.SIGTERM)
+            rest = [line for line in lines if line]
+        assert rest[-1] == "data: [DONE]"
+        assert json.loads(rest[-2][6:])["choices"][0]["finish_reason"] == "length"
+        output, _ = process.communicate(timeout=30)
+        assert process.returncode == 0, output
+        assert "Traceback" not in output
+        assert "XYZZY" not in output
+        assert children
+        assert not any(Path(f"/proc/{child}").exists() for child in children)
+
+
+def test_a_model_that_cannot_be_loaded_is_told_in_a_line(checkpoint, tmp_path):
+    for source in checkpoint.iterdir():
+        content = source.read_bytes()
+        (tmp_path / source.name).write_bytes(content[:-1000] if source.suffix == ".safetensors" else content)
+    with command(tmp_path, "--port", free_port(), "--memory", 0.05, "--device", "cpu") as process:
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "Traceback" not in output
+    assert "safetensors" in output
+    assert len([line for line in output.splitlines() if line.startswith("error:")]) <= 2
+    with command(tmp_path / "nowhere", "--port", free_port()) as process:
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "nowhere" in output
+    assert len(output.splitlines()) == 1
+
+
+def test_a_port_in_use_is_told(checkpoint):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with command(checkpoint, "--port", port, "--memory", 0.05, "--device", "cpu") as process:
+            output, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert str(port) in output
+    assert "Traceback" not in output

@@ -1,0 +1,45 @@
+"""What is published at /openapi.json is what is done: no other status, no other form, and never a 5xx."""
+
+from __future__ import annotations
+
+import pytest
+
+from .campaign import ADMIN_KEY, openings, run
+from .live import serving
+
+
+@pytest.fixture(scope="module")
+def open_server(checkpoint):
+    with serving(checkpoint, admin_key=ADMIN_KEY, max_sessions_per_key=50) as live:
+        yield live
+
+
+def test_generated_requests_find_nothing(open_server):
+    report = run(open_server, examples=6)
+    assert not report.problems, str(report)
+    assert sum(report.statuses.values()) > 100
+    answered = {operation for operation, status in report.statuses if status == 200}
+    assert {"POST /v1/sessions", "GET /v1/models", "POST /detokenize"} <= answered  # drawn chats seldom are valid
+    assert open_server.state.admission.total == 0
+
+
+def test_every_operation_is_described(open_server):
+    operations = list(openings(open_server))
+    assert len(operations) > 15
+    with open_server.client() as client:
+        schema = client.get("/openapi.json").json()
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            assert "200" in operation["responses"], f"{method} {path}"
+            assert "422" not in operation["responses"], f"{method} {path} says 422, which is never sent"
+            for status, answer in operation["responses"].items():
+                if int(status) >= 400:
+                    assert answer["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorAnswer")
+
+
+def test_other_paths_and_methods_answer_in_the_same_form(open_server):
+    with open_server.client() as client:
+        for method, path, status in (("GET", "/nothing", 404), ("GET", "/tokenize", 405), ("POST", "/health", 405)):
+            answer = client.request(method, path)
+            assert answer.status_code == status
+            assert answer.json()["error"].keys() == {"message", "type", "param", "code"}

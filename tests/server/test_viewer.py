@@ -1,0 +1,27 @@
+"""The episode viewer beside the API: at /view/, for this machine only."""
+
+import pytest
+
+from holotron.data.episodes.nouns import Environment, Outcome, Policy, Task
+from holotron.data.episodes.store import EpisodeStore
+from holotron.server.settings import ServerSettings
+
+from .live import serving
+
+
+def test_episodes_are_shown_beside_the_api(checkpoint, tmp_path):
+    store = EpisodeStore(tmp_path)
+    with store.begin(Task(text="Look", url="http://x"), Policy(model="m"), Environment(name="browser")) as writer:
+        writer.finish(Outcome(reason="answered"))
+    with serving(checkpoint, episodes=str(tmp_path)) as live, live.client() as http:
+        assert "<html" in http.get("/view/").text
+        assert "Look" in http.get("/view/api/episodes").text
+        assert http.get("/view/", headers={"Host": "evil.example"}).status_code == 421
+        assert http.get("/v1/models", headers={"Host": "evil.example"}).status_code == 200
+        assert http.get("/view/static/../../../etc/passwd").status_code == 404
+
+
+def test_never_with_keys_or_beyond_this_machine():
+    for wrong in ({"api_keys": ("k",)}, {"host": "0.0.0.0"}):
+        with pytest.raises(ValueError, match="only on loopback"):
+            ServerSettings(episodes="runs", **wrong)
