@@ -142,6 +142,17 @@ def test_a_broken_list_of_tasks_is_named_by_line(tmp_path):
     assert "url" in done.stderr
 
 
+def test_what_is_not_there_is_told_in_a_line(checkpoint, site):
+    gone = site.origin.rsplit(":", 1)[0] + ":9"
+    no_page = holo("run", "x", "--url", gone, "--model", checkpoint, "--size", "320x200")
+    nobody = holo("run", "x", "--url", site.origin, "--endpoint", "http://127.0.0.1:9", "--size", "320x200")
+    for done, named in ((no_page, ":9"), (nobody, "127.0.0.1:9")):
+        assert done.returncode == 1
+        assert named in done.stderr
+        assert "a bug" not in done.stderr
+        assert "Traceback" not in done.stderr
+
+
 def test_nothing_to_stop(monkeypatch, tmp_path):
     monkeypatch.setitem(os.environ, "XDG_RUNTIME_DIR", str(tmp_path))
     assert holo("stop").stdout.strip() == "nothing is running"

@@ -24,6 +24,15 @@ def misuse(*kinds: type[ValueError]) -> Iterator[None]:
         raise Misuse(str(error)) from error
 
 
+@contextmanager
+def failure(*kinds: type[Exception]) -> Iterator[None]:
+    """Inside, errors of these kinds are told in a line: nobody typed anything wrong, and it is no bug either."""
+    try:
+        yield
+    except kinds as error:
+        raise OSError(str(error)) from error
+
+
 def debugging() -> bool:
     return os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
 

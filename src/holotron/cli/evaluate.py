@@ -20,6 +20,7 @@ from holotron.cli.policies import (
     NameOption,
     RandomOption,
     TemperatureOption,
+    agent_failures,
     opened,
 )
 from holotron.cli.progress import fleet_progress, step_progress
@@ -79,7 +80,7 @@ def miniwob(
             async with opened(chosen, Style(max_tokens=max_tokens, temperature=temperature)) as acting:
                 return await evaluate(run(acting), update)
 
-    with registered("eval"), misuse(EvalError):
+    with registered("eval"), agent_failures(), misuse(EvalError):
         report = asyncio.run(main())
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
@@ -139,7 +140,7 @@ def recall(
                     progress=update,
                 )
 
-    with registered("eval"):
+    with registered("eval"), agent_failures():
         report = asyncio.run(main())
     if as_json:
         print_json(report.to_dict())

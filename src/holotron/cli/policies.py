@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holotron.cli.errors import Misuse
+from holotron.cli.errors import Misuse, failure
 
 if TYPE_CHECKING:
     from holotron.agent.chat import ChatModel, Style
@@ -47,6 +47,17 @@ class Chosen:
     @property
     def label(self) -> str:
         return self.name or self.model or self.endpoint or "unknown"
+
+
+@contextmanager
+def agent_failures() -> Iterator[None]:
+    """Inside, a page that cannot be opened, a browser that is missing or a model that is away is told in a line."""
+    from holotron.agent.chat import ModelUnavailable
+    from holotron.agent.endpoint import EndpointRefused
+    from holotron.env.errors import EnvError
+
+    with failure(EnvError, ModelUnavailable, EndpointRefused):
+        yield
 
 
 @asynccontextmanager

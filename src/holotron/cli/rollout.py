@@ -20,6 +20,7 @@ from holotron.cli.policies import (
     NameOption,
     RandomOption,
     TemperatureOption,
+    agent_failures,
     opened,
 )
 from holotron.cli.progress import fleet_progress
@@ -90,7 +91,7 @@ def rollout(
                 counters = await fleet.run(wanted)
         return asdict(counters) | {"steps_per_second": counters.steps_per_second}
 
-    with registered("rollout"):
+    with registered("rollout"), agent_failures():
         counts = asyncio.run(main())
     if as_json:
         print_json({key: value for key, value in counts.items() if key != "began"})

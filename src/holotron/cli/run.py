@@ -20,6 +20,7 @@ from holotron.cli.policies import (
     NameOption,
     RandomOption,
     TemperatureOption,
+    agent_failures,
     opened,
 )
 from holotron.cli.running import registered
@@ -93,7 +94,7 @@ def run(
                 out.print(f"{ending.reason} after {len(agent.steps)} steps, {time.monotonic() - began:.1f} s")
                 return ending
 
-    with registered("run"):
+    with registered("run"), agent_failures():
         ending = asyncio.run(main())
     if ending.answer:
         typer.echo(ending.answer)

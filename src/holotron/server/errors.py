@@ -28,7 +28,7 @@ LONGEST_PARAM = 200
 
 
 class ApiError(HTTPException):
-    """An answer that is an error. FastAPI lets its own kind through wherever it is raised, even from a body it reads."""
+    """An answer that is an error. FastAPI passes its own kind on from wherever it is raised, even a body being read."""
 
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None, retry: int | None = None
