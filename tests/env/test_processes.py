@@ -180,6 +180,7 @@ def test_an_interrupt_ends_everything(good: Site) -> None:
     good.pages["/"] = "<title>here</title>"
     program = f"""
 import asyncio
+import signal
 from holotron.env.browser import BrowserEnv
 from holotron.env.browsers import Browsers
 from holotron.env.options import EnvOptions
@@ -193,6 +194,7 @@ async def main():
             while True:
                 await env.click(10, 10)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may be run where interrupts are ignored
 asyncio.run(main())
 """
     process = subprocess.Popen(

@@ -33,6 +33,8 @@ def registered(what: str) -> Iterator[None]:
     with suppress(OSError):  # without it there is only Ctrl-C
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text(json.dumps({"pid": os.getpid(), "what": what, "began": _began(os.getpid())}))
+    # A shell lets what it starts in the background ignore interrupts, and `stop` must reach that, too.
+    interrupted = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     try:
         yield
@@ -41,6 +43,7 @@ def registered(what: str) -> Iterator[None]:
         raise typer.Exit(130) from None
     finally:
         signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGINT, interrupted)
         path.unlink(missing_ok=True)
 
 
