@@ -25,7 +25,7 @@ from holotron.agent.actions import (
     Type,
     Wait,
 )
-from holotron.agent.keys import MODIFIERS, NAMED_KEYS, join_keys
+from holotron.env.keys import MODIFIERS, NAMED_KEYS, join_keys
 
 COORDINATE = st.integers(0, 1000)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)

@@ -34,9 +34,9 @@ from holotron.agent.actions import (
     to_dict,
     to_json,
 )
-from holotron.agent.keys import parse_keys, playwright_keys
 from holotron.agent.space import Space
 from holotron.engine.grammar import Grammar, GrammarCompiler
+from holotron.env.keys import parse_keys, playwright_keys
 from holotron.model.chat import Tokenizer
 from tests.agent.samples import EVERY_KIND, actions
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holotron.agent.action_types import KINDS, MODELS
-from holotron.agent.keys import KEYS_PATTERN
+from holotron.env.keys import KEYS_PATTERN
 
 
 def action_schema(kinds: Iterable[str] | None = None) -> dict[str, Any]:

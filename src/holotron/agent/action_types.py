@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from holotron.agent.keys import parse_keys
+from holotron.env.keys import parse_keys
 from holotron.model.coordinates import SCALE
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from holotron.agent import actions as a
-from holotron.agent.keys import playwright_keys
 from holotron.agent.space import Space
 from holotron.agent.world import Seen, Standing
 from holotron.env.errors import ActionFailed, InfrastructureError
+from holotron.env.keys import playwright_keys
 from holotron.env.miniwob.env import MiniWoBEnv
 from holotron.env.miniwob.errors import MiniWoBCrashed, MiniWoBError
 from holotron.env.miniwob.observation import Result

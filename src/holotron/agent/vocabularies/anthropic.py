@@ -23,10 +23,10 @@ from holotron.agent.actions import (
     Type,
     Wait,
 )
-from holotron.agent.keys import parse_keys, split_keys
 from holotron.agent.space import Space
 from holotron.agent.vocabularies.fields import MIDDLE, Fields, Inexpressible, as_object, build, space_middle
 from holotron.agent.vocabularies.sequences import expand, fold
+from holotron.env.keys import parse_keys, split_keys
 
 NAME = "Anthropic's computer tool"
 PERCENT_PER_TURN = 10

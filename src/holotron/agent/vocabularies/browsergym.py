@@ -29,11 +29,11 @@ from holotron.agent.actions import (
     Type,
     Wait,
 )
-from holotron.agent.keys import parse_keys, playwright_keys
 from holotron.agent.space import Space
 from holotron.agent.vocabularies.calls import Call, format_call, parse_calls
 from holotron.agent.vocabularies.fields import Fields, Inexpressible, build, scroll_pixels, scrolls
 from holotron.agent.vocabularies.sequences import expand, fold
+from holotron.env.keys import parse_keys, playwright_keys
 
 NAME = "BrowserGym"
 _ARGUMENTS = {

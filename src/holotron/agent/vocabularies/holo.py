@@ -31,10 +31,10 @@ from holotron.agent.actions import (
     Type,
     Wait,
 )
-from holotron.agent.keys import join_keys, split_keys
 from holotron.agent.space import Space
 from holotron.agent.vocabularies.fields import MIDDLE, Fields, Inexpressible, as_object, build, space_middle
 from holotron.agent.vocabularies.sequences import expand, fold
+from holotron.env.keys import join_keys, split_keys
 
 NAME = "Holo"
 PERCENT_PER_TURN = 10

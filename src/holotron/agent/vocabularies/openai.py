@@ -27,7 +27,6 @@ from holotron.agent.actions import (
     Type,
     Wait,
 )
-from holotron.agent.keys import MODIFIERS, join_keys, parse_key, split_keys
 from holotron.agent.space import Space
 from holotron.agent.vocabularies.fields import (
     MIDDLE,
@@ -39,6 +38,7 @@ from holotron.agent.vocabularies.fields import (
     scrolls,
 )
 from holotron.agent.vocabularies.sequences import expand, fold
+from holotron.env.keys import MODIFIERS, join_keys, parse_key, split_keys
 
 NAME = "OpenAI's computer tool"
 WAIT_SECONDS = 2

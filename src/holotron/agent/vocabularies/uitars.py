@@ -27,11 +27,11 @@ from holotron.agent.actions import (
     Type,
     Wait,
 )
-from holotron.agent.keys import join_keys, split_keys
 from holotron.agent.space import Space
 from holotron.agent.vocabularies.calls import Call, format_call, parse_calls
 from holotron.agent.vocabularies.fields import MIDDLE, Fields, Inexpressible, build, space_middle
 from holotron.agent.vocabularies.sequences import ENTER, expand, fold
+from holotron.env.keys import join_keys, split_keys
 
 NAME = "UI-TARS"
 WAIT_SECONDS = 5

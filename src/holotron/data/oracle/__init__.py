@@ -1,0 +1,1 @@
+"""Teachers that see the page's inside: what to do next from any state of a task."""

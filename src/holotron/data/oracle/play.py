@@ -1,0 +1,68 @@
+"""An episode played by an oracle, with disturbances it has to recover from."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from holotron.agent.actions import Action, Click, to_json
+from holotron.agent.miniwob_world import MiniWoBWorld
+from holotron.data.oracle.registry import ORACLES
+from holotron.data.samples import Sample, Turn
+from holotron.env.errors import ActionFailed
+from holotron.env.miniwob.env import MiniWoBEnv
+from holotron.env.miniwob.errors import MiniWoBError
+from holotron.env.miniwob.eyes import Eyes
+
+MOST_STEPS = 30
+
+
+@dataclass(frozen=True)
+class Played:
+    task: str
+    seed: int
+    utterance: str
+    reward: float | None
+    steps: tuple[Turn, ...]
+    problem: str = ""
+
+    def sample(self) -> Sample:
+        return Sample(f"miniwob/{self.task}", self.steps, {"seed": self.seed, "reward": self.reward})
+
+
+async def ask(env: MiniWoBEnv) -> Action | None:
+    """What the oracle would do now."""
+    return await ORACLES[env.task](Eyes(env), random.Random(env.seed))
+
+
+async def play(env: MiniWoBEnv, task: str, seed: int, *, noise: float = 0.0, max_steps: int = MOST_STEPS) -> Played:
+    """Let the oracle play. With some probability a random click comes first, which nobody shall imitate."""
+    chance = random.Random(f"{task}/{seed}/{noise}")
+    await env.reset(task, seed)
+    world = MiniWoBWorld(env)
+    turns: list[Turn] = []
+    utterance = env.utterance
+    try:
+        while len(turns) < max_steps:
+            seen = await world.see()
+            disturbed = chance.random() < noise
+            action: Action | None = disturbance(chance) if disturbed else await ask(env)
+            if action is None:
+                return Played(task, seed, utterance, None, tuple(turns), "the oracle sees no way on")
+            turns.append(Turn(said(utterance, len(turns)), to_json(action), seen.image, not disturbed))
+            await world.act(action)
+            standing = await world.standing()
+            if standing.done:
+                return Played(task, seed, utterance, standing.reward, tuple(turns))
+    except (ActionFailed, MiniWoBError) as error:
+        return Played(task, seed, utterance, None, tuple(turns), f"{type(error).__name__}: {error}")
+    return Played(task, seed, utterance, None, tuple(turns), "not done after all steps")
+
+
+def said(utterance: str, step: int) -> str:
+    """What the policy is told at each step: the task once, then nothing but the screen."""
+    return f"Task: {utterance}" if step == 0 else ""
+
+
+def disturbance(chance: random.Random) -> Action:
+    return Click(x=chance.randrange(20, 980), y=chance.randrange(260, 980))

@@ -1,0 +1,1 @@
+"""The oracles, grouped by what their tasks are about."""

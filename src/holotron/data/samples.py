@@ -1,0 +1,161 @@
+"""What a policy is taught with: conversations over screenshots, and the files that hold many of them.
+
+A shard is a plain tar, WebDataset-style: for each sample `KEY.json`, and beside it `KEY.0.png`, `KEY.1.png`, … . It can
+be read as a stream, by this project and by others.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+SUFFIX = ".tar"
+
+
+class SampleError(ValueError):
+    """A shard cannot be read or written."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A question and its answer. `learn` False: the answer is part of the history, not something to imitate."""
+
+    said: str
+    answer: str
+    image: bytes | None = None
+    learn: bool = True
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A conversation. `kind` says what it teaches, such as "find" or "miniwob/click-button"; `about` where it is from."""
+
+    kind: str
+    turns: tuple[Turn, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ShardWriter:
+    """Writes samples into PREFIX-00000.tar and on; a shard has its final name only once it is whole.
+
+    `with ShardWriter(Path("out/ground"), shard_bytes=32 << 20) as shards: shards.add(sample)`
+    """
+
+    def __init__(self, prefix: Path, shard_bytes: int = 64 << 20) -> None:
+        self._prefix, self._limit = prefix, shard_bytes
+        self._tar: tarfile.TarFile | None = None
+        self._count = self._in_shard = 0
+        prefix.parent.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def paths(self) -> list[Path]:
+        return shard_paths([self._prefix])
+
+    def add(self, sample: Sample) -> None:
+        if self._tar is None:
+            self._tar = tarfile.open(self._open_path, "w", format=tarfile.USTAR_FORMAT)
+        images = [turn.image for turn in sample.turns if turn.image is not None]
+        turns = [
+            {"said": turn.said, "answer": turn.answer, "image": turn.image is not None, "learn": turn.learn}
+            for turn in sample.turns
+        ]
+        text = json.dumps({"kind": sample.kind, "about": dict(sample.about), "turns": turns}, ensure_ascii=False)
+        key = f"{self._in_shard:06d}"
+        self._member(f"{key}.json", text.encode())
+        for index, image in enumerate(images):
+            self._member(f"{key}.{index}.png", image)
+        self._in_shard += 1
+        if self._tar.offset >= self._limit:
+            self._finish()
+
+    def close(self) -> None:
+        if self._tar is not None:
+            self._finish()
+
+    def __enter__(self) -> ShardWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _open_path(self) -> Path:
+        return self._prefix.with_name(f".{self._prefix.name}-writing-{os.getpid()}{SUFFIX}")
+
+    def _member(self, name: str, data: bytes) -> None:
+        assert self._tar is not None
+        info = tarfile.TarInfo(name)
+        info.size = len(data)
+        self._tar.addfile(info, io.BytesIO(data))
+
+    def _finish(self) -> None:
+        assert self._tar is not None
+        self._tar.close()
+        with open(self._open_path, "rb") as file:
+            os.fsync(file.fileno())
+        while (path := self._prefix.with_name(f"{self._prefix.name}-{self._count:05d}{SUFFIX}")).exists():
+            self._count += 1
+        os.rename(self._open_path, path)
+        self._tar, self._in_shard = None, 0
+
+
+def shard_paths(sources: Iterable[Path]) -> list[Path]:
+    """The shards that files, folders or prefixes stand for, sorted; SampleError for one that stands for none."""
+    paths: list[Path] = []
+    for source in sources:
+        if source.is_file():
+            found = [source]
+        elif source.is_dir():
+            found = sorted(path for path in source.rglob(f"*{SUFFIX}") if not path.name.startswith("."))
+        else:
+            found = sorted(source.parent.glob(f"{source.name}-*{SUFFIX}"))
+        if not found:
+            raise SampleError(f"there are no shards at {source}")
+        paths += found
+    return paths
+
+
+def read_shard(path: Path) -> Iterator[Sample]:
+    """The samples of one shard, in order; SampleError where it is damaged."""
+    try:
+        with tarfile.open(path, "r:") as tar:
+            head: dict[str, Any] | None = None
+            images: list[bytes] = []
+            for member in tar:
+                file = tar.extractfile(member)
+                if file is None:
+                    raise SampleError(f"{path}: {member.name} is no file")
+                data = file.read()
+                if len(data) != member.size:
+                    raise SampleError(f"{path}: {member.name} is cut short")
+                if member.name.endswith(".json"):
+                    if head is not None:
+                        yield _sample(path, head, images)
+                    head, images = json.loads(data), []
+                else:
+                    images.append(data)
+            if head is not None:
+                yield _sample(path, head, images)
+    except (tarfile.TarError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise SampleError(f"{path} is damaged: {error}") from error
+
+
+def _sample(path: Path, head: dict[str, Any], images: list[bytes]) -> Sample:
+    try:
+        rest = iter(images)
+        turns = tuple(
+            Turn(turn["said"], turn["answer"], next(rest) if turn["image"] else None, turn["learn"])
+            for turn in head["turns"]
+        )
+        return Sample(head["kind"], turns, head["about"])
+    except (KeyError, TypeError, StopIteration, RuntimeError) as error:
+        raise SampleError(f"{path}: a sample lacks {error or 'an image'}") from error
