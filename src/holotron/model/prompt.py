@@ -117,14 +117,16 @@ class PromptBuilder:
         sizes: Sequence[Size],
         tools: Sequence[Mapping[str, Any]] | None = None,
         exact: bool = True,
+        ended_with: int | None = None,
         **template_kwargs: Any,
     ) -> Written:
         """What a session that has taken in messages[:new_from] still lacks of the prompt for the next answer.
 
         If the last of those is the assistant's, its content being the text as generated, the session is taken to end
-        with the last token of that text, without the stop token: the suffix starts with whatever the template puts
-        after an answer. Otherwise the session is taken to end where `build(..., add_generation_prompt=False)` does.
-        `sizes` are those of the new messages' images only.
+        with the last token of that text: the suffix starts with whatever the template puts after an answer. If the
+        session holds the token that ended the answer, too, `ended_with` is that token, and is not written twice.
+        Otherwise the session is taken to end where `build(..., add_generation_prompt=False)` does. `sizes` are those
+        of the new messages' images only.
 
         ModelError if the template does not write the earlier messages exactly as the session has seen them; then
         build the whole prompt anew. With exact=False an answer may be rewritten (many templates drop its reasoning),
@@ -135,8 +137,8 @@ class PromptBuilder:
         render = self._renderer(tools, template_kwargs)
         protected = self._protected(messages)
         if new_from and protected[new_from - 1]["role"] == "assistant":
-            rest = _after_answer(render, protected, new_from - 1, exact)
-            return self._widen(self._tokenizer.encode(rest, allow_special=True), sizes)
+            rest = self._tokenizer.encode(_after_answer(render, protected, new_from - 1, exact), allow_special=True)
+            return self._widen(rest[1:] if rest[:1] == [ended_with] else rest, sizes)
         whole = self._tokenizer.encode(render(protected, True), allow_special=True)
         seen: list[int] = []
         if new_from:

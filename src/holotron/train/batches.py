@@ -1,0 +1,265 @@
+"""Many sequences side by side in arrays of fixed size, with the tables that keep them apart.
+
+Everything that differs from batch to batch is a number in a table, nothing a shape: the same compiled program runs
+them all. What is left of a batch is filled with padding that nobody learns from and nobody else sees.
+
+Shapes: T tokens, S sequences, C chunks of L tokens, J conv taps before the present one, P patches, I images,
+X = P + prefix tokens of all images, M = P/4 image tokens, N learned tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from holotron.model.config import ModelConfig
+from holotron.train.sequences import Picture, Sequence
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much a batch holds. Sequences longer than `tokens`, or with more patches, are left out."""
+
+    tokens: int = 32768
+    patches: int = 98304
+    learned: int = 8192
+    sequences: int = 384
+    images: int = 256
+
+    def chunks(self, length: int) -> int:
+        """A chunk per `length` tokens, and half of one more for each sequence's end."""
+        return self.tokens // length + self.sequences // 2
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tensors only. `pixels` are the images, one tensor per size, in the order in which their patches are laid out."""
+
+    token_ids_T: Tensor
+    image_row_T: Tensor  # row among the M image tokens; 0 where it is none
+    is_image_T: Tensor
+    same_TJ: Tensor  # whether the token j+1 places before is of the same sequence
+    bounds_S: Tensor  # first token of each sequence, and the end
+    tokens_CL: Tensor
+    valid_CL: Tensor
+    place_T: Tensor
+    first_S: Tensor  # first chunk of each sequence
+    counts_S: Tensor  # chunks of each sequence
+    source_X: Tensor  # row among [prefix tokens | patches] of each position of the tower
+    tower_bounds_I: Tensor
+    shuffle_M4: Tensor  # the four positions of the tower that make an image token
+    rows_N: Tensor  # the token after which a learned one comes
+    targets_N: Tensor
+    weights_N: Tensor
+    pixels: tuple[Tensor, ...]
+    grids: tuple[tuple[int, int], ...]  # of each tensor of pixels
+    longest: int
+    longest_image: int
+    used_tokens: int
+    used_patches: int
+    samples: int
+
+    def to(self, device: torch.device) -> Batch:
+        moved = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor):
+                value = value.to(device, non_blocking=True)
+            elif field.name == "pixels":
+                value = tuple(image.to(device, non_blocking=True) for image in value)
+            moved[field.name] = value
+        return Batch(**moved)
+
+    def pin(self) -> Batch:
+        """In memory that a GPU can fetch from while it computes."""
+        moved = {
+            field.name: value.pin_memory() if isinstance(value := getattr(self, field.name), Tensor) else value
+            for field in fields(self)
+        }
+        moved["pixels"] = tuple(image.pin_memory() for image in self.pixels)
+        return Batch(**moved)
+
+
+class Packer:
+    """Fills batches with sequences, first come first in."""
+
+    def __init__(self, config: ModelConfig, budget: Budget) -> None:
+        assert config.vision is not None
+        self.budget = budget
+        self._vision = config.vision
+        self._chunk = config.mamba.chunk_size if config.mamba else 64
+        self._taps = config.mamba.conv_kernel - 1 if config.mamba else 0
+
+    def fits(self, sequence: Sequence) -> bool:
+        """Whether a batch can hold it at all."""
+        return self.room().takes(sequence)
+
+    def pack(self, sequences: Iterable[Sequence]) -> Iterator[tuple[list[Sequence], Batch]]:
+        """Batches as full as the order allows; the last, half-full one too."""
+        waiting: list[Sequence] = []
+        room = self.room()
+        for sequence in sequences:
+            if not self.fits(sequence):
+                continue
+            if not room.takes(sequence):
+                yield waiting, self.build(waiting)
+                waiting, room = [], self.room()
+            room.take(sequence)
+            waiting.append(sequence)
+        if waiting:
+            yield waiting, self.build(waiting)
+
+    def room(self) -> Room:
+        """An empty batch's."""
+        return Room(self.budget, self._chunk)
+
+    def build(self, sequences: list[Sequence]) -> Batch:
+        budget, chunk, vision = self.budget, self._chunk, self._vision
+        total = budget.tokens
+        lengths = np.array([len(sequence.token_ids) for sequence in sequences])
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        used = int(starts[-1])
+        filler = 512
+        bounds = [*starts.tolist(), *range(used + filler, total, filler), total]
+        bounds += [total] * (budget.sequences + total // filler + 2 - len(bounds))
+
+        token_ids = np.zeros(total, np.int64)
+        token_ids[:used] = np.concatenate([sequence.token_ids for sequence in sequences])
+        learn = np.concatenate([sequence.learn for sequence in sequences])
+        offset_T = np.arange(total)
+        offset_T[:used] -= np.repeat(starts[:-1], lengths)
+        offset_T[used:] = 0
+        same_TJ = offset_T[:, None] > np.arange(self._taps)[None, :]
+
+        counts = -(-lengths // chunk)
+        first = np.concatenate([[0], np.cumsum(counts)])
+        chunks = budget.chunks(chunk)
+        place_T = np.zeros(total, np.int64)
+        place_T[:used] = np.repeat(first[:-1], lengths) * chunk + offset_T[:used]
+        tokens_CL = np.zeros(chunks * chunk, np.int64)
+        valid_CL = np.zeros(chunks * chunk, np.bool_)
+        tokens_CL[place_T[:used]] = np.arange(used)
+        valid_CL[place_T[:used]] = True
+
+        learned = np.flatnonzero(learn)
+        rows_N = np.zeros(budget.learned, np.int64)
+        targets_N = np.zeros(budget.learned, np.int64)
+        weights_N = np.zeros(budget.learned, np.float32)
+        rows_N[: len(learned)], targets_N[: len(learned)] = learned - 1, token_ids[learned]
+        weights_N[: len(learned)] = 1.0
+
+        is_image = token_ids == vision.image_token_id
+        tower = self._tower([picture for sequence in sequences for picture in sequence.pictures])
+        image_row_T = np.zeros(total, np.int64)
+        image_row_T[is_image] = tower.rows
+        return Batch(
+            token_ids_T=torch.from_numpy(np.where(is_image, 0, token_ids)),
+            image_row_T=torch.from_numpy(image_row_T),
+            is_image_T=torch.from_numpy(is_image),
+            same_TJ=torch.from_numpy(same_TJ),
+            bounds_S=torch.tensor(bounds, dtype=torch.int32),
+            tokens_CL=torch.from_numpy(tokens_CL.reshape(chunks, chunk)),
+            valid_CL=torch.from_numpy(valid_CL.reshape(chunks, chunk)),
+            place_T=torch.from_numpy(place_T),
+            first_S=_padded(first[:-1], budget.sequences),
+            counts_S=_padded(counts, budget.sequences),
+            source_X=torch.from_numpy(tower.source),
+            tower_bounds_I=torch.tensor(tower.bounds, dtype=torch.int32),
+            shuffle_M4=torch.from_numpy(tower.shuffle),
+            rows_N=torch.from_numpy(rows_N),
+            targets_N=torch.from_numpy(targets_N),
+            weights_N=torch.from_numpy(weights_N),
+            pixels=tower.pixels,
+            grids=tower.grids,
+            longest=max(filler, int(lengths.max())),
+            longest_image=tower.longest,
+            used_tokens=used,
+            used_patches=tower.patches,
+            samples=len(sequences),
+        )
+
+    def _tower(self, pictures: list[Picture]) -> _Tower:
+        """Images of one size side by side, whatever their order in the sequences."""
+        budget, prefix = self.budget, self._vision.prefix_tokens
+        groups: dict[tuple[int, int], list[int]] = {}
+        for index, picture in enumerate(pictures):
+            groups.setdefault(picture.size, []).append(index)
+        source: list[NDArray[np.int64]] = []
+        shuffle: list[NDArray[np.int64]] = []
+        bounds, position, patch, row = [0], 0, 0, 0
+        rows_of: dict[int, NDArray[np.int64]] = {}
+        for members in groups.values():
+            grid_rows, grid_columns = pictures[members[0]].grid
+            count = grid_rows * grid_columns
+            squares = np.arange(count).reshape(grid_rows // 2, 2, grid_columns // 2, 2).transpose(0, 2, 1, 3)
+            for index in members:
+                source.append(np.concatenate([np.arange(prefix), prefix + patch + np.arange(count)]))
+                shuffle.append(position + prefix + squares.reshape(-1, 4))
+                rows_of[index] = row + np.arange(count // 4)
+                position, patch, row = position + prefix + count, patch + count, row + count // 4
+                bounds.append(position)
+        total = budget.patches + prefix * budget.images
+        filler = 512
+        all_bounds = [*bounds, *range(position + filler, total, filler), total]
+        all_bounds += [total] * (budget.images + total // filler + 2 - len(all_bounds))
+        whole = np.zeros(total, np.int64)
+        whole[:position] = np.concatenate(source) if source else 0
+        shuffled = np.zeros((budget.patches // 4, 4), np.int64)
+        shuffled[:row] = np.concatenate(shuffle) if shuffle else 0
+        return _Tower(
+            source=whole,
+            bounds=all_bounds,
+            shuffle=shuffled,
+            rows=np.concatenate([rows_of[index] for index in range(len(pictures))]) if pictures else np.zeros(0, int),
+            pixels=tuple(
+                torch.from_numpy(np.stack([pictures[index].pixels() for index in members]))
+                for members in groups.values()
+            ),
+            grids=tuple(pictures[members[0]].grid for members in groups.values()),
+            longest=max([filler, *(prefix + p.grid[0] * p.grid[1] for p in pictures)]),
+            patches=patch,
+        )
+
+
+@dataclass(frozen=True)
+class _Tower:
+    source: NDArray[np.int64]
+    bounds: list[int]
+    shuffle: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    pixels: tuple[Tensor, ...]
+    grids: tuple[tuple[int, int], ...]
+    longest: int
+    patches: int
+
+
+class Room:
+    """What is left of a budget."""
+
+    def __init__(self, budget: Budget, chunk: int) -> None:
+        self._chunk = chunk
+        self._left = np.array(
+            [budget.tokens, budget.patches, budget.learned, budget.sequences, budget.images, budget.chunks(chunk)]
+        )
+
+    def takes(self, sequence: Sequence) -> bool:
+        return bool((self._left >= self._needs(sequence)).all())
+
+    def take(self, sequence: Sequence) -> None:
+        self._left -= self._needs(sequence)
+
+    def _needs(self, sequence: Sequence) -> NDArray[np.int64]:
+        tokens = len(sequence.token_ids)
+        learned, images = int(sequence.learn.sum()), len(sequence.pictures)
+        return np.array([tokens, sequence.patches, learned, 1, images, -(-tokens // self._chunk)])
+
+
+def _padded(values: NDArray[np.int64], length: int) -> Tensor:
+    whole = np.zeros(length, np.int32)
+    whole[: len(values)] = values
+    return torch.from_numpy(whole)

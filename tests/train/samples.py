@@ -1,0 +1,58 @@
+"""Small conversations over drawn screenshots, and a policy small enough to learn them on a CPU."""
+
+from __future__ import annotations
+
+import io
+import random
+
+from PIL import Image, ImageDraw
+
+from holotron.data.samples import Sample, Turn
+from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, VisionConfig
+
+CONFIG = ModelConfig(
+    name="tiny-policy",
+    pattern="M-M*-",
+    hidden_size=64,
+    vocab_size=2368,
+    tied_embeddings=True,
+    mamba=MambaConfig(heads=4, head_dim=16, state_size=16, groups=2, chunk_size=16),
+    attention=AttentionConfig(heads=4, kv_heads=2, head_dim=16),
+    mlp=MlpConfig(128),
+    vision=VisionConfig(
+        width=48,
+        depth=2,
+        heads=3,
+        mlp_size=96,
+        max_image_size=128,
+        prefix_tokens=2,
+        projector_size=64,
+        mode="dynamic",
+        min_patches=4,
+        max_patches=64,
+        image_token_id=5,
+        image_start_token_id=6,
+        image_end_token_id=7,
+    ),
+)
+
+
+def picture(chance: random.Random, size: tuple[int, int] = (64, 64)) -> tuple[bytes, tuple[int, int]]:
+    """A square on a plain ground, and where it is in thousandths."""
+    x, y = chance.randrange(8, size[0] - 8), chance.randrange(8, size[1] - 8)
+    image = Image.new("RGB", size, "white")
+    ImageDraw.Draw(image).rectangle((x - 7, y - 7, x + 7, y + 7), fill=chance.choice(["red", "blue", "green"]))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue(), (1000 * x // size[0], 1000 * y // size[1])
+
+
+def sample(seed: int, steps: int | None = None, size: tuple[int, int] | None = None) -> Sample:
+    chance = random.Random(seed)
+    turns = []
+    for step in range(steps or chance.randrange(1, 5)):
+        png, (x, y) = picture(chance, size or chance.choice([(64, 64), (96, 64), (48, 80)]))
+        image = png if step == 0 or chance.random() < 0.7 else None
+        said = f"Task: click {chance.randrange(10**6)}" if step == 0 else ""
+        turns.append(Turn(said, f'{{"action":"click","x":{x},"y":{y}}}', image, learn=chance.random() < 0.8 or step == 0))
+    return Sample("squares", tuple(turns), {"seed": seed})

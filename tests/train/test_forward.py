@@ -1,0 +1,124 @@
+"""The compiled form of the model against the plain one: outputs and gradients, packed and padded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from holotron.model.image import load_image
+from holotron.model.initialize import random_model
+from holotron.model.model import Model
+from holotron.model.policy_tokenizer import policy_template, policy_tokenizer
+from holotron.model.prompt import PromptBuilder
+from holotron.model.tiling import ImageProcessor
+from holotron.train.batches import Batch, Budget, Packer
+from holotron.train.forward import logits_of_learned, place_patches, prepare_patches
+from holotron.train.sequences import Sequence, SequenceWriter
+
+from .samples import CONFIG, sample
+
+BUDGET = Budget(tokens=1024, patches=768, learned=128, sequences=12, images=24)
+
+
+def sequences(seeds: range) -> list[Sequence]:
+    writer = SequenceWriter(policy_tokenizer(CONFIG), CONFIG)
+    return [writer.write(sample(seed)) for seed in seeds]
+
+
+def fast(model: Model, batch: Batch) -> torch.Tensor:
+    assert model.vision is not None
+    assert CONFIG.vision is not None
+    patches = prepare_patches(batch, CONFIG.vision, BUDGET.patches, torch.float64)
+    return logits_of_learned(model, batch, patches, place_patches(batch, model.vision, BUDGET.patches))
+
+
+def plain(model: Model, sequence: Sequence) -> torch.Tensor:
+    """Logits behind each row that a learned token follows, by the model's own way."""
+    assert CONFIG.vision is not None
+    processor = ImageProcessor(CONFIG.vision)
+    images = model.encode_images([processor(load_image(picture.png)) for picture in sequence.pictures])
+    [logits] = model.score([sequence.token_ids.tolist()], images)
+    return logits[torch.from_numpy(np.flatnonzero(sequence.learn) - 1)]
+
+
+def test_outputs_and_gradients_equal_the_plain_model() -> None:
+    made = sequences(range(8))
+    model = random_model(CONFIG, dtype=torch.float64, seed=3).double().train()
+    batch = Packer(CONFIG, BUDGET).build(made)
+    learned = [int(sequence.learn.sum()) for sequence in made]
+
+    got = fast(model, batch)[: sum(learned)]
+    expected = torch.cat([plain(model, sequence) for sequence in made])
+    assert (got - expected).abs().max() < 1e-9
+
+    targets = batch.targets_N[: sum(learned)]
+    gradients = []
+    for logits in (got, expected):
+        model.zero_grad(set_to_none=True)
+        F.cross_entropy(logits, targets).backward()
+        gradients.append({name: p.grad for name, p in model.named_parameters()})
+    for name, gradient in gradients[1].items():
+        assert gradient is not None, name
+        other = gradients[0][name]
+        assert other is not None, name
+        assert (gradient - other).abs().max() <= 1e-9 * max(1.0, float(gradient.abs().max())), name
+
+
+def test_a_sequence_sees_nothing_of_its_neighbours() -> None:
+    made = sequences(range(6))
+    model = random_model(CONFIG, dtype=torch.float64).double()
+    packer = Packer(CONFIG, BUDGET)
+    alone = fast(model, packer.build([made[3]]))[: int(made[3].learn.sum())]
+    before = sum(int(sequence.learn.sum()) for sequence in made[:3])
+    among = fast(model, packer.build(made))[before : before + len(alone)]
+    assert (alone - among).abs().max() < 1e-10
+
+
+def test_sequences_are_what_a_session_sees() -> None:
+    """Token for token what the chat template writes for the same conversation."""
+    tokenizer = policy_tokenizer(CONFIG)
+    builder = PromptBuilder(tokenizer, policy_template(), CONFIG)
+    for seed in range(12):
+        made = sample(seed)
+        messages, images = [], []
+        for turn in made.turns:
+            parts = [{"type": "text", "text": turn.said}]
+            if turn.image is not None:
+                parts.insert(0, {"type": "image"})
+                images.append(load_image(turn.image))
+            messages += [{"role": "user", "content": parts}, {"role": "assistant", "content": turn.answer}]
+        prompt = builder.build(messages, images, add_generation_prompt=False)
+        [sequence] = sequences(range(seed, seed + 1))
+        assert list(prompt.token_ids) == sequence.token_ids.tolist()
+
+
+def test_only_answers_are_learned() -> None:
+    tokenizer = policy_tokenizer(CONFIG)
+    writer = SequenceWriter(tokenizer, CONFIG)
+    for seed in range(20):
+        made = sample(seed)
+        sequence = writer.write(made)
+        expected = "".join(turn.answer for turn in made.turns if turn.learn)
+        assert tokenizer.decode(sequence.token_ids[sequence.learn].tolist()) == expected
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_packing_loses_nothing_and_keeps_to_the_budget(count: int) -> None:
+    made = sequences(range(40)) * count
+    packed = list(Packer(CONFIG, BUDGET).pack(made))
+    assert sum(len(members) for members, _ in packed) == len(made)
+    for members, batch in packed:
+        assert batch.used_tokens == sum(len(member.token_ids) for member in members) <= BUDGET.tokens
+        assert batch.used_patches == sum(member.patches for member in members) <= BUDGET.patches
+        assert batch.token_ids_T.shape == (BUDGET.tokens,)
+        assert int(batch.weights_N.sum()) == sum(int(member.learn.sum()) for member in members)
+
+
+def test_what_can_never_fit_is_left_out() -> None:
+    small = Packer(CONFIG, Budget(tokens=64, patches=32, learned=64, sequences=4, images=4))
+    made = sequences(range(10))
+    fitting = [sequence for sequence in made if small.fits(sequence)]
+    assert 0 < len(fitting) < len(made)
+    assert sum(len(members) for members, _ in small.pack(made)) == len(fitting)
