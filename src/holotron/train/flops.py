@@ -1,0 +1,52 @@
+"""How much arithmetic a batch is, and how much the device could do at most."""
+
+from __future__ import annotations
+
+import torch
+
+from holotron.model.config import ModelConfig
+from holotron.train.batches import Batch
+
+# Dense 16-bit matrix products a second, as the makers give them.
+PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "B200": 2250e12}
+
+
+def peak_flops(device: torch.device) -> float | None:
+    """The device's peak, or None where it is not known."""
+    if device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(device)
+    return next((peak for part, peak in PEAKS.items() if part in name), None)
+
+
+def training_flops(config: ModelConfig, batch: Batch) -> float:
+    """Useful multiplications and additions, forward and backward, of the matrix products and of attention.
+
+    Six for each weight and each token or patch that goes through it, and twelve for each pair of positions, head and
+    channel that attend to each other; padding is not counted.
+    """
+    assert config.vision is not None
+    tower = config.vision
+    block = 4 * tower.width**2 + 2 * tower.width * tower.mlp_size
+    seen = batch.used_patches * (tower.depth * block + tower.patch_values * tower.width)
+    projector = tower.shuffled_width * tower.projector_size + tower.projector_size * config.hidden_size
+    pairs = sum(len(pixels) * (rows * columns) ** 2 for pixels, (rows, columns) in zip(batch.pixels, batch.grids))
+    attended = 12 * pairs * tower.width * tower.depth
+    decoder = batch.used_tokens * _decoder_weights(config) + float(batch.weights_N.sum()) * (
+        config.hidden_size * config.vocab_size
+    )
+    return 6.0 * (seen + batch.used_patches / 4 * projector + decoder) + attended
+
+
+def _decoder_weights(config: ModelConfig) -> int:
+    """Weights of the decoder's matrices that every token goes through."""
+    hidden, total = config.hidden_size, 0
+    for symbol in config.pattern:
+        if symbol == "M" and config.mamba:
+            total += hidden * config.mamba.projection_size + config.mamba.inner_size * hidden
+        elif symbol == "*" and config.attention:
+            a = config.attention
+            total += hidden * a.head_dim * (2 * a.heads + 2 * a.kv_heads)
+        elif symbol == "-" and config.mlp:
+            total += hidden * config.mlp.size * (3 if config.mlp.gated else 2)
+    return total

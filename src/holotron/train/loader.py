@@ -1,0 +1,131 @@
+"""Batches in an order that a seed decides, made by several processes, which can be left and taken up again anywhere.
+
+A shard belongs to one worker, and batches are taken from the workers in turn. Each batch comes with the cursor of its
+worker behind it: with the cursors of all of them a run goes on with exactly the batches it would have had.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterator, Sequence as ListOf
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from holotron.data.samples import SampleError, read_shard, shard_paths
+from holotron.train.batches import Batch, Packer
+from holotron.train.recipe import Source
+from holotron.train.sequences import Sequence, SequenceWriter
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """How many samples one worker has drawn, and how many of each source."""
+
+    draws: int
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A batch, the worker it is from, where that worker stands after it, and what kinds of samples are in it."""
+
+    batch: Batch
+    worker: int
+    cursor: Cursor
+    kinds: tuple[str, ...]
+
+
+class SourceShare:
+    """One worker's share of a source: held in memory as written sequences, drawn in a new order each time round."""
+
+    def __init__(self, source: Source, writer: SequenceWriter, worker: int, workers: int, seed: int) -> None:
+        self._source, self._writer = source, writer
+        self._worker, self._workers = worker, workers
+        self._seed = f"{seed}/{source.path}/{worker}"
+        self._read: set[Path] = set()
+        self._sequences: list[Sequence] = []
+        self._starts = [0]  # position at which each round began
+        self._order: list[int] = []
+        self._take_in(first=True)
+        if not self._sequences:
+            raise SampleError(f"there are no samples at {source.path}")
+
+    def draw(self, position: int) -> Sequence:
+        """The sample at a position of the endless order. Positions may be skipped, not gone back over."""
+        while position >= self._starts[-1] + len(self._order):
+            if self._order:
+                self._starts.append(self._starts[-1] + len(self._order))
+                if self._source.growing:
+                    self._take_in(first=False)
+            self._order = list(range(len(self._sequences)))
+            random.Random(f"{self._seed}/{len(self._starts)}").shuffle(self._order)
+        return self._sequences[self._order[position - self._starts[-1]]]
+
+    def _take_in(self, first: bool) -> None:
+        paths = [path for path in shard_paths([Path(self._source.path)]) if path not in self._read]
+        few = first and len(paths) < self._workers
+        for number, path in enumerate(paths):
+            self._read.add(path)
+            turn = number if first else zlib.crc32(path.name.encode())
+            if few or turn % self._workers == self._worker:
+                for index, sample in enumerate(read_shard(path)):
+                    if not few or index % self._workers == self._worker:
+                        self._sequences.append(self._writer.write(sample))
+
+
+class BatchStream(IterableDataset[Drawn]):
+    """Endless batches. `cursors` are those a run has reached, of all workers; `turn` is the worker that is next."""
+
+    def __init__(
+        self,
+        sources: ListOf[Source],
+        writer: SequenceWriter,
+        packer: Packer,
+        seed: int,
+        workers: int = 1,
+        cursors: dict[int, Cursor] | None = None,
+        turn: int = 0,
+    ) -> None:
+        super().__init__()
+        self._sources, self._writer, self._packer = tuple(sources), writer, packer
+        self._seed, self._workers, self._turn = seed, workers, turn
+        self._cursors = cursors or {}
+
+    def __iter__(self) -> Iterator[Drawn]:
+        info = get_worker_info()
+        if info is not None:
+            torch.set_num_threads(1)
+        worker = (self._turn + (info.id if info is not None else 0)) % self._workers
+        shares = [SourceShare(source, self._writer, worker, self._workers, self._seed) for source in self._sources]
+        start = self._cursors.get(worker, Cursor(0, (0,) * len(shares)))
+        yield from self._drawn(worker, shares, start)
+
+    def _drawn(self, worker: int, shares: list[SourceShare], start: Cursor) -> Iterator[Drawn]:
+        weights = [source.weight for source in self._sources]
+        draws, positions = start.draws, list(start.positions)
+        waiting: list[Sequence] = []
+        room = self._packer.room()
+        while True:
+            [chosen] = random.Random(f"{self._seed}/{worker}/{draws}").choices(range(len(shares)), weights)
+            sequence = shares[chosen].draw(positions[chosen])
+            if waiting and not room.takes(sequence):
+                kinds = tuple(member.kind for member in waiting)
+                yield Drawn(self._packer.build(waiting), worker, Cursor(draws, tuple(positions)), kinds)
+                waiting, room = [], self._packer.room()
+            if room.takes(sequence):
+                room.take(sequence)
+                waiting.append(sequence)
+            draws += 1
+            positions[chosen] += 1
+
+
+def load_batches(stream: BatchStream, workers: int) -> Iterator[Drawn]:
+    """The stream's batches, made by that many processes, or here if by none."""
+    if workers == 0:
+        return iter(stream)
+    loader = DataLoader(stream, batch_size=None, num_workers=workers, prefetch_factor=4)
+    return iter(loader)

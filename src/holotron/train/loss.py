@@ -1,0 +1,50 @@
+"""What is minimised: cross entropy on what the policy must say, forgiving near misses of a point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holotron.model.chat import Tokenizer
+from holotron.model.coordinates import SCALE
+from holotron.model.policy_tokenizer import AXES, coordinate_token
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Where the coordinates lie in the vocabulary, and how wide a near miss is, in thousandths; 0 forgives none."""
+
+    first_ids: tuple[int, ...]
+    spread: float = 3.0
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, spread: float = 3.0) -> Coordinates:
+        firsts = []
+        for axis in AXES:
+            ids = [tokenizer.id_of(coordinate_token(axis, value)) for value in range(SCALE + 1)]
+            assert ids == list(range(ids[0], ids[0] + SCALE + 1)), "coordinates must be neighbours in the vocabulary"
+            firsts.append(ids[0])
+        return cls(tuple(firsts), spread)
+
+
+def losses_of_learned(logits_NV: Tensor, targets_N: Tensor, coordinates: Coordinates) -> Tensor:
+    """The loss of each learned token.
+
+    A coordinate's target is a narrow bell over its neighbours: one pixel beside the middle of a button is not as wrong
+    as the other end of the screen.
+    """
+    log_NV = torch.log_softmax(logits_NV.float(), dim=-1)
+    loss_N = -log_NV.gather(1, targets_N[:, None]).squeeze(1)
+    if coordinates.spread <= 0:
+        return loss_N
+    values = torch.arange(SCALE + 1, device=logits_NV.device)
+    for first in coordinates.first_ids:
+        value_N = targets_N - first
+        is_coordinate_N = (value_N >= 0) & (value_N <= SCALE)
+        bell = torch.exp(-((values[None, :] - value_N[:, None]) ** 2) / (2 * coordinates.spread**2))
+        bell = bell / bell.sum(1, keepdim=True).clamp_min(1e-9)
+        soft_N = -(bell * log_NV[:, first : first + SCALE + 1]).sum(1)
+        loss_N = torch.where(is_coordinate_N, soft_N, loss_N)
+    return loss_N

@@ -1,0 +1,110 @@
+"""A training run as a TOML file: what is trained, on what, how long. Unknown keys are errors."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from holotron.train.batches import Budget
+from holotron.train.optimizer import OptimizerConfig
+
+T = TypeVar("T")
+
+
+class RecipeError(ValueError):
+    """A recipe that cannot be followed."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Shards to learn from, and how often they are drawn compared with the other sources.
+
+    A growing one is looked through for new shards each time it has been gone through; such a run cannot be repeated
+    exactly.
+    """
+
+    path: str
+    weight: float = 1.0
+    growing: bool = False
+
+
+@dataclass(frozen=True)
+class LoraConfig:
+    """Low-rank changes instead of whole weights; rank 0 trains everything."""
+
+    rank: int = 0
+    alpha: float = 32.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`start` is a checkpoint folder or a preset; `random` begins with random weights of that preset's shape."""
+
+    name: str
+    stage: str
+    start: str
+    steps: int
+    data: tuple[Source, ...]
+    random: bool = False
+    seed: int = 0
+    compile: bool = False
+    dtype: str = "bfloat16"
+    spread: float = 3.0
+    keep_every: int = 1000
+    log_every: int = 20
+    workers: int = 2
+    batch: Budget = field(default_factory=Budget)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
+
+    def __post_init__(self) -> None:
+        if self.stage not in ("localization", "navigation"):
+            raise RecipeError(f"stage is {self.stage!r}; known are 'localization' and 'navigation'")
+        if self.steps < 1 or not self.data:
+            raise RecipeError("a recipe needs at least one step and one source of data")
+        if self.dtype not in ("bfloat16", "float32"):
+            raise RecipeError(f"dtype is {self.dtype!r}; known are 'bfloat16' and 'float32'")
+
+
+def read_recipe(path: Path, **changes: Any) -> Recipe:
+    """The recipe in a file, with some of its values changed; paths in it are seen from the file's folder."""
+    try:
+        value = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RecipeError(f"{path} cannot be read: {error}") from error
+    recipe = _build(Recipe, value | changes, str(path))
+    return recipe
+
+
+def _build(kind: type[T], value: Any, where: str) -> T:
+    if not isinstance(value, Mapping):
+        raise RecipeError(f"{where} must be a table, not {value!r}")
+    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(set(value) - known):
+        raise RecipeError(f"{where} has the unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    hints = get_type_hints(kind)
+    try:
+        return kind(**{name: _convert(hints[name], item, f"{where}: {name}") for name, item in value.items()})
+    except RecipeError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"{where}: {error}") from error
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+    if is_dataclass(kind):
+        return value if isinstance(value, kind) else _build(kind, value, where)  # type: ignore[arg-type]
+    if kind == tuple[Source, ...]:
+        if not isinstance(value, list | tuple):
+            raise RecipeError(f"{where} must be a list of tables")
+        return tuple(item if isinstance(item, Source) else _build(Source, item, where) for item in value)
+    if isinstance(value, list):
+        return tuple(value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind in (int, float, str, bool) and type(value) is not kind:
+        raise RecipeError(f"{where} is {value!r}; it must be of type {kind.__name__}")
+    return value

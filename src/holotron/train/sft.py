@@ -1,0 +1,275 @@
+"""A supervised stage: batches in, a better policy out. Interrupted anywhere, it goes on from its last state."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from holotron.model.chat import Tokenizer, load_tokenizer
+from holotron.model.checkpoint.writer import save_checkpoint
+from holotron.model.initialize import random_model
+from holotron.model.loading import find_checkpoint, load
+from holotron.model.model import Model
+from holotron.model.parameters import parameter_type, place
+from holotron.model.policy_tokenizer import policy_tokenizer, save_policy_texts
+from holotron.model.presets import preset
+from holotron.train.batches import Batch, Packer
+from holotron.train.flops import peak_flops, training_flops
+from holotron.train.forward import logits_of_learned, place_patches, prepare_patches
+from holotron.train.loader import BatchStream, Cursor, Drawn, load_batches
+from holotron.train.loss import Coordinates, losses_of_learned
+from holotron.train.optimizer import Average, make_optimizers
+from holotron.train.recipe import Recipe
+from holotron.train.sequences import SequenceWriter
+from holotron.train.state import NAME as STATE
+from holotron.train.state import load_state, save_state
+
+METRICS = "metrics.jsonl"
+WEIGHTS = "weights"
+
+
+@dataclass
+class Progress:
+    """What is told while training, and written to metrics.jsonl."""
+
+    step: int
+    steps: int
+    loss: float
+    rate: float
+    gradient: float
+    samples_per_second: float
+    tokens_per_second: float
+    images_per_second: float
+    share_of_peak: float | None
+    filled: float
+    waited: float
+    seconds: float
+    kinds: dict[str, float] = field(default_factory=dict)
+
+
+class Trainer:
+    """One run of a recipe, in a folder of its own."""
+
+    def __init__(self, recipe: Recipe, out: Path, device: torch.device | str | None = None) -> None:
+        self.recipe, self.out = recipe, out
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.manual_seed(recipe.seed)
+        self.model, self.tokenizer = _start(recipe, self.device)
+        self.model.float().train()
+        assert self.model.vision is not None
+        self.coordinates = Coordinates.of(self.tokenizer, recipe.spread)
+        self.optimizers = make_optimizers(self.model, recipe.optimizer)
+        self.average = Average(self.model, recipe.optimizer.average)
+        self.packer = Packer(self.model.config, recipe.batch)
+        self.writer = SequenceWriter(self.tokenizer, self.model.config)
+        self.step = 0
+        self.cursors: dict[int, Cursor] = {}
+        forward: Callable[..., Tensor] = _losses
+        if recipe.compile:
+            forward = torch.compile(_losses, dynamic=False)
+        self._losses = forward
+        self._stopped = False
+
+    def run(self, on_progress: Callable[[Progress], None] = lambda _: None) -> Path:
+        """Train to the end, and leave a checkpoint; its folder. A stopped run keeps its state and raises Interrupted."""
+        self._check_folder()
+        if (self.out / STATE).exists():
+            self.step, self.cursors = load_state(self.out, self.model, self.optimizers, self.average)
+        recipe, began = self.recipe, time.monotonic()
+        meter = _Meter(self)
+        with _stopping(self):
+            for drawn in self._batches():
+                if self.step >= recipe.steps:
+                    break
+                loss, gradient = self._learn(drawn.batch)
+                self.cursors[drawn.worker] = drawn.cursor
+                self.step += 1
+                meter.count(drawn, loss, gradient)
+                if self.step % recipe.log_every == 0 or self.step == recipe.steps:
+                    progress = meter.progress(began)
+                    self._note(progress)
+                    on_progress(progress)
+                if self._stopped or self.step % recipe.keep_every == 0:
+                    self.keep()
+                if self._stopped:
+                    raise Interrupted(f"stopped after step {self.step} of {recipe.steps}; run it again to go on")
+        self.keep()
+        return self.export()
+
+    def stop(self) -> None:
+        """End behind the step in hand, with the state kept."""
+        self._stopped = True
+
+    def keep(self) -> None:
+        save_state(self.out, self.step, self.model, self.optimizers, self.average, self.cursors)
+
+    def export(self, folder: Path | None = None, dtype: torch.dtype = torch.bfloat16) -> Path:
+        """The averaged weights as a checkpoint folder that the engine can load."""
+        folder = folder or self.out / WEIGHTS
+        with torch.device("meta"):
+            model = Model(self.model.config)
+        for name, _ in list(model.named_parameters()):
+            place(model, name, self.average.weights[name].to("cpu", parameter_type(name, dtype)))
+        save_checkpoint(model, folder, overwrite=True)
+        save_policy_texts(model.config, folder)
+        return folder
+
+    def _batches(self) -> Iterator[Drawn]:
+        workers = self.recipe.workers
+        turn = self.step % max(1, workers)
+        stream = BatchStream(
+            self.recipe.data, self.writer, self.packer, self.recipe.seed, max(1, workers), self.cursors, turn
+        )
+        return load_batches(stream, workers)
+
+    def _learn(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        recipe = self.recipe
+        rate = recipe.optimizer.rate * recipe.optimizer.factor(self.step, recipe.steps)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+        loss = self.loss(batch.to(self.device))
+        loss.backward()
+        gradient = torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.optimizer.clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.average.update(self.model, self.step)
+        return loss.detach(), gradient
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The mean loss of what is learned in a batch."""
+        model, most = self.model, self.recipe.batch.patches
+        assert model.vision is not None
+        dtype = torch.bfloat16 if self._half else torch.float32
+        patches = prepare_patches(batch, model.vision.config, most, dtype)
+        positions = place_patches(batch, model.vision, most)
+        with torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext():
+            losses_N = self._losses(model, batch, patches, positions, self.coordinates)
+        return (losses_N * batch.weights_N).sum() / batch.weights_N.sum().clamp_min(1.0)
+
+    @property
+    def _half(self) -> bool:
+        return self.recipe.dtype == "bfloat16" and self.device.type == "cuda"
+
+    def _check_folder(self) -> None:
+        """A folder belongs to one recipe: going on with another would be a run nobody described."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        path, text = self.out / "recipe.json", json.dumps(_plain(self.recipe), indent=1)
+        if path.exists() and (before := path.read_text(encoding="utf-8")) != text:
+            different = [k for k, v in json.loads(text).items() if json.loads(before).get(k) != v]
+            raise TrainingError(f"{self.out} holds a run of another recipe ({', '.join(different)} differ)")
+        path.write_text(text, encoding="utf-8")
+
+    def _note(self, progress: Progress) -> None:
+        with open(self.out / METRICS, "a", encoding="utf-8") as file:
+            file.write(json.dumps(progress.__dict__) + "\n")
+
+
+class TrainingError(RuntimeError):
+    """A run that cannot go on as asked for."""
+
+
+class Interrupted(RuntimeError):
+    """A run that was asked to stop, and has kept its state."""
+
+
+def _losses(model: Model, batch: Batch, patches: Tensor, positions: Tensor, coordinates: Coordinates) -> Tensor:
+    return losses_of_learned(logits_of_learned(model, batch, patches, positions), batch.targets_N, coordinates)
+
+
+def _start(recipe: Recipe, device: torch.device) -> tuple[Model, Tokenizer]:
+    """The model to begin with and its tokenizer."""
+    if recipe.random:
+        config = preset(recipe.start).config
+        return random_model(config, device, torch.float32, recipe.seed), policy_tokenizer(config)
+    folder = find_checkpoint(recipe.start)
+    return load(folder, device, torch.float32), load_tokenizer(folder)
+
+
+@contextmanager
+def _stopping(trainer: Trainer) -> Iterator[None]:
+    """Ctrl-C and a polite kill end the run behind the step in hand."""
+
+    def stop(number: int, frame: Any) -> None:
+        trainer.stop()
+
+    before = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, stop)
+    except ValueError:  # not in the main thread
+        pass
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Meter:
+    """Sums between two lines of the log. Reads a number off the device only when one is told."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._reset()
+
+    def _reset(self) -> None:
+        self._since = time.monotonic()
+        self._losses: list[Tensor] = []
+        self._gradients: list[Tensor] = []
+        self._samples = self._tokens = self._images = self._steps = 0
+        self._flops = 0.0
+        self._kinds: Counter[str] = Counter()
+
+    def count(self, drawn: Drawn, loss: Tensor, gradient: Tensor) -> None:
+        batch = drawn.batch
+        self._losses.append(loss)
+        self._gradients.append(gradient)
+        self._steps += 1
+        self._samples += batch.samples
+        self._tokens += batch.used_tokens
+        self._images += sum(map(len, batch.pixels))
+        self._flops += training_flops(self._trainer.model.config, batch)
+        self._kinds.update(kind.split("/")[0] for kind in drawn.kinds)
+
+    def progress(self, began: float) -> Progress:
+        trainer, recipe = self._trainer, self._trainer.recipe
+        loss = float(torch.stack(self._losses).mean())
+        if not math.isfinite(loss):
+            raise TrainingError(f"the loss is {loss} at step {trainer.step}; take a smaller rate")
+        seconds = max(1e-9, time.monotonic() - self._since)
+        peak = peak_flops(trainer.device)
+        progress = Progress(
+            step=trainer.step,
+            steps=recipe.steps,
+            loss=loss,
+            rate=recipe.optimizer.rate * recipe.optimizer.factor(trainer.step - 1, recipe.steps),
+            gradient=float(torch.stack(self._gradients).mean()),
+            samples_per_second=self._samples / seconds,
+            tokens_per_second=self._tokens / seconds,
+            images_per_second=self._images / seconds,
+            share_of_peak=None if peak is None else self._flops / seconds / peak,
+            filled=self._tokens / (self._steps * recipe.batch.tokens),
+            waited=0.0,
+            seconds=time.monotonic() - began,
+            kinds={kind: count / sum(self._kinds.values()) for kind, count in sorted(self._kinds.items())},
+        )
+        self._reset()
+        return progress
+
+
+def _plain(recipe: Recipe) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
+    return value

@@ -1,0 +1,117 @@
+"""A stage learns, stops and goes on bit for bit, and leaves a checkpoint that the engine can load."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from holotron.data.samples import ShardWriter
+from holotron.model.checkpoint.writer import save_checkpoint
+from holotron.model.initialize import random_model
+from holotron.model.loading import load
+from holotron.model.policy_tokenizer import save_policy_texts
+from holotron.train.batches import Budget
+from holotron.train.optimizer import OptimizerConfig
+from holotron.train.recipe import Recipe, RecipeError, Source, read_recipe
+from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
+
+from .samples import CONFIG, sample
+
+BUDGET = Budget(tokens=512, patches=384, learned=96, sequences=8, images=16)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shards of samples, and a checkpoint to start from."""
+    made: Path = tmp_path_factory.mktemp("sft")
+    for shard in range(3):
+        with ShardWriter(made / "data" / f"part{shard}") as shards:
+            for seed in range(20):
+                shards.add(sample(100 * shard + seed))
+    save_checkpoint(random_model(CONFIG, seed=1), made / "start")
+    save_policy_texts(CONFIG, made / "start")
+    return made
+
+
+def recipe(folder: Path, **changes: object) -> Recipe:
+    made = Recipe(
+        name="squares",
+        stage="localization",
+        start=str(folder / "start"),
+        steps=6,
+        data=(Source(str(folder / "data")),),
+        dtype="float32",
+        workers=0,
+        log_every=2,
+        keep_every=2,
+        batch=BUDGET,
+        optimizer=OptimizerConfig(rate=3e-3, warmup=2, average=0.5),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()} | {
+        f"average.{name}": weight.clone() for name, weight in trainer.average.weights.items()
+    }
+
+
+@pytest.mark.parametrize(("kind", "workers"), [("adamw", 0), ("muon", 0), ("adamw", 2)])
+def test_an_interrupted_run_goes_on_bit_for_bit(folder: Path, tmp_path: Path, kind: str, workers: int) -> None:
+    optimizer = OptimizerConfig(kind=kind, rate=3e-3, warmup=2, average=0.5)  # type: ignore[arg-type]
+    asked = recipe(folder, workers=workers, optimizer=optimizer, log_every=1, keep_every=100)
+    whole = Trainer(asked, tmp_path / "whole", "cpu")
+    whole.run()
+
+    first = Trainer(asked, tmp_path / "cut", "cpu")
+    with pytest.raises(Interrupted, match="step 3 of 6"):
+        first.run(lambda progress: first.stop() if progress.step == 3 else None)
+    second = Trainer(asked, tmp_path / "cut", "cpu")
+    second.run()
+    expected, got = weights(whole), weights(second)
+    for name, weight in expected.items():
+        assert torch.equal(weight, got[name]), name
+    assert not all(torch.equal(weight, weights(first)[name]) for name, weight in expected.items())
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_a_policy_learns_where_to_click(folder: Path, tmp_path: Path, kind: str) -> None:
+    asked = recipe(
+        folder, steps=60, log_every=10, optimizer=OptimizerConfig(kind=kind, rate=4e-3, warmup=5, average=0.9)  # type: ignore[arg-type]
+    )
+    told: list[Progress] = []
+    out = Trainer(asked, tmp_path / "run", "cpu").run(told.append)
+    assert told[-1].loss < 0.75 * told[0].loss
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [10, 20, 30, 40, 50, 60]
+    assert load(out).config.pattern == CONFIG.pattern
+
+
+def test_a_folder_belongs_to_one_recipe(folder: Path, tmp_path: Path) -> None:
+    Trainer(recipe(folder, steps=1), tmp_path, "cpu").run()
+    with pytest.raises(TrainingError, match="seed"):
+        Trainer(recipe(folder, steps=1, seed=7), tmp_path, "cpu").run()
+
+
+def test_recipes_name_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    good = 'name="a"\nstage="navigation"\nstart="holotron-nano"\nsteps=5\nrandom=true\n[[data]]\npath="x"\n'
+    path.write_text(good + "[optimizer]\nrate=1e-3\nbetas=[0.9,0.95]\n[batch]\ntokens=128\n")
+    read = read_recipe(path)
+    assert read.optimizer.rate == 1e-3
+    assert read.batch.tokens == 128
+    for text, message in (
+        (good.replace("navigation", "dreaming"), "stage is 'dreaming'"),
+        (good + "[batch]\ntoken=3\n", "unknown key 'token'"),
+        (good + '[optimizer]\nkind="sgd"\n', "known are 'adamw' and 'muon'"),
+        (good.replace("steps=5", 'steps="5"'), "steps is '5'"),
+        (good.replace('[[data]]\npath="x"\n', ""), "data"),
+        ("steps=", "cannot be read"),
+    ):
+        path.write_text(text)
+        with pytest.raises(RecipeError, match=message):
+            read_recipe(path)
