@@ -16,7 +16,7 @@ run: $(STAMP) ## check this machine, then compare a hybrid with a transformer on
 
 test: $(STAMP) browser ## all tests that need no GPU, and the import contract
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 browser: $(STAMP) ## a Chromium, if this machine has none
 	@$(BIN)/python -m holotron.env.install

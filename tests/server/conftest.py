@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 import pytest
 
+from .hostile import CHAT, HELLO, PATIENCE
 from .live import Live, serving, write_checkpoint
 
 
@@ -22,3 +26,19 @@ def live(checkpoint) -> Live:
 def http(live):
     with live.client() as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def unharmed(live: Live) -> Iterator[None]:
+    """After all of this the server answers, nothing is under way, and sessions have not piled up."""
+    yield
+    with live.client() as client:
+        assert client.post(CHAT, json=HELLO).status_code == 200
+        assert client.get("/health?deep=true").status_code == 200
+    assert live.state.admission.total == 0
+    deadline = time.monotonic() + PATIENCE
+    while live.state.client.stats.values["running"]:  # the figures come once a second
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert live.state.client.stats.values["sessions"] <= live.state.settings.engine.kept_most
+    assert live.state.client.restarts == 0

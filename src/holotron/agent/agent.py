@@ -157,6 +157,8 @@ class Agent:
         return StepRecord(index, seen, reply, action, step.note, step.thought, problem, standing, timings=timings)
 
     def _question(self, index: int, told: str, seen: Seen, forced: bool) -> list[Said]:
+        if self.form.terse:
+            return [Said("user", "" if index else told, seen.image)]
         lines = [told]
         if seen.url:
             lines.append(f"Page: {seen.title} ({seen.url})" if seen.title else f"Page: {seen.url}")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import torch
+
 from holotron.agent.chat import ModelUnavailable, Reply, Said, Style
+from holotron.engine.config import fit_to_memory
 from holotron.engine.engine import Answer, Engine, Session
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar
 from holotron.engine.sampling import SamplingParams
+from holotron.model.chat import load_chat_template, load_tokenizer
 from holotron.model.image import image_size
+from holotron.model.loading import find_checkpoint, load
 from holotron.model.prompt import PromptBuilder, Written
 
 
@@ -42,7 +49,7 @@ class EngineChat:
         self._model = model
         self._session = session
         self._messages: list[dict[str, Any]] = []
-        self._last: int | None = None
+        self._ended_with: int | None = None
 
     async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
         model, style = self._model, self._model.style
@@ -68,17 +75,15 @@ class EngineChat:
             raise ModelUnavailable(str(error)) from error
         self._messages = [*messages, {"role": "assistant", "content": answer.text}]
         ended = answer.finish_reason in ("eos", "stop") and answer.token_ids and not isinstance(answer.stop, str)
-        self._last = answer.token_ids[-1] if ended else None
+        self._ended_with = answer.token_ids[-1] if ended else None
         return _reply(answer, held, held + len(written.token_ids))
 
     def _write(self, messages: list[dict[str, Any]], sizes: list[tuple[int, int]]) -> Written:
         prompts, template = self._model.prompts, self._model.style.template
         if not self._messages:
             return prompts.write(messages, sizes, **template)
-        written = prompts.write_suffix(messages, len(self._messages), sizes, exact=False, **template)
-        if self._last is not None and written.token_ids[:1] == (self._last,):
-            return Written(written.token_ids[1:], tuple(place - 1 for place in written.places))
-        return written
+        known = len(self._messages)
+        return prompts.write_suffix(messages, known, sizes, exact=False, ended_with=self._ended_with, **template)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._session.close)
@@ -101,3 +106,35 @@ def _reply(answer: Answer, held: int, prompt: int) -> Reply:
         cached_tokens=held,
         finish_reason="stop" if answer.finish_reason == "eos" else answer.finish_reason,
     )
+
+
+@contextmanager
+def loaded(
+    folder: Path | str,
+    device: torch.device | str | None = None,
+    *,
+    style: Style | None = None,
+    memory: int = 2 * 2**30,
+    tokens_per_session: int = 8192,
+    cuda_graphs: bool = True,
+) -> Iterator[EngineModel]:
+    """A small policy from its folder, with an engine of its own that is closed at the end.
+
+    On a CPU it computes in float32: few of them are fast in 16 bits, and some are very slow.
+    """
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    path = find_checkpoint(str(folder))
+    model = load(path, device, torch.float32 if device.type == "cpu" else None)
+    config = fit_to_memory(
+        model.config,
+        memory,
+        tokens_per_session=tokens_per_session,
+        dtype=model.dtype,
+        max_context=min(model.config.max_positions, 4 * tokens_per_session),
+        cuda_graphs=cuda_graphs,
+        host_bytes=0,
+    )
+    tokenizer = load_tokenizer(path)
+    prompts = PromptBuilder(tokenizer, load_chat_template(path), model.config)
+    with Engine(model, config, tokenizer) as engine:
+        yield EngineModel(engine, prompts, style or Style(keep_images=None))

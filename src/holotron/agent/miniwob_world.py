@@ -5,11 +5,10 @@ from __future__ import annotations
 from holotron.agent import actions as a
 from holotron.agent.space import Space
 from holotron.agent.world import Seen, Standing
-from holotron.env.errors import ActionFailed, InfrastructureError
+from holotron.env.errors import ActionFailed
 from holotron.env.keys import playwright_keys
 from holotron.env.miniwob.env import MiniWoBEnv
-from holotron.env.miniwob.errors import MiniWoBCrashed, MiniWoBError
-from holotron.env.miniwob.observation import Result
+from holotron.env.miniwob.errors import MiniWoBError
 from holotron.env.miniwob.protocols import Rule, is_success
 from holotron.env.miniwob.tasks import HEIGHT, WIDTH
 
@@ -25,17 +24,11 @@ class MiniWoBWorld:
         self._rule = rule
 
     async def see(self) -> Seen:
-        try:
-            looked = await self.env.observe()
-        except MiniWoBCrashed as error:
-            raise InfrastructureError(str(error)) from error
+        looked = await self.env.observe()
         return Seen(looked.png, looked.width, looked.height, f"miniwob:{self.env.task}", self.env.task)
 
     async def standing(self) -> Standing:
-        try:
-            result: Result = await self.env.result()
-        except MiniWoBCrashed as error:
-            raise InfrastructureError(str(error)) from error
+        result = await self.env.result()
         if not result.done:
             return Standing()
         reward = result.raw_reward if result.raw_reward == result.raw_reward else 0.0
@@ -44,8 +37,6 @@ class MiniWoBWorld:
     async def act(self, action: a.Action) -> None:
         try:
             await self._act(action)
-        except MiniWoBCrashed as error:
-            raise InfrastructureError(str(error)) from error
         except MiniWoBError as error:
             raise ActionFailed(str(error)) from error
 

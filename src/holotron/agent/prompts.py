@@ -37,10 +37,19 @@ _USAGE = {
 
 @dataclass(frozen=True)
 class NavigationForm:
-    """The form of a step. With `reasons`, a note that survives dropped screenshots and a thought come before it."""
+    """The form of a step. With `reasons`, a note that survives dropped screenshots and a thought come before it.
+
+    A terse policy is told the task once and then shown nothing but screens: small models are trained so, and every
+    word they need not read is capacity and time.
+    """
 
     kinds: tuple[str, ...] = BROWSER_KINDS
     reasons: bool = True
+    terse: bool = False
+
+    def __post_init__(self) -> None:
+        if self.terse and self.reasons:
+            raise ValueError("a terse policy gives no reasons; pass reasons=False")
 
     def system(self) -> str:
         lines = [

@@ -33,6 +33,13 @@ from holotron.bench.report import machine
 from holotron.bench.tiny import write_checkpoint
 
 CHAT = "/v1/chat/completions"
+SETTLING = 10.0  # seconds that a server has to be done with clients that are gone
+# What must be zero then, by its name in the report.
+UNDER_WAY = {
+    "open_sessions_after": "holotron:open_sessions",
+    "turns_after": "holotron:turns_admitted",
+    "running_after": "vllm:num_requests_running",
+}
 
 
 @dataclass
@@ -172,8 +179,7 @@ async def soak(url: str, pids: list[int], clients: int, seconds: float, tell: An
             await asyncio.sleep(min(5.0, max(0.1, seconds - now)))
         await asyncio.gather(*crowd)
         took = time.monotonic() - began
-        await asyncio.sleep(2.5)  # the engine tells its figures once a second
-        figures = _figures((await http.get("/metrics")).text)
+        figures = await _settled(http)
     return machine() | {
         "clients": clients,
         "seconds": round(took, 1),
@@ -185,11 +191,19 @@ async def soak(url: str, pids: list[int], clients: int, seconds: float, tell: An
         "latency": {kind: _quantiles(values) for kind, values in record.latencies.items()},
         "memory_mib": [round(value, 1) for _, value in memory],
         "memory_growth": _growth(memory),
-        "open_sessions_after": figures.get("holotron:open_sessions", -1),
-        "turns_after": figures.get("holotron:turns_admitted", -1),
-        "running_after": figures.get("vllm:num_requests_running", -1),
+        **{told: figures.get(name, -1) for told, name in UNDER_WAY.items()},
         "engine_failures": figures.get("holotron:failures_total", -1),
     }
+
+
+async def _settled(http: httpx.AsyncClient) -> dict[str, float]:
+    """The server's figures once nothing is under way, or as they are if that does not come."""
+    deadline = time.monotonic() + SETTLING
+    while True:
+        await asyncio.sleep(1.1)  # the engine tells its figures once a second: older ones say nothing
+        figures = _figures((await http.get("/metrics")).text)
+        if time.monotonic() > deadline or not any(figures.get(name, -1) for name in UNDER_WAY.values()):
+            return figures
 
 
 def _quantiles(values: list[float]) -> dict[str, float]:

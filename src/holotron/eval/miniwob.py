@@ -16,10 +16,9 @@ from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
 from holotron.data.episodes.nouns import Environment, Policy, Task
 from holotron.data.episodes.store import EpisodeStore
 from holotron.data.rollouts.fleet import Attempt, Counters, Fleet, Record
-from holotron.env.errors import InfrastructureError
 from holotron.env.miniwob.config import MiniWoBConfig
 from holotron.env.miniwob.env import MiniWoBEnv
-from holotron.env.miniwob.errors import MiniWoBCrashed, MiniWoBError
+from holotron.env.miniwob.errors import MiniWoBError
 from holotron.env.miniwob.pages import MiniWoB
 from holotron.env.miniwob.protocols import Protocol, find_protocol, is_success
 from holotron.env.miniwob.scripted import solvable, solve
@@ -114,10 +113,7 @@ def _attempt(run: MiniWoBRun, pool: MiniWoB, task: Task) -> AbstractAsyncContext
         assert task.name is not None
         assert task.seed is not None
         async with pool.env() as env:
-            try:
-                await env.reset(task.name, task.seed)
-            except MiniWoBCrashed as error:
-                raise InfrastructureError(str(error)) from error
+            await env.reset(task.name, task.seed)
             yield _Play(run, env, task.model_copy(update={"text": env.utterance}))
 
     return opened()
@@ -149,8 +145,6 @@ class _Play:
         assert self.task.seed is not None
         try:
             played = await solve(self.env, self.task.name, self.task.seed)
-        except MiniWoBCrashed as error:
-            raise InfrastructureError(str(error)) from error
         except MiniWoBError as error:
             return Ending("done", success=False, reward=0.0, detail=str(error))
         raw = played.result.raw_reward if played.result.done else 0.0

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from holotron.agent.chat import Chat, ChatModel, Reply, Said
+from holotron.data.rollouts.fleet import first_error
 from holotron.env.browser import BrowserEnv
 from holotron.env.browsers import Browsers
 from holotron.env.errors import EnvError, InfrastructureError
@@ -93,7 +94,7 @@ async def run_recall(
                 for _ in range(min(sessions, len(plan))):
                     group.create_task(_work(todo, model, browsers, options, server, log, stepped))
         except BaseExceptionGroup as errors:
-            raise _first(errors) from errors
+            raise first_error(errors) from errors
     results = tuple(log.results[trial.key] for trial in plan)
     return RecallReport(model.name, seed, size, results)
 
@@ -169,11 +170,3 @@ def names_code(text: str, code: str) -> bool:
     """Whether a text contains the code, whatever stands between its digits and its word."""
     digits, word = code.split()
     return re.search(rf"(?<!\d){digits}[^0-9a-z]*{word}(?![a-z])", text.lower()) is not None
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that ended a run; the others are the same, or came of it."""
-    found: BaseException = errors
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found

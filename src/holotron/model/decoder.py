@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from holotron import ops
@@ -37,7 +38,8 @@ class Decoder(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        # Weights come later; drawing these, without memory, would load PyTorch's compiler: seconds at every start.
+        self.embeddings = nn.Embedding.from_pretrained(torch.empty(config.vocab_size, config.hidden_size), freeze=False)
         self.layers = nn.ModuleList(Layer(config, symbol) for symbol in config.pattern)
         self.norm_f = RMSNorm(config.hidden_size, config.norm_eps)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)

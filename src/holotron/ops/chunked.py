@@ -8,11 +8,45 @@ Shapes: T tokens, S sequences, C chunks of L tokens, H heads, P head dim, N stat
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from holotron.ops.plain.carry import carry as plain_carry
+
+if torch.cuda.is_available() and find_spec("triton") is not None:
+    from holotron.ops.triton.bounded_attention import bounded_attention as flash_attention
+    from holotron.ops.triton.carry import carry as triton_carry
+
+
+class _Moved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, from_R: Tensor, is_filled_R: Tensor, to_Q: Tensor, is_moved_Q: Tensor) -> Tensor:
+        ctx.save_for_backward(to_Q, is_moved_Q)
+        return torch.where(_as_rows(is_filled_R, x), x[from_R], 0)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        [gradient] = gradients
+        to_Q, is_moved_Q = ctx.saved_tensors
+        return torch.where(_as_rows(is_moved_Q, gradient), gradient[to_Q], 0), None, None, None, None
+
+
+def _as_rows(mask: Tensor, x: Tensor) -> Tensor:
+    return mask.reshape(-1, *(1,) * (x.dim() - 1))
+
+
+def move_rows(x: Tensor, from_R: Tensor, is_filled_R: Tensor, to_Q: Tensor, is_moved_Q: Tensor) -> Tensor:
+    """Row r of the result is row from[r] of x, or zeros where nothing fills it. No row is taken twice.
+
+    `to` is the way back: row q of x went to row to[q], if it was moved. The gradient is then a look-up as well; without
+    the way back it would be a sum over colliding indices, which a GPU does one after another.
+    """
+    moved: Tensor = _Moved.apply(x, from_R, is_filled_R, to_Q, is_moved_Q)  # type: ignore[no-untyped-call]
+    return moved
 
 
 def chunked_scan(
@@ -25,16 +59,20 @@ def chunked_scan(
     tokens_CL: Tensor,
     valid_CL: Tensor,
     place_T: Tensor,
+    is_used_T: Tensor,
     first_S: Tensor,
     counts_S: Tensor,
 ) -> Tensor:
     """ssd_scan's output for sequences that start from nothing."""
     dtype, per_group = x_THP.dtype, x_THP.shape[1] // B_TGN.shape[1]
     length = tokens_CL.shape[1]
-    dt_CLH = torch.where(valid_CL[..., None], dt_TH[tokens_CL], 0.0)
-    x_CHLP = x_THP[tokens_CL].transpose(1, 2)
-    B_CGLN, C_CGLN = B_TGN[tokens_CL].transpose(1, 2), C_TGN[tokens_CL].transpose(1, 2)
-    dt_CHL = dt_CLH.transpose(1, 2)
+    chunks = (tokens_CL.flatten(), valid_CL.flatten())
+
+    def cut(values: Tensor) -> Tensor:
+        return move_rows(values, *chunks, place_T, is_used_T).unflatten(0, tokens_CL.shape).transpose(1, 2)
+
+    # A place that no token fills holds zeros: with dt = 0 it neither decays the state nor adds to it.
+    dt_CHL, x_CHLP, B_CGLN, C_CGLN = cut(dt_TH), cut(x_THP), cut(B_TGN), cut(C_TGN)
     log_decay_CHL = (dt_CHL * A_H[:, None]).cumsum(2)
 
     causal_LL = torch.ones(length, length, dtype=torch.bool, device=x_THP.device).tril()
@@ -52,14 +90,12 @@ def chunked_scan(
     carried_CHLP = (C_CHLN * kept_CHL[..., None].to(dtype)) @ entering_CHPN.to(dtype).transpose(2, 3)
 
     y_CLHP = (inside_CHLP + carried_CHLP).transpose(1, 2)
-    return y_CLHP.flatten(0, 1)[place_T] + D_H[:, None].to(dtype) * x_THP
+    return move_rows(y_CLHP.flatten(0, 1), place_T, is_used_T, *chunks) + D_H[:, None].to(dtype) * x_THP
 
 
 def _carry(kept_CH: Tensor, added_CHPN: Tensor, first_S: Tensor, counts_S: Tensor) -> Tensor:
     if added_CHPN.is_cuda:
-        from holotron.ops.triton.carry import carry
-
-        return carry(kept_CH, added_CHPN, first_S, counts_S)
+        return triton_carry(kept_CH, added_CHPN, first_S, counts_S)
     return plain_carry(kept_CH, added_CHPN, first_S, counts_S)
 
 
@@ -81,10 +117,7 @@ def bounded_attention(
     if groups > 1:
         k_TKP, v_TKP = k_TKP.repeat_interleave(groups, 1), v_TKP.repeat_interleave(groups, 1)
     if q_THP.is_cuda:
-        attended: Tensor = torch.ops.aten._flash_attention_forward(
-            q_THP, k_TKP, v_TKP, bounds_S, bounds_S, longest, longest, 0.0, causal, False
-        )[0]
-        return attended
+        return flash_attention(q_THP, k_TKP, v_TKP, bounds_S, longest, causal)
     parts = []
     bounds = bounds_S.tolist()
     for start, end in zip(bounds, bounds[1:], strict=False):

@@ -301,25 +301,23 @@ def _write_next(state: State, request: ChatRequest, session: OpenSession, images
         return _write(state, request, images)
     sizes = [image.size for image in images]
     try:
-        written = state.texts.prompts.write_suffix(
+        return state.texts.prompts.write_suffix(
             [*session.messages, *plain(request.messages)],
             known,
             sizes,
             _tools(request) or session.tools,
             exact=False,  # a session goes on from what it has seen, however the template would write it now
+            ended_with=session.ended_with,
             **template_kwargs(request),
         )
     except ModelError as error:
         raise ApiError(400, f"messages: {error}", param="messages", code="invalid_value") from error
-    if session.ended_with is not None and written.token_ids[:1] == (session.ended_with,):
-        # The answer's own last token is what the template ends it with.
-        return Written(written.token_ids[1:], tuple(place - 1 for place in written.places))
-    return written
 
 
 def template_kwargs(request: ChatRequest | TokenizeRequest) -> dict[str, Any]:
     """The template's own variables, none of which may pass for an argument of the server's."""
-    taken = {"self", "messages", "tools", "add_generation_prompt", "sizes", "new_from", "exact", "image_token"}
+    taken = {"self", "messages", "tools", "add_generation_prompt", "image_token"}
+    taken |= {"sizes", "new_from", "exact", "ended_with"}
     if wrong := taken & request.chat_template_kwargs.keys():
         name = f"chat_template_kwargs.{min(wrong)}"
         raise ApiError(400, f"{name}: the server sets this itself", param=name, code="invalid_value")
@@ -383,12 +381,8 @@ def _grammar(state: State, request: ChatRequest) -> Grammar | None:
             return Grammar("json_object")
         if form is not None and form.json_schema is not None:
             return Grammar.from_schema(form.json_schema.schema_)
-        if (wanted := request.structured_outputs) is not None:
-            if wanted.regex is not None:
-                return Grammar("regex", wanted.regex)
-            if wanted.choice is not None:
-                return Grammar.from_choices(wanted.choice)
-            return Grammar("lark", wanted.grammar or "")
+        if request.structured_outputs is not None:
+            return request.structured_outputs.as_grammar()
         if request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool):
             assert state.dialect is not None
             name = request.tool_choice.function.name if isinstance(request.tool_choice, NamedTool) else None

@@ -214,13 +214,8 @@ def _prompts(state: State, request: CompletionRequest) -> list[tuple[int, ...]]:
 
 
 def _grammar(request: CompletionRequest) -> Grammar | None:
-    wanted = request.structured_outputs
-    if wanted is None:
-        return None
     try:
-        if wanted.regex is not None:
-            return Grammar("regex", wanted.regex)
-        return Grammar.from_choices(wanted.choice) if wanted.choice else Grammar("lark", wanted.grammar or "")
+        return request.structured_outputs.as_grammar() if request.structured_outputs is not None else None
     except GrammarError as error:
         message = f"structured_outputs: {error}"
         raise ApiError(400, message, param="structured_outputs", code="invalid_grammar") from error

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from holotron.engine.grammar import Grammar
 from holotron.engine.sampling import MAX_LOGPROBS, MAX_STOP_LENGTH, MAX_STOPS
 
 MAX_TOKENS = 1_000_000
@@ -99,6 +100,14 @@ class StructuredOutputs(Request):
         if sum(value is not None for value in (self.regex, self.choice, self.grammar)) != 1:
             raise ValueError("give exactly one of regex, choice and grammar")
         return self
+
+    def as_grammar(self) -> Grammar:
+        """What the engine holds an answer to. GrammarError if it cannot."""
+        if self.regex is not None:
+            return Grammar("regex", self.regex)
+        if self.choice is not None:
+            return Grammar.from_choices(self.choice)
+        return Grammar("lark", self.grammar or "")
 
 
 class Function(Request):

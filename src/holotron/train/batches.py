@@ -4,7 +4,8 @@ Everything that differs from batch to batch is a number in a table, nothing a sh
 them all. What is left of a batch is filled with padding that nobody learns from and nobody else sees.
 
 Shapes: T tokens, S sequences, C chunks of L tokens, J conv taps before the present one, P patches, I images,
-X = P + prefix tokens of all images, M = P/4 image tokens, N learned tokens.
+X = P + prefix tokens of all images, M = P/4 image tokens, Y = 4·M corners of them, K prefix tokens of one image,
+N learned tokens.
 """
 
 from __future__ import annotations
@@ -41,18 +42,27 @@ class Batch:
     """Tensors only. `pixels` are the images, one tensor per size, in the order in which their patches are laid out."""
 
     token_ids_T: Tensor
-    image_row_T: Tensor  # row among the M image tokens; 0 where it is none
+    image_row_T: Tensor  # row among the M image tokens, where it is one
     is_image_T: Tensor
+    image_token_M: Tensor  # and the way back
+    is_image_token_M: Tensor
     same_TJ: Tensor  # whether the token j+1 places before is of the same sequence
     bounds_S: Tensor  # first token of each sequence, and the end
     tokens_CL: Tensor
     valid_CL: Tensor
     place_T: Tensor
+    is_used_T: Tensor
     first_S: Tensor  # first chunk of each sequence
     counts_S: Tensor  # chunks of each sequence
-    source_X: Tensor  # row among [prefix tokens | patches] of each position of the tower
+    prefix_XK: Tensor  # 1 where a position of the tower is the k-th prefix token
+    patch_X: Tensor  # the patch at each position of the tower, where there is one
+    is_patch_X: Tensor
+    position_P: Tensor  # and the way back
+    is_seen_P: Tensor
+    square_X: Tensor  # the place of each position among the 4·M corners of image tokens
+    corner_Y: Tensor  # and the way back: the position of each corner
+    is_corner_Y: Tensor
     tower_bounds_I: Tensor
-    shuffle_M4: Tensor  # the four positions of the tower that make an image token
     rows_N: Tensor  # the token after which a learned one comes
     targets_N: Tensor
     weights_N: Tensor
@@ -147,7 +157,7 @@ class Packer:
         valid_CL[place_T[:used]] = True
 
         learned = np.flatnonzero(learn)
-        rows_N = np.zeros(budget.learned, np.int64)
+        rows_N = np.arange(budget.learned, dtype=np.int64)
         targets_N = np.zeros(budget.learned, np.int64)
         weights_N = np.zeros(budget.learned, np.float32)
         rows_N[: len(learned)], targets_N[: len(learned)] = learned - 1, token_ids[learned]
@@ -157,20 +167,33 @@ class Packer:
         tower = self._tower([picture for sequence in sequences for picture in sequence.pictures])
         image_row_T = np.zeros(total, np.int64)
         image_row_T[is_image] = tower.rows
+        image_token_M = np.zeros(budget.patches // 4, np.int64)
+        image_token_M[tower.rows] = np.flatnonzero(is_image)
+        # Nothing is looked up for images and padding; many times the same row would be slow to sum gradients for.
+        spread = np.arange(total) % 256
         return Batch(
-            token_ids_T=torch.from_numpy(np.where(is_image, 0, token_ids)),
+            token_ids_T=torch.from_numpy(np.where(is_image | (np.arange(total) >= used), spread, token_ids)),
             image_row_T=torch.from_numpy(image_row_T),
             is_image_T=torch.from_numpy(is_image),
+            image_token_M=torch.from_numpy(image_token_M),
+            is_image_token_M=torch.from_numpy(np.arange(budget.patches // 4) < len(tower.rows)),
             same_TJ=torch.from_numpy(same_TJ),
             bounds_S=torch.tensor(bounds, dtype=torch.int32),
             tokens_CL=torch.from_numpy(tokens_CL.reshape(chunks, chunk)),
             valid_CL=torch.from_numpy(valid_CL.reshape(chunks, chunk)),
             place_T=torch.from_numpy(place_T),
+            is_used_T=torch.from_numpy(np.arange(total) < used),
             first_S=_padded(first[:-1], budget.sequences),
             counts_S=_padded(counts, budget.sequences),
-            source_X=torch.from_numpy(tower.source),
+            prefix_XK=torch.from_numpy(tower.prefix),
+            patch_X=torch.from_numpy(tower.patch),
+            is_patch_X=torch.from_numpy(tower.is_patch),
+            position_P=torch.from_numpy(tower.position),
+            is_seen_P=torch.from_numpy(np.arange(budget.patches) < tower.patches),
+            square_X=torch.from_numpy(tower.square),
+            corner_Y=torch.from_numpy(tower.corner),
+            is_corner_Y=torch.from_numpy(np.arange(budget.patches) < tower.patches),
             tower_bounds_I=torch.tensor(tower.bounds, dtype=torch.int32),
-            shuffle_M4=torch.from_numpy(tower.shuffle),
             rows_N=torch.from_numpy(rows_N),
             targets_N=torch.from_numpy(targets_N),
             weights_N=torch.from_numpy(weights_N),
@@ -189,32 +212,39 @@ class Packer:
         groups: dict[tuple[int, int], list[int]] = {}
         for index, picture in enumerate(pictures):
             groups.setdefault(picture.size, []).append(index)
-        source: list[NDArray[np.int64]] = []
-        shuffle: list[NDArray[np.int64]] = []
-        bounds, position, patch, row = [0], 0, 0, 0
+        total = budget.patches + prefix * budget.images
+        prefix_XK = np.zeros((total, prefix), np.float32)
+        patch_X, is_patch_X = np.zeros(total, np.int64), np.zeros(total, np.bool_)
+        position_P, square_X = np.zeros(budget.patches, np.int64), np.zeros(total, np.int64)
+        corner_Y = np.zeros(budget.patches, np.int64)
+        bounds, position, patch = [0], 0, 0
         rows_of: dict[int, NDArray[np.int64]] = {}
         for members in groups.values():
             grid_rows, grid_columns = pictures[members[0]].grid
             count = grid_rows * grid_columns
-            squares = np.arange(count).reshape(grid_rows // 2, 2, grid_columns // 2, 2).transpose(0, 2, 1, 3)
+            squares = np.arange(count).reshape(grid_rows // 2, 2, grid_columns // 2, 2).transpose(0, 2, 1, 3).ravel()
             for index in members:
-                source.append(np.concatenate([np.arange(prefix), prefix + patch + np.arange(count)]))
-                shuffle.append(position + prefix + squares.reshape(-1, 4))
-                rows_of[index] = row + np.arange(count // 4)
-                position, patch, row = position + prefix + count, patch + count, row + count // 4
+                prefix_XK[position : position + prefix] = np.eye(prefix, dtype=np.float32)
+                position += prefix
+                here = slice(position, position + count)
+                patch_X[here], is_patch_X[here] = patch + np.arange(count), True
+                position_P[patch : patch + count] = position + np.arange(count)
+                corner_Y[patch : patch + count] = position + squares
+                square_X[position + squares] = patch + np.arange(count)
+                rows_of[index] = patch // 4 + np.arange(count // 4)
+                position, patch = position + count, patch + count
                 bounds.append(position)
-        total = budget.patches + prefix * budget.images
         filler = 512
         all_bounds = [*bounds, *range(position + filler, total, filler), total]
         all_bounds += [total] * (budget.images + total // filler + 2 - len(all_bounds))
-        whole = np.zeros(total, np.int64)
-        whole[:position] = np.concatenate(source) if source else 0
-        shuffled = np.zeros((budget.patches // 4, 4), np.int64)
-        shuffled[:row] = np.concatenate(shuffle) if shuffle else 0
         return _Tower(
-            source=whole,
+            prefix=prefix_XK,
+            patch=patch_X,
+            is_patch=is_patch_X,
+            position=position_P,
+            square=square_X,
+            corner=corner_Y,
             bounds=all_bounds,
-            shuffle=shuffled,
             rows=np.concatenate([rows_of[index] for index in range(len(pictures))]) if pictures else np.zeros(0, int),
             pixels=tuple(
                 torch.from_numpy(np.stack([pictures[index].pixels() for index in members]))
@@ -228,9 +258,13 @@ class Packer:
 
 @dataclass(frozen=True)
 class _Tower:
-    source: NDArray[np.int64]
+    prefix: NDArray[np.float32]
+    patch: NDArray[np.int64]
+    is_patch: NDArray[np.bool_]
+    position: NDArray[np.int64]
+    square: NDArray[np.int64]
+    corner: NDArray[np.int64]
     bounds: list[int]
-    shuffle: NDArray[np.int64]
     rows: NDArray[np.int64]
     pixels: tuple[Tensor, ...]
     grids: tuple[tuple[int, int], ...]

@@ -14,7 +14,7 @@ from holotron.model.decoder import Layer
 from holotron.model.mixers import AttentionMixer, MambaMixer
 from holotron.model.model import Model
 from holotron.model.vision import VisionBlock, VisionTower
-from holotron.ops.chunked import bounded_attention, chunked_scan, masked_conv
+from holotron.ops.chunked import bounded_attention, chunked_scan, masked_conv, move_rows
 from holotron.ops.plain.norm import gated_rms_norm, rms_norm
 from holotron.ops.plain.scan import discretize
 from holotron.train.batches import Batch
@@ -24,7 +24,10 @@ def logits_of_learned(model: Model, batch: Batch, patches_PV: Tensor, positions_
     """Logits [N, vocabulary] behind each row that a learned token follows."""
     images_MD = _see(model, batch, patches_PV, positions_PW)
     x_TD = model.decoder.embeddings(batch.token_ids_T)
-    x_TD = torch.where(batch.is_image_T[:, None], images_MD[batch.image_row_T].to(x_TD.dtype), x_TD)
+    placed_TD = move_rows(
+        images_MD.to(x_TD.dtype), batch.image_row_T, batch.is_image_T, batch.image_token_M, batch.is_image_token_M
+    )
+    x_TD = torch.where(batch.is_image_T[:, None], placed_TD, x_TD)
     for layer in model.decoder.layers:
         assert isinstance(layer, Layer)
         x_TD = x_TD + _mix(layer, rms_norm(x_TD, layer.norm.weight, layer.norm.eps), batch)
@@ -59,6 +62,7 @@ def _mamba(mixer: MambaMixer, x_TD: Tensor, batch: Batch) -> Tensor:
         batch.tokens_CL,
         batch.valid_CL,
         batch.place_T,
+        batch.is_used_T,
         batch.first_S,
         batch.counts_S,
     )
@@ -89,14 +93,17 @@ def _see(model: Model, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -
     x_PW = tower.patch_embed(patches_PV)
     x_PW = x_PW + positions_PW.to(x_PW.dtype)
     # The residual stream stays wide: many small contributions would be lost in 16 bits.
-    x_XW = torch.cat([tower.prefix, x_PW.to(tower.prefix.dtype)])[batch.source_X]
+    x_PW = x_PW.to(tower.prefix.dtype)
+    x_XW = move_rows(x_PW, batch.patch_X, batch.is_patch_X, batch.position_P, batch.is_seen_P)
+    x_XW = x_XW + batch.prefix_XK.to(x_XW.dtype) @ tower.prefix
     for block in tower.blocks:
         assert isinstance(block, VisionBlock)
         x_XW = x_XW + _attend_in_image(block, x_XW, batch)
         x_XW = x_XW + block.mlp(block.norm2(x_XW))
     if tower.final_norm is not None:
         x_XW = tower.final_norm(x_XW)
-    shuffled = x_XW[batch.shuffle_M4].flatten(1)
+    corners_YW = move_rows(x_XW, batch.corner_Y, batch.is_corner_Y, batch.square_X, batch.is_patch_X)
+    shuffled = corners_YW.unflatten(0, (-1, 4)).flatten(1)
     normed = rms_norm(shuffled, projector.norm.weight, projector.norm.eps)
     out: Tensor = projector.down(F.relu(projector.up(normed)).square())
     return out

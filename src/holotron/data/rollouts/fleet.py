@@ -98,7 +98,7 @@ class Fleet:
                 for _ in range(min(self._sessions, len(left))):
                     group.create_task(self._work(queue))
         except BaseExceptionGroup as errors:
-            raise _first(errors) from errors
+            raise first_error(errors) from errors
         return self.counters
 
     async def _work(self, queue: Iterator[Task]) -> None:
@@ -152,8 +152,8 @@ class Fleet:
         return await asyncio.to_thread(writer.finish, outcome)
 
 
-def _first(errors: BaseExceptionGroup) -> BaseException:
-    """The error that ended a fleet; the others are the same, or came of it."""
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that ended a group of workers; the others are the same, or came of it."""
     found: BaseException = errors
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]

@@ -1,0 +1,1 @@
+"""Screens with questions about them: where things are, what they say, what they are."""

@@ -1,0 +1,166 @@
+"""Makes samples by the thousand: a stream of them, and processes that write them into shards."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import random
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import SynchronizedArray
+from pathlib import Path
+
+from holotron.data.ground.sources import SOURCES, Sources
+from holotron.data.samples import Sample, SampleError, ShardWriter, read_shard, shard_paths
+
+HELD_OUT_FROM = 10**9  # seeds from here on are for evaluation only
+DEFAULT_MIX = {"widgets": 4.0, "miniwob": 3.0, "pages": 3.0, "packages": 1.0}
+REPORT_SECONDS = 10.0
+
+
+class GroundError(ValueError):
+    """The settings ask for something that cannot be made."""
+
+
+@dataclass(frozen=True)
+class GroundSettings:
+    """What to make.
+
+    samples: how many seeds, from `seed` on; the few whose screens cannot be drawn or show nothing give no sample.
+    mix: weights of the sources. held_out: other seeds, and pages of templates and themes kept from training.
+    folders: where the source "packages" looks for HTML; none stands for the usual places. at_once: screens that one
+    worker has in the works.
+    """
+
+    out: Path
+    samples: int = 1000
+    workers: int = 1
+    mix: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_MIX))
+    seed: int = 0
+    held_out: bool = False
+    folders: tuple[Path, ...] = ()
+    shard_bytes: int = 64 << 20
+    at_once: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "workers", "at_once"):
+            if getattr(self, name) < 1:
+                raise GroundError(f"GroundSettings.{name} is {getattr(self, name)}; it must be at least 1")
+        if unknown := self.mix.keys() - set(SOURCES):
+            raise GroundError(f"there is no source {', '.join(sorted(unknown))}; known are {', '.join(SOURCES)}")
+        if not self.mix or min(self.mix.values()) < 0 or sum(self.mix.values()) <= 0:
+            raise GroundError("GroundSettings.mix needs a source with a weight above 0, such as widgets=1")
+        if self.seed < 0 or self.seed + self.samples > HELD_OUT_FROM:
+            raise GroundError(
+                f"seeds must lie between 0 and {HELD_OUT_FROM}; seed {self.seed} with {self.samples} samples do not"
+            )
+
+
+def source_of(seed: int, mix: Mapping[str, float]) -> str:
+    """The source that a seed draws from a mix."""
+    names = sorted(name for name in mix if mix[name] > 0)
+    return random.Random(f"source/{seed}").choices(names, [mix[name] for name in names])[0]
+
+
+async def ground_samples(
+    seeds: Iterable[int],
+    mix: Mapping[str, float] = DEFAULT_MIX,
+    *,
+    folders: tuple[Path, ...] = (),
+    held_out: bool = False,
+    at_once: int = 3,
+) -> AsyncGenerator[Sample, None]:
+    """The samples of these seeds, in their order, several in the works at once."""
+    waiting: deque[asyncio.Task[Sample | None]] = deque()
+    async with Sources(folders=folders, held_out=held_out, at_once=at_once) as sources:
+        await sources.prepare({name: weight for name, weight in mix.items() if weight > 0})
+        try:
+            for seed in seeds:
+                waiting.append(asyncio.create_task(sources.sample(source_of(seed, mix), seed)))
+                if len(waiting) >= at_once and (sample := await waiting.popleft()) is not None:
+                    yield sample
+            while waiting:
+                if (sample := await waiting.popleft()) is not None:
+                    yield sample
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def generate(settings: GroundSettings) -> int:
+    """Write all samples into shards under `settings.out` and return how many this run wrote.
+
+    A run that was stopped goes on where it was, given the same settings. Stopping leaves whole shards only.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    counts: SynchronizedArray[int] = spawn.Array("q", settings.workers)
+    workers = [spawn.Process(target=_work, args=(settings, index, counts)) for index in range(settings.workers)]
+    for worker in workers:
+        worker.start()
+
+    def stop(*_: object) -> None:
+        for worker in workers:
+            if worker.is_alive():
+                worker.terminate()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    began = reported = time.monotonic()
+    try:
+        while any(worker.is_alive() for worker in workers):
+            workers[0].join(0.2) if workers[0].is_alive() else time.sleep(0.2)
+            if time.monotonic() - reported >= REPORT_SECONDS:
+                reported = time.monotonic()
+                _report(sum(counts[:]), settings.samples, reported - began)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    _report(sum(counts[:]), settings.samples, time.monotonic() - began)
+    if failed := [index for index, worker in enumerate(workers) if worker.exitcode]:
+        raise GroundError(f"worker {failed[0]} of {settings.workers} failed; run it again to go on where it was")
+    return sum(counts[:])
+
+
+def _work(settings: GroundSettings, index: int, counts: SynchronizedArray[int]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal tells everyone; the parent passes it on
+    asyncio.run(_write(settings, index, counts))
+
+
+async def _write(settings: GroundSettings, index: int, counts: SynchronizedArray[int]) -> None:
+    prefix = settings.out / f"ground-{index:03d}of{settings.workers:03d}"
+    first = settings.seed + (HELD_OUT_FROM if settings.held_out else 0)
+    start = max(first + index, _last_seed(prefix) + settings.workers)
+    seeds = range(start, first + settings.samples, settings.workers)
+    for left in settings.out.glob(f".{prefix.name}-writing-*"):  # of a run that was killed
+        left.unlink()
+    if not seeds:
+        return
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    stream = ground_samples(
+        seeds, settings.mix, folders=settings.folders, held_out=settings.held_out, at_once=settings.at_once
+    )
+    with ShardWriter(prefix, settings.shard_bytes) as shards:
+        async for sample in stream:
+            shards.add(sample)
+            counts[index] += 1
+            if stop.is_set():
+                break
+    await stream.aclose()
+
+
+def _last_seed(prefix: Path) -> int:
+    """The seed of the last sample in a worker's shards; far below all seeds where there are none."""
+    try:
+        last = shard_paths([prefix])[-1]
+    except SampleError:
+        return -HELD_OUT_FROM
+    return max((int(sample.about["seed"]) for sample in read_shard(last)), default=-HELD_OUT_FROM)
+
+
+def _report(done: int, wanted: int, seconds: float) -> None:
+    print(f"{done} of {wanted} samples, {done / max(seconds, 1e-9):.1f}/s", file=sys.stderr, flush=True)

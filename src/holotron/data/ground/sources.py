@@ -1,0 +1,86 @@
+"""Where screens come from, by name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from holotron.data.ground.miniwob import draw_miniwob
+from holotron.data.ground.packages import find_files, make_package_page
+from holotron.data.ground.pages import make_page
+from holotron.data.ground.questions import ask
+from holotron.data.ground.rendering import RenderingError, Shot, Studio
+from holotron.data.ground.widgets import make_widgets
+from holotron.data.samples import Sample
+from holotron.env.miniwob.config import MiniWoBConfig
+from holotron.env.miniwob.errors import MiniWoBError
+from holotron.env.miniwob.pages import MiniWoB
+from holotron.env.miniwob.tasks import html_folder
+
+SOURCES = ("widgets", "miniwob", "pages", "packages")
+PACKAGE_TRIES = 4
+
+
+class Sources:
+    """Makes samples: `async with Sources() as sources: await sources.sample("widgets", 17)`."""
+
+    def __init__(self, *, folders: tuple[Path, ...] = (), held_out: bool = False, at_once: int = 3) -> None:
+        self._folders, self._held_out, self._at_once = folders, held_out, at_once
+        self._stack = AsyncExitStack()
+        self._files: list[Path] | None = None
+        self.studio = Studio()
+        self._miniwob: MiniWoB | None = None
+
+    async def __aenter__(self) -> Sources:
+        await self._stack.enter_async_context(self.studio)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def prepare(self, sources: Mapping[str, Any]) -> None:
+        """Start what these sources need, before several samples are asked for at once."""
+        if "miniwob" in sources and self._miniwob is None:
+            html_folder()  # says so now if the pages are not installed
+            pool = MiniWoB(MiniWoBConfig(pages=self._at_once))
+            self._miniwob = await self._stack.enter_async_context(pool)
+        if "packages" in sources and self._files is None:
+            self._files = find_files(self._folders, held_out=self._held_out)
+
+    async def shot(self, source: str, seed: int) -> Shot | None:
+        """The screen of a seed; None where it cannot be drawn."""
+        await self.prepare({source: 1})
+        try:
+            if source == "widgets":
+                return await self.studio.draw(make_widgets(seed))
+            if source == "pages":
+                return await self.studio.draw(make_page(seed, held_out=self._held_out))
+            if source == "miniwob":
+                assert self._miniwob is not None
+                return await draw_miniwob(self._miniwob, seed)
+        except (RenderingError, MiniWoBError):
+            return None
+        for trial in range(PACKAGE_TRIES):
+            document = make_package_page(self._files or [], seed, trial)
+            try:
+                if document is not None and (shot := await self.studio.draw(document)).elements:
+                    return shot
+            except RenderingError:
+                continue
+        return None
+
+    async def sample(self, source: str, seed: int) -> Sample | None:
+        """Questions about the screen of a seed; None where there is no screen or nothing on it."""
+        shot = await self.shot(source, seed)
+        if shot is None:
+            return None
+        size = {"size": [shot.width, shot.height]}
+        about = {"source": source, "seed": seed, **size, "held_out": self._held_out, **shot.about}
+        named = Shot(shot.png, shot.width, shot.height, shot.elements, about)
+        return ask(named, f"ground/{source}", random.Random(f"questions/{source}/{seed}"))

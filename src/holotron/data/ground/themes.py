@@ -1,0 +1,104 @@
+"""How generated pages look: colours, type, corners, density; some looks are kept for evaluation."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+# Name: page, card, text, muted text, line, accent, text on accent.
+PALETTES = {
+    "paper": ("#ffffff", "#f6f7f9", "#1c2430", "#5d6876", "#cfd6de", "#1f6feb", "#ffffff"),
+    "grey": ("#f0f2f5", "#ffffff", "#222222", "#666666", "#d4d7dc", "#0a7d5a", "#ffffff"),
+    "cream": ("#fbf6ea", "#fffdf7", "#3a2f1f", "#77694f", "#ddcfae", "#a8501e", "#ffffff"),
+    "night": ("#12161c", "#1c222b", "#e8edf3", "#9aa7b5", "#39434f", "#4ea1ff", "#08121d"),
+    "coal": ("#222222", "#2e2e2e", "#f2f2f2", "#b0b0b0", "#4a4a4a", "#ffb02e", "#241a00"),
+    "rose": ("#fff5f7", "#ffffff", "#33161e", "#8a5a68", "#f1c9d4", "#c2185b", "#ffffff"),
+    "mint": ("#effaf5", "#ffffff", "#12352a", "#4f7868", "#c0e2d4", "#00796b", "#ffffff"),
+    "sky": ("#eaf4fd", "#ffffff", "#0f2a43", "#52708c", "#bcd8ef", "#0b61a4", "#ffffff"),
+    "violet": ("#f6f3ff", "#ffffff", "#261a4d", "#6c6191", "#d5ccf2", "#6236d9", "#ffffff"),
+    "contrast": ("#ffffff", "#ffffff", "#000000", "#333333", "#9a9a9a", "#000000", "#ffffff"),
+    "terminal": ("#031007", "#06190c", "#7dfc9f", "#4bb36b", "#1e5a33", "#7dfc9f", "#031007"),
+    "sand": ("#e9e1d2", "#f7f2e7", "#2e2a22", "#6d6555", "#c9bda5", "#6b4f1d", "#ffffff"),
+    "slate": ("#dfe5ec", "#f4f7fa", "#1d2a38", "#56677a", "#b7c4d2", "#33475b", "#ffffff"),
+    "lime": ("#fdfff2", "#ffffff", "#25300b", "#66733f", "#d6e3a3", "#4d7c0f", "#ffffff"),
+    "ocean": ("#06283d", "#0c3a55", "#e6f6ff", "#9cc7df", "#2a5f80", "#47d7ac", "#04231a"),
+    "brick": ("#fbf1ee", "#ffffff", "#3b1710", "#8a5d52", "#ebc7bd", "#b3391f", "#ffffff"),
+}
+HELD_OUT_PALETTES = ("violet", "ocean", "sand")
+FONTS = (
+    "'Liberation Sans'", "'Liberation Sans'", "'DejaVu Sans'", "'Liberation Serif'", "'DejaVu Serif'",
+    "'Liberation Mono'", "'DejaVu Sans Mono'", "'Liberation Sans Narrow'", "'DejaVu Sans Condensed'",
+)  # fmt: skip
+ALWAYS = "*{caret-color:transparent;animation:none!important;transition:none!important}html{overflow:hidden}"
+LAYOUT = (
+    "body{margin:0;font-size:1rem;line-height:1.4}*{box-sizing:border-box}"
+    ".row{display:flex;gap:.8rem;align-items:center;flex-wrap:wrap}.col{display:flex;flex-direction:column;gap:.8rem}"
+    ".wide{flex:1}.between{justify-content:space-between}.grid{display:grid;gap:1rem}.pad{padding:1rem}"
+    ".split{display:flex;gap:1.2rem;align-items:flex-start}.label-left{display:flex;align-items:center;gap:.6rem}"
+    ".label-left>label{width:8.5rem;flex:none}.label-above>label{display:block;margin-bottom:.2rem}"
+    ".over{position:fixed;inset:0;background:rgba(0,0,0,.45);display:flex;align-items:center;justify-content:center}"
+    ".side{width:12rem;flex:none}.cut{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}"
+)
+
+
+@dataclass(frozen=True)
+class Theme:
+    """A look. `bare` is the browser's own, with layout but without style."""
+
+    name: str
+    css: str
+    bare: bool
+    labels: str  # where the captions of fields are: above, left, inside
+    held_out: bool
+
+
+def draw_theme(chance: random.Random, *, held_out: bool) -> Theme:
+    names = [name for name in PALETTES if (name in HELD_OUT_PALETTES) == held_out]
+    name, size = chance.choice(names), 16 * chance.uniform(0.8, 1.3)
+    font, labels = chance.choice(FONTS), chance.choice(["above", "above", "left", "inside"])
+    base = f"{ALWAYS}{LAYOUT}html{{font-size:{size:.1f}px}}body,button,input,select,textarea{{font-family:{font}}}"
+    if not held_out and chance.random() < 0.15:
+        plain = chance.choice(["", "button,input,select,textarea{font-size:1rem}"])
+        return Theme("bare", f"{base}{plain}body{{padding:.5rem}}", True, labels, False)
+    page, card, text, muted, line, accent, on_accent = PALETTES[name]
+    radius = chance.choice([0, 0, 0.25, 0.4, 0.7, 1.5])
+    field = chance.choice([card, page, "transparent"])
+    edge = chance.choice([f"1px solid {line}", f"2px solid {line}", f"1px solid {muted}"])
+    shadow = chance.choice(["none", "none", "0 1px 4px rgba(0,0,0,.25)", "0 4px 14px rgba(0,0,0,.2)"])
+    pad = chance.choice([0.3, 0.45, 0.6])
+    bar = chance.choice([f"background:{accent};color:{on_accent}", f"background:{card};border-bottom:{edge}"])
+    second = chance.choice(
+        [f"background:transparent;color:{accent};border:1px solid {accent}", f"background:{line};color:{text};border:0"]
+    )
+    caps = chance.choice(["", "", "", "text-transform:uppercase;letter-spacing:.04em;"])
+    head = chance.choice([f"color:{text}", f"color:{accent}", f"color:{text};font-weight:400"])
+    underline = chance.choice(["underline", "none"])
+    look = (
+        f"body{{background:{page};color:{text}}}"
+        f"a{{color:{accent};text-decoration:{underline}}}h1,h2,h3{{margin:.3rem 0;{head}}}"
+        f".card,.dialog,.menu{{background:{card};border:{edge};border-radius:{radius}rem;box-shadow:{shadow};"
+        f"padding:1rem}}"
+        f".btn{{font-size:1rem;{caps}padding:{pad}rem {pad * 2.2:.2f}rem;border-radius:{radius}rem;{second};"
+        f"display:inline-block;"
+        f"text-decoration:none}}.btn.main{{background:{accent};color:{on_accent};border:1px solid {accent}}}"
+        f".btn:disabled{{opacity:.5}}.ghost{{background:none;border:0;color:inherit;font-size:1rem;padding:.3rem}}"
+        f"input,select,textarea{{font-size:1rem;color:{text};accent-color:{accent}}}"
+        f".in{{background:{field};border:{edge};border-radius:{min(radius, 0.7)}rem;padding:{pad}rem .6rem;width:100%}}"
+        f"select.in option{{color:#000}}::placeholder{{color:{muted};opacity:1}}.muted{{color:{muted}}}"
+        f".bar{{{bar};padding:.6rem 1rem}}.bar a{{color:inherit;text-decoration:none}}"
+        f".bar .btn{{background:transparent;color:inherit;border:1px solid currentColor}}.bar .in{{background:{page}}}"
+        f"table{{border-collapse:collapse;width:100%}}td,th{{padding:{pad}rem .6rem;border-bottom:{edge};"
+        f"text-align:left}}"
+        f"th{{{caps}color:{muted}}}.tabs{{display:flex;border-bottom:{edge};gap:.2rem}}"
+        f".tab{{padding:.5rem 1rem;background:none;border:0;color:{muted};font-size:1rem;border-bottom:3px solid "
+        f"transparent}}"
+        f".tab[aria-selected=true]{{color:{accent};border-bottom-color:{accent}}}.menu{{padding:.3rem 0}}"
+        f".menu [role=menuitem]{{padding:.35rem 1rem}}.chip{{border:{edge};border-radius:1rem;padding:.1rem .6rem}}"
+        f".side a{{display:block;padding:.35rem .2rem}}[role=switch]{{width:2.6rem;height:1.4rem;border-radius:.7rem;"
+        f"background:{line};border:0;padding:.15rem;text-align:left}}"
+        f"[role=switch][aria-checked=true]{{background:{accent};"
+        f"text-align:right}}.knob{{display:inline-block;width:1.1rem;height:1.1rem;border-radius:50%;"
+        f"background:{page}}}"
+        f".on{{background:{accent};color:{on_accent}}}.box{{border:{edge};border-radius:{radius}rem}}"
+    )  # fmt: skip
+    return Theme(name, base + look, False, labels, held_out)

@@ -1,0 +1,189 @@
+"""Many episodes by oracles into shards, from several browsers at once; with a policy, on the states it gets itself into.
+
+With a policy (DAgger) it plays, and the oracle says at each step what it would have done. Where the two differ, one
+sample ends with the oracle's action, and another goes on behind the policy's: there the oracle shows the way back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from holotron.agent.actions import Action, ActionError, parse_action, to_dict, to_json
+from holotron.agent.chat import ChatModel, Said
+from holotron.agent.miniwob_world import MiniWoBWorld
+from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
+from holotron.data.oracle.play import ask, play, said
+from holotron.data.oracle.teachers import load_teachers
+from holotron.data.samples import Sample, ShardWriter, Turn
+from holotron.env.errors import ActionFailed, InfrastructureError
+from holotron.env.miniwob.config import MiniWoBConfig
+from holotron.env.miniwob.env import MiniWoBEnv
+from holotron.env.miniwob.errors import MiniWoBError
+from holotron.env.miniwob.pages import MiniWoB
+from holotron.env.miniwob.protocols import is_success
+
+FORM = NavigationForm(WIDGET_KINDS, reasons=False, terse=True)
+# A point this near to the oracle's, in thousandths, is the same click.
+SAME_POINT = 30
+LAST_TRAINING_SEED = 10**9
+
+
+@dataclass(frozen=True)
+class Collecting:
+    """What one worker does. Seeds are first_seed + worker, + workers, + 2·workers, … for each task in turn."""
+
+    out: Path
+    tasks: tuple[str, ...]
+    worker: int = 0
+    workers: int = 1
+    first_seed: int = 0
+    episodes: int | None = None
+    seconds: float | None = None
+    pages: int = 4
+    noise: float = 0.1
+    max_steps: int = 20
+    deviations: int = 2
+    shard_bytes: int = 8 << 20
+
+
+async def collect(
+    asked: Collecting, policy: ChatModel | None = None, on_episode: Callable[[Counter[str]], None] = lambda _: None
+) -> Counter[str]:
+    """Play until there are enough episodes or the time is up; counts of episodes, samples and failures."""
+    load_teachers()
+    counts: Counter[str] = Counter()
+    deadline = None if asked.seconds is None else time.monotonic() + asked.seconds
+    queue = _Queue(asked)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+
+    def over() -> bool:
+        return stop.is_set() or (deadline is not None and time.monotonic() > deadline)
+
+    async def page(pool: MiniWoB, shards: ShardWriter) -> None:
+        while not over() and (drawn := queue.next()) is not None:
+            task, seed = drawn
+            async with pool.env() as env:
+                try:
+                    samples = await _episode(env, task, seed, asked, policy)
+                except (InfrastructureError, MiniWoBError):
+                    counts["broken"] += 1
+                    continue
+            counts["episodes"] += 1
+            counts[f"{'kept' if samples else 'lost'} {task}"] += 1
+            for sample in samples:
+                counts["samples"] += 1
+                counts["steps"] += len(sample.turns)
+                shards.add(sample)
+            on_episode(counts)
+
+    prefix = asked.out / f"{'dagger' if policy else 'oracle'}-{asked.first_seed}-{asked.worker:03d}"
+    async with MiniWoB(MiniWoBConfig(pages=asked.pages)) as pool:
+        with ShardWriter(prefix, asked.shard_bytes) as shards:
+            await asyncio.gather(*(page(pool, shards) for _ in range(asked.pages)))
+    return counts
+
+
+class _Queue:
+    """Tasks in an order drawn anew for each seed, so that all are played about equally often at any time."""
+
+    def __init__(self, asked: Collecting) -> None:
+        self._asked = asked
+        self._round, self._left, self._given = -1, [], 0  # type: int, list[str], int
+
+    def next(self) -> tuple[str, int] | None:
+        asked = self._asked
+        if asked.episodes is not None and self._given >= asked.episodes:
+            return None
+        if not self._left:
+            self._round += 1
+            self._left = list(asked.tasks)
+            random.Random(f"{asked.first_seed}/{asked.worker}/{self._round}").shuffle(self._left)
+        self._given += 1
+        seed = asked.first_seed + self._round * asked.workers + asked.worker
+        if seed >= LAST_TRAINING_SEED:
+            raise ValueError(f"seed {seed} is held out for evaluations; training seeds end at {LAST_TRAINING_SEED}")
+        return self._left.pop(), seed
+
+
+async def _episode(
+    env: MiniWoBEnv, task: str, seed: int, asked: Collecting, policy: ChatModel | None
+) -> list[Sample]:
+    if policy is not None:
+        return await relabel(env, task, seed, policy, asked.max_steps, asked.deviations)
+    noisy = random.Random(f"noise/{task}/{seed}").random() < 0.5
+    played = await play(env, task, seed, noise=asked.noise if noisy else 0.0, max_steps=asked.max_steps)
+    return [played.sample()] if played.reward is not None and is_success("strict", task, played.reward) else []
+
+
+async def relabel(
+    env: MiniWoBEnv, task: str, seed: int, policy: ChatModel, max_steps: int, deviations: int
+) -> list[Sample]:
+    """Samples of an episode that the policy plays until it has gone astray a few times; then the oracle finishes."""
+    await env.reset(task, seed)
+    world, utterance = MiniWoBWorld(env), env.utterance
+    about = {"seed": seed}
+    samples: list[Sample] = []
+    turns: list[Turn] = []
+    astray = 0
+    chat = await policy.open()
+    try:
+        while len(turns) < max_steps:
+            seen = await world.see()
+            wanted = await ask(env)
+            if wanted is None:
+                return samples
+            done, action = wanted, wanted
+            told = said(utterance, len(turns))
+            if astray < deviations:
+                reply = await chat.say([Said("user", told, seen.image)], FORM.schema())
+                chosen = _understood(reply.text)
+                if chosen is None or not same(chosen, wanted):
+                    astray += 1
+                    samples.append(
+                        Sample(f"dagger/{task}", (*turns, Turn(told, to_json(wanted), seen.image)), about | {"cut": True})
+                    )
+                    if chosen is None:
+                        return samples
+                    done = chosen
+            turns.append(Turn(told, to_json(done), seen.image, learn=done is action))
+            try:
+                await world.act(done)
+            except ActionFailed:
+                if done is wanted:
+                    return samples
+            standing = await world.standing()
+            if standing.done:
+                if turns[-1].learn and is_success("strict", task, standing.reward or 0.0):
+                    samples.append(Sample(f"dagger/{task}", tuple(turns), about | {"reward": standing.reward}))
+                break
+    finally:
+        await chat.close()
+    return samples
+
+
+def _understood(text: str) -> Action | None:
+    try:
+        return parse_action(text)
+    except ActionError:
+        return None
+
+
+def same(action: Action, other: Action) -> bool:
+    """Whether two actions do the same, up to a near miss of a point."""
+    first, second = to_dict(action), to_dict(other)
+    if first.keys() != second.keys():
+        return False
+    return all(
+        abs(value - second[key]) <= SAME_POINT if key in ("x", "y", "to_x", "to_y") else value == second[key]
+        for key, value in first.items()
+    )

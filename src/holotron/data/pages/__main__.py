@@ -1,0 +1,92 @@
+"""Makes training data: `python -m holotron.data.pages --out DIR --samples 1000 --workers 2 --seed 0 [--held-out]`.
+
+With --try nothing is written; how often each template's teacher succeeds is printed instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from holotron.data.pages.make import PAGES, Wanted, play_one, work
+from holotron.data.pages.play import PlayedPage
+from holotron.data.pages.pool import PagePool
+from holotron.data.pages.task import all_templates
+
+
+async def try_templates(names: Sequence[str], episodes: int, noise: float, first: int, save: Path | None) -> bool:
+    """Print how each template's teacher fares; whether all succeeded."""
+    fine = True
+    async with PagePool(PAGES) as pool:
+        for name in names:
+            began = time.monotonic()
+            played = await asyncio.gather(*(play_one(pool, name, first + index, noise) for index in range(episodes)))
+            there = [episode for episode in played if episode is not None]
+            solved = [episode for episode in there if episode.reward == 1]
+            steps, seconds = sum(len(episode.turns) for episode in there), time.monotonic() - began
+            print(f"{name:24} {len(solved):4d}/{episodes} {steps / max(1, len(there)):5.1f} steps, "
+                  f"{steps / seconds:5.1f} steps/s", flush=True)  # fmt: skip
+            fine = fine and len(solved) == episodes
+            for episode in there:
+                if episode.reward != 1 and not noise:
+                    print(f"    seed {episode.task.seed}: {episode.problem or 'reward 0'}: {episode.task.text}")
+                    print("       ", "; ".join(turn.answer for turn in episode.turns)[:600])
+                if save is not None:
+                    _save(save, episode)
+    return fine
+
+
+def _save(folder: Path, episode: PlayedPage) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{episode.task.template}-{episode.task.seed}"
+    lines = [episode.task.text, *(turn.answer for turn in episode.turns)]
+    (folder / f"{stem}.txt").write_text("\n".join(lines) + "\n")
+    for index, turn in enumerate(episode.turns):
+        (folder / f"{stem}-{index}.png").write_bytes(turn.image or b"")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m holotron.data.pages")
+    parser.add_argument("templates", nargs="*", help="templates; all that are for training if none is named")
+    parser.add_argument("--out", type=Path, help="where the shards go")
+    parser.add_argument("--samples", type=int, default=100, help="how many to make, or with --try for each template")
+    parser.add_argument("--workers", type=int, default=1, help="processes, each with a browser of its own")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--noise", type=float, default=0.1, help="probability of a disturbance before each step")
+    parser.add_argument("--held-out", action="store_true", help="the templates kept for evaluation, and only those")
+    parser.add_argument("--try", dest="tries", action="store_true", help="write nothing, print success per template")
+    parser.add_argument("--save", type=Path, help="with --try: keep the screenshots there")
+    given = parser.parse_args()
+    names = tuple(given.templates) or tuple(found.name for found in all_templates(held_out=given.held_out))
+    known = {found.name for found in all_templates()}
+    if unknown := sorted(set(names) - known):
+        parser.error(f"there is no template {unknown[0]!r}; there are {', '.join(sorted(known))}")
+    if given.tries:
+        fine = asyncio.run(try_templates(names, given.samples, given.noise, given.seed, given.save))
+        raise SystemExit(0 if fine else 1)
+    if given.out is None:
+        parser.error("--out says where the shards go; or --try to write none")
+    held_out = {found.name for found in all_templates(held_out=True)}
+    if not given.held_out and (kept := held_out.intersection(names)):
+        parser.error(f"{', '.join(sorted(kept))} are held out for evaluation; name them with --held-out")
+    shares = [
+        given.samples // given.workers + (index < given.samples % given.workers) for index in range(given.workers)
+    ]
+    wanted = [
+        Wanted(given.out / f"pages-{given.seed}-{index}", share, f"{given.seed}/{index}", given.noise, names)
+        for index, share in enumerate(shares)
+    ]
+    began = time.monotonic()
+    with multiprocessing.get_context("spawn").Pool(given.workers) as workers:
+        steps = sum(workers.map(work, wanted, chunksize=1))
+    seconds = time.monotonic() - began
+    print(f"{given.samples} samples, {steps} steps in {seconds:.0f} s: {steps / seconds:.1f} steps/s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""A small policy on MiniWoB++ by several protocols at once, in several processes: `python -m holotron.eval.sweep`.
+
+Protocols that play the same seeds with the same budget share their episodes. Each process has its own browser and its
+own copy of the model, which for a small one is cheaper than a server between them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from holotron.agent.agent import Agent, Budget
+from holotron.agent.baselines import RandomModel
+from holotron.agent.chat import ChatModel, Style
+from holotron.agent.in_process import loaded
+from holotron.agent.miniwob_world import MiniWoBWorld
+from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
+from holotron.env.errors import InfrastructureError
+from holotron.env.miniwob.config import MiniWoBConfig
+from holotron.env.miniwob.pages import MiniWoB
+from holotron.env.miniwob.protocols import Protocol, find_protocol, is_success
+from holotron.eval.statistics import wilson
+
+FORM = NavigationForm(WIDGET_KINDS, reasons=False, terse=True)
+TRIES = 3
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One that was played. No reward: it had not ended after all steps. `broken`: the browser failed each time."""
+
+    task: str
+    seed: int
+    max_steps: int
+    steps: int
+    reward: float | None
+    broken: bool = False
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one process plays."""
+
+    model: str  # a checkpoint folder, or "random"
+    device: str | None
+    episodes: tuple[tuple[str, int, int], ...]  # task, seed, most steps
+    pages: int
+    threads: int
+
+
+def play_share(share: Share) -> list[Episode]:
+    import torch
+
+    if share.threads:
+        torch.set_num_threads(share.threads)
+    if share.model == "random":
+        return asyncio.run(_play(share, RandomModel()))
+    with loaded(share.model, share.device, style=Style(keep_images=None, max_tokens=160)) as policy:
+        return asyncio.run(_play(share, policy))
+
+
+async def _play(share: Share, policy: ChatModel) -> list[Episode]:
+    left = list(reversed(share.episodes))
+    played: list[Episode] = []
+    async with MiniWoB(MiniWoBConfig(pages=share.pages)) as pool:
+
+        async def page() -> None:
+            while left:
+                task, seed, most = left.pop()
+                async with pool.env() as env:
+                    for attempt in range(TRIES):
+                        try:
+                            await env.reset(task, seed)
+                            agent = Agent(policy, MiniWoBWorld(env), form=FORM, budget=Budget(steps=most))
+                            ending = await agent.run(env.utterance)
+                            played.append(Episode(task, seed, most, len(agent.steps), ending.reward))
+                            break
+                        except InfrastructureError:
+                            if attempt == TRIES - 1:
+                                played.append(Episode(task, seed, most, 0, None, broken=True))
+
+        await asyncio.gather(*(page() for _ in range(share.pages)))
+    return played
+
+
+def sweep(
+    model: str,
+    protocols: Iterable[Protocol],
+    *,
+    device: str | None = None,
+    workers: int = 1,
+    pages: int = 8,
+    episodes_per_task: int | None = None,
+) -> dict[str, Any]:
+    """Play every episode the protocols ask for, once, and report each protocol."""
+    chosen = list(protocols)
+    wanted = {
+        (task, seed, protocol.max_steps): None
+        for protocol in chosen
+        for seed in protocol.seeds[:episodes_per_task]
+        for task in protocol.tasks
+    }
+    episodes = list(wanted)
+    began = time.monotonic()
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    shares = [Share(model, device, tuple(episodes[i::workers]), pages, threads) for i in range(workers)]
+    if workers == 1:
+        played = play_share(shares[0])
+    else:
+        with multiprocessing.get_context("spawn").Pool(workers) as processes:
+            played = [episode for part in processes.map(play_share, shares, chunksize=1) for episode in part]
+    seconds = time.monotonic() - began
+    return {
+        "model": model,
+        "date": date.today().isoformat(),
+        "seconds": seconds,
+        "steps_per_second": sum(episode.steps for episode in played) / seconds,
+        "protocols": {protocol.name: report(protocol, played, episodes_per_task) for protocol in chosen},
+        "episodes": [asdict(episode) for episode in sorted(played, key=lambda e: (e.task, e.seed, e.max_steps))],
+    }
+
+
+def report(protocol: Protocol, played: list[Episode], episodes_per_task: int | None = None) -> dict[str, Any]:
+    """Success by task and over all. Broken episodes are left out and counted apart."""
+    seeds = set(protocol.seeds[:episodes_per_task])
+    results: dict[str, list[bool]] = {task: [] for task in protocol.tasks}
+    broken = 0
+    for episode in played:
+        if episode.task in results and episode.seed in seeds and episode.max_steps == protocol.max_steps:
+            if episode.broken:
+                broken += 1
+                continue
+            reward = episode.reward
+            results[episode.task].append(reward is not None and is_success(protocol.rule, episode.task, reward))
+    total, solved = sum(map(len, results.values())), sum(map(sum, results.values()))
+    return {
+        "success_rate": solved / total if total else None,
+        "interval": list(wilson(solved, total)) if total else None,
+        "episodes": total,
+        "successes": solved,
+        "broken": broken,
+        "tasks": {task: sum(given) / len(given) if given else None for task, given in results.items()},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m holotron.eval.sweep", description=__doc__)
+    parser.add_argument("model", help="a checkpoint folder of a small policy, or 'random'")
+    parser.add_argument("--protocols", default="browsergym-125,strict-125")
+    parser.add_argument("--device")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--pages", type=int, default=8, help="of each process")
+    parser.add_argument("--episodes-per-task", type=int, help="fewer than the protocol's")
+    parser.add_argument("--out", type=Path, help="file for the whole report as JSON")
+    given = parser.parse_args()
+    result = sweep(
+        given.model,
+        [find_protocol(name) for name in given.protocols.split(",")],
+        device=given.device,
+        workers=given.workers,
+        pages=given.pages,
+        episodes_per_task=given.episodes_per_task,
+    )
+    if given.out:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(json.dumps(result), encoding="utf-8")
+    print(f"{given.model}: {result['seconds']:.0f} s, {result['steps_per_second']:.1f} steps/s")
+    for name, part in result["protocols"].items():
+        low, high = part["interval"]
+        print(
+            f"{name}: {100 * part['success_rate']:.1f}% ({100 * low:.1f} to {100 * high:.1f}), "
+            f"{part['successes']} of {part['episodes']}, {part['broken']} broken"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Screens with questions: what is found on a page, how it is asked about, what ends up in shards."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from holotron.data.ground.describe import Describer
+from holotron.data.ground.generate import GroundError, GroundSettings, generate, source_of
+from holotron.data.ground.labels import Element
+from holotron.data.ground.pages import make_page
+from holotron.data.ground.questions import ask, describe_state
+from holotron.data.ground.rendering import Document, Shot
+from holotron.data.ground.sources import SOURCES, Sources
+from holotron.data.ground.templates import HELD_OUT, TEMPLATES
+from holotron.data.ground.themes import HELD_OUT_PALETTES
+from holotron.data.samples import read_shard, shard_paths
+from holotron.model.coordinates import to_pixels
+
+POINT = re.compile(r'\{"x":(\d+),"y":(\d+)\}')
+PAGE = """<!DOCTYPE html><style>
+  body { margin: 0; width: 600px; height: 400px; overflow: hidden; font: 14px 'Liberation Sans' }
+  button { height: 24px }
+  div { position: absolute }
+</style>
+<div style="left:10px;top:10px"><button>Save</button></div>
+<div style="left:10px;top:60px"><button>Open</button> <button>Open</button></div>
+<div style="left:10px;top:110px"><label><input type="checkbox" checked>Blue</label></div>
+<div style="left:10px;top:160px"><label for="mail">Email:</label> <input id="mail" value="abc"></div>
+<div style="left:10px;top:210px"><button style="display:none">Hidden</button></div>
+<div style="left:90px;top:210px"><button style="opacity:0">Clear</button></div>
+<div style="left:200px;top:210px"><button>Covered</button></div>
+<div style="left:190px;top:200px;width:120px;height:50px;background:#ccc"></div>
+<div style="left:10px;top:250px">
+  <button style="width:6px;height:6px;padding:0;border:0" aria-label="tiny"></button></div>
+<div style="left:300px;top:10px;width:40px;overflow:hidden;white-space:nowrap">a text that is cut off</div>
+<div style="left:300px;top:60px;color:#fefefe">a text that nobody can read</div>
+<div style="left:500px;top:390px"><button>Below</button></div>
+<div style="left:300px;top:110px"><button aria-label="search"><svg width="16" height="16"></svg></button></div>
+"""
+
+
+@pytest.fixture(scope="module")
+def shots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Shot]:
+    """One page written by hand and one of each source, drawn once for all tests."""
+    folder = tmp_path_factory.mktemp("packages")
+    for number in range(20):
+        (folder / f"page{number}.html").write_text(PAGE)
+
+    async def draw() -> dict[str, Shot]:
+        async with Sources(folders=(folder,)) as sources:
+            drawn = {"hand": await sources.studio.draw(Document(PAGE, 600, 400))}
+            for source in SOURCES:
+                shot = await sources.shot(source, 7)
+                assert shot is not None
+                drawn[source] = shot
+            return drawn | {"again": await sources.studio.draw(make_page(7))}
+
+    return asyncio.run(draw())
+
+
+def named(elements: Sequence[Element], name: str) -> list[Element]:
+    return [each for each in elements if each.usable and each.name == name]
+
+
+def test_a_seed_gives_the_same_screen_and_the_same_questions(shots: dict[str, Shot]) -> None:
+    first, again = shots["pages"], shots["again"]
+    assert first.png == again.png
+    assert first.elements == again.elements
+    asked = [ask(shot, "ground/pages", random.Random(3)) for shot in (first, again)]
+    assert asked[0] is not None
+    assert asked[1] is not None
+    assert [(turn.said, turn.answer) for turn in asked[0].turns] == [
+        (turn.said, turn.answer) for turn in asked[1].turns
+    ]
+
+
+def test_what_can_be_seen_is_labelled_and_nothing_else(shots: dict[str, Shot]) -> None:
+    elements = shots["hand"].elements
+    (save,) = named(elements, "Save")
+    assert (save.kind, save.box[:2], save.text) == ("button", (10, 10), "Save")
+    blue = next(each for each in elements if each.kind == "check box")
+    assert describe_state(blue) == 'check box "Blue", checked'
+    email = next(each for each in elements if each.kind == "text field")
+    assert describe_state(email) == 'text field "Email", "abc"'
+    assert named(elements, "search")[0].kind == "icon"
+    for gone in (
+        "Hidden",
+        "Clear",
+        "Covered",
+        "tiny",
+        "Below",
+        "a text that is cut off",
+        "a text that nobody can read",
+    ):
+        assert not named(elements, gone), gone
+
+
+def test_one_of_several_alike_is_told_apart(shots: dict[str, Shot]) -> None:
+    describer = Describer(shots["hand"].elements)
+    first, second = named(shots["hand"].elements, "Open")
+    ways = [set(describer.descriptions(each)) for each in (first, second)]
+    assert 'the first "Open" button' in ways[0]
+    assert 'the second "Open" button' in ways[1]
+    assert not ways[0] & ways[1]
+    assert not any(way in ("Open", 'the "Open" button') for way in ways[0] | ways[1])
+
+
+@pytest.mark.parametrize("source", ["hand", *SOURCES])
+def test_questions_point_at_what_they_ask_about(shots: dict[str, Shot], source: str) -> None:
+    shot = shots[source]
+    for each in shot.elements:
+        left, top, right, bottom = each.box
+        assert all(left - 1 <= x <= right and top - 1 <= y <= bottom for x, y in each.spots)
+    describer = Describer(shot.elements)
+    asked = 0
+    for seed in range(4):
+        sample = ask(shot, f"ground/{source}", random.Random(seed))
+        assert sample is not None
+        assert 3 <= len(sample.turns) <= 16
+        assert sample.turns[0].image == shot.png
+        assert all(turn.image is None for turn in sample.turns[1:])
+        for turn in sample.turns:
+            asked += _check_turn(shot, describer, turn.said, turn.answer)
+    assert asked
+
+
+def _check_turn(shot: Shot, describer: Describer, said: str, answer: str) -> int:
+    form, _, rest = said.partition(":")
+    if form == "Find":
+        (point,) = POINT.findall(answer)
+        meant = [each for each in shot.elements if each.usable and rest.strip() in describer.descriptions(each)]
+        assert len(meant) == 1, said
+        left, top, right, bottom = meant[0].box
+        x, y = to_pixels(int(point[0]), int(point[1]), shot.width, shot.height)
+        assert left - 1 <= x <= right
+        assert top - 1 <= y <= bottom
+    elif form == "Screen":
+        assert len(answer.encode()) <= 600
+        assert all(POINT.search(line) for line in answer.splitlines())
+    else:
+        assert form in ("Read", "What")
+        assert POINT.fullmatch(rest.strip())
+        assert 0 < len(answer) <= 120
+        assert form == "What" or len(answer) <= 60
+    return 1
+
+
+def test_held_out_looks_are_never_trained_on() -> None:
+    for seed in range(100):
+        about = make_page(seed).about
+        assert about["template"] in TEMPLATES
+        assert about["theme"] not in HELD_OUT_PALETTES
+        other = make_page(seed, held_out=True).about
+        assert other["template"] in HELD_OUT or other["theme"] in HELD_OUT_PALETTES
+    assert not TEMPLATES.keys() & HELD_OUT.keys()
+
+
+def test_shards_are_written_and_a_second_run_goes_on_where_the_first_was(tmp_path: Path) -> None:
+    mix = {"widgets": 1.0}
+    assert generate(GroundSettings(tmp_path, samples=4, mix=mix)) == 4
+    assert generate(GroundSettings(tmp_path, samples=6, mix=mix)) == 2
+    read = [sample for path in shard_paths([tmp_path]) for sample in read_shard(path)]
+    assert [sample.about["seed"] for sample in read] == list(range(6))
+    assert {sample.kind for sample in read} == {"ground/widgets"}
+
+
+def test_settings_that_cannot_be_met_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(GroundError, match="there is no source pictures"):
+        GroundSettings(tmp_path, mix={"pictures": 1})
+    with pytest.raises(GroundError, match="seeds must lie"):
+        GroundSettings(tmp_path, seed=10**9)
+    assert {source_of(seed, {"pages": 1, "widgets": 0}) for seed in range(20)} == {"pages"}
