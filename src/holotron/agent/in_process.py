@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class EngineChat:
             top_p=style.top_p,
             seed=style.seed,
             logprobs=0 if style.record_tokens else None,
-            grammar=Grammar.from_schema(schema) if schema is not None and style.use_grammar else None,
+            grammar=_grammar(schema, style),
         )
         prepared = await asyncio.gather(*(model.engine.prepare_image(image) for image in images))
         try:
@@ -87,6 +88,12 @@ class EngineChat:
 
     async def close(self) -> None:
         await asyncio.to_thread(self._session.close)
+
+
+def _grammar(schema: Mapping[str, Any] | None, style: Style) -> Grammar | None:
+    if schema is None or not style.use_grammar:
+        return None
+    return Grammar.from_schema(schema, forces=style.forced_tokens)
 
 
 def _plain(said: Said) -> dict[str, Any]:
@@ -137,4 +144,4 @@ def loaded(
     tokenizer = load_tokenizer(path)
     prompts = PromptBuilder(tokenizer, load_chat_template(path), model.config)
     with Engine(model, config, tokenizer) as engine:
-        yield EngineModel(engine, prompts, style or Style(keep_images=None))
+        yield EngineModel(engine, prompts, replace(style or Style(), keep_images=None, forced_tokens=False))

@@ -44,11 +44,14 @@ class Grammar:
     """The form a text must have. The source of a choice is a JSON list of texts; json_object needs no source.
 
     JSON is written without whitespace unless it is asked for: then more of it is forced and need not be decoded.
+    With forces=False nothing is: a model with tokens that span what is forced and what is free, such as `"x":512`,
+    chooses each token itself, among those the form allows.
     """
 
     kind: Kind
     source: str = ""
     whitespace: bool = False
+    forces: bool = True
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -67,8 +70,8 @@ class Grammar:
                 raise GrammarError(f"a choice is a JSON list of at least one text, not {self.source[:80]!r}")
 
     @classmethod
-    def from_schema(cls, schema: Mapping[str, Any], whitespace: bool = False) -> Grammar:
-        return cls("json_schema", json.dumps(schema), whitespace)
+    def from_schema(cls, schema: Mapping[str, Any], whitespace: bool = False, forces: bool = True) -> Grammar:
+        return cls("json_schema", json.dumps(schema), whitespace, forces)
 
     @classmethod
     def from_choices(cls, choices: Sequence[str]) -> Grammar:
@@ -78,8 +81,9 @@ class Grammar:
 class GrammarState:
     """Where one text stands in its grammar."""
 
-    def __init__(self, matcher: LLMatcher, vocab_size: int, eos_ids: frozenset[int]) -> None:
+    def __init__(self, matcher: LLMatcher, vocab_size: int, eos_ids: frozenset[int], forces: bool = True) -> None:
         self._matcher = matcher
+        self._forces = forces
         self._vocab_size = vocab_size
         self._eos_ids = eos_ids
         self._consumed = 0
@@ -127,7 +131,7 @@ class GrammarState:
 
     def forced(self) -> list[int]:
         """The tokens that must come next, as the tokenizer itself would write them. They are not taken yet."""
-        if self.is_finished:
+        if self.is_finished or not self._forces:
             return []
         tokens = self._matcher.compute_ff_tokens()
         self._check()
@@ -147,7 +151,7 @@ class GrammarState:
 
     def copy(self) -> GrammarState:
         """A second state at the same place, for a fork."""
-        other = GrammarState(self._matcher.deep_copy(), self._vocab_size, self._eos_ids)
+        other = GrammarState(self._matcher.deep_copy(), self._vocab_size, self._eos_ids, self._forces)
         other._consumed, other._ended = self._consumed, self._ended
         return other
 
@@ -202,7 +206,7 @@ class GrammarCompiler:
             raise GrammarError(f"the {grammar.kind} grammar is not valid: {_first_line(str(error))}") from error
         if matcher.is_error():
             raise GrammarError(f"the {grammar.kind} grammar is not valid: {_first_line(matcher.get_error())}")
-        state = GrammarState(matcher, self.vocab_size, self.eos_ids)
+        state = GrammarState(matcher, self.vocab_size, self.eos_ids, grammar.forces)
         # Some contradictions only show when the first token is asked for.
         mask = torch.zeros((self.vocab_size + 31) // 32, dtype=torch.int32)
         try:

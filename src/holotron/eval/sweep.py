@@ -64,7 +64,8 @@ def play_share(share: Share) -> list[Episode]:
         torch.set_num_threads(share.threads)
     if share.model == "random":
         return asyncio.run(_play(share, RandomModel()))
-    with loaded(share.model, share.device, style=Style(keep_images=None, max_tokens=160)) as policy:
+    # Recording graphs takes each process longer than the few tokens of an action would save.
+    with loaded(share.model, share.device, style=Style(max_tokens=160), cuda_graphs=False) as policy:
         return asyncio.run(_play(share, policy))
 
 

@@ -39,7 +39,7 @@ class OptimizerConfig:
         if not self.rate > 0 or not 0 <= self.decay <= 1 or not 0 <= self.average < 1:
             raise ValueError(f"rate {self.rate}, decay {self.decay} or average {self.average} is out of range")
 
-    def factor(self, step: int, steps: int) -> float:
+    def factor(self, step: float, steps: int) -> float:
         """What the peak rate is multiplied with at a step, counted from 0."""
         warm = min(1.0, (step + 1) / max(1, self.warmup))
         left = (steps - step) / max(1.0, self.decay * steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -41,7 +42,11 @@ class LoraConfig:
 
 @dataclass(frozen=True)
 class Recipe:
-    """`start` is a checkpoint folder or a preset; `random` begins with random weights of that preset's shape."""
+    """`start` is a checkpoint folder or a preset; `random` begins with random weights of that preset's shape.
+
+    `seconds` bounds the time as `steps` bounds the work: the schedule follows whichever is further, so that a run on a
+    machine of unknown speed ends in time, decayed. Such a run cannot be repeated exactly.
+    """
 
     name: str
     stage: str
@@ -49,6 +54,7 @@ class Recipe:
     steps: int
     data: tuple[Source, ...]
     random: bool = False
+    seconds: float = math.inf
     seed: int = 0
     compile: bool = False
     dtype: str = "bfloat16"

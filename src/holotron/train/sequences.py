@@ -34,7 +34,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Sequence:
-    """learn[i]: whether token i is one that the policy must say. Image tokens stand where the pictures come, in order."""
+    """learn[i]: whether token i is one that the policy must say. Image tokens stand where pictures come, in order."""
 
     token_ids: NDArray[np.int64]
     learn: NDArray[np.bool_]

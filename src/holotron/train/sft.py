@@ -80,18 +80,22 @@ class Trainer:
             forward = torch.compile(_losses, dynamic=False)
         self._losses = forward
         self._stopped = False
+        self._began: float | None = None
 
     def run(self, on_progress: Callable[[Progress], None] = lambda _: None) -> Path:
-        """Train to the end, and leave a checkpoint; its folder. A stopped run keeps its state and raises Interrupted."""
+        """Train to the end and leave a checkpoint; its folder. A stopped run keeps its state and raises Interrupted."""
         self._check_folder()
         if (self.out / STATE).exists():
             self.step, self.cursors = load_state(self.out, self.model, self.optimizers, self.average)
         recipe, began = self.recipe, time.monotonic()
         meter = _Meter(self)
         with _stopping(self):
-            for drawn in self._batches():
-                if self.step >= recipe.steps:
-                    break
+            batches = self._batches()
+            while self._reached() < recipe.steps:
+                with meter.waiting():
+                    drawn = next(batches)
+                # The clock starts with the first batch: before it there is only reading.
+                self._began = self._began or time.monotonic()
                 loss, gradient = self._learn(drawn.batch)
                 self.cursors[drawn.worker] = drawn.cursor
                 self.step += 1
@@ -135,10 +139,9 @@ class Trainer:
 
     def _learn(self, batch: Batch) -> tuple[Tensor, Tensor]:
         recipe = self.recipe
-        rate = recipe.optimizer.rate * recipe.optimizer.factor(self.step, recipe.steps)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = self.rate
         loss = self.loss(batch.to(self.device))
         loss.backward()
         gradient = torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.optimizer.clip)
@@ -147,6 +150,18 @@ class Trainer:
             optimizer.zero_grad(set_to_none=True)
         self.average.update(self.model, self.step)
         return loss.detach(), gradient
+
+    @property
+    def rate(self) -> float:
+        """The step size of the step that is next."""
+        config = self.recipe.optimizer
+        return config.rate * config.factor(self._reached(), self.recipe.steps)
+
+    def _reached(self) -> float:
+        """How far the run is, in steps: of its work or, if that is further, of its time."""
+        if self._began is None or math.isinf(self.recipe.seconds):
+            return self.step
+        return max(self.step, self.recipe.steps * (time.monotonic() - self._began) / self.recipe.seconds)
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean loss of what is learned in a batch."""
@@ -230,8 +245,15 @@ class _Meter:
         self._losses: list[Tensor] = []
         self._gradients: list[Tensor] = []
         self._samples = self._tokens = self._images = self._steps = 0
-        self._flops = 0.0
+        self._flops = self._waited = 0.0
         self._kinds: Counter[str] = Counter()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Time spent inside is time without a batch."""
+        start = time.monotonic()
+        yield
+        self._waited += time.monotonic() - start
 
     def count(self, drawn: Drawn, loss: Tensor, gradient: Tensor) -> None:
         batch = drawn.batch
@@ -255,14 +277,14 @@ class _Meter:
             step=trainer.step,
             steps=recipe.steps,
             loss=loss,
-            rate=recipe.optimizer.rate * recipe.optimizer.factor(trainer.step - 1, recipe.steps),
+            rate=trainer.rate,
             gradient=float(torch.stack(self._gradients).mean()),
             samples_per_second=self._samples / seconds,
             tokens_per_second=self._tokens / seconds,
             images_per_second=self._images / seconds,
             share_of_peak=None if peak is None else self._flops / seconds / peak,
             filled=self._tokens / (self._steps * recipe.batch.tokens),
-            waited=0.0,
+            waited=self._waited / seconds,
             seconds=time.monotonic() - began,
             kinds={kind: count / sum(self._kinds.values()) for kind, count in sorted(self._kinds.items())},
         )

@@ -1,17 +1,29 @@
-"""Tries oracles out: `python -m holotron.data.oracle click-button --episodes 20 [--noise 0.2] [--save DIR]`."""
+"""Tries oracles out, or collects their episodes.
+
+python -m holotron.data.oracle click-button --episodes 20 [--noise 0.2] [--save DIR]
+python -m holotron.data.oracle --out data/oracle --episodes 5000 --workers 2 [--model CHECKPOINT]
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import multiprocessing
+import sys
 import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from holotron.agent.chat import Style
+from holotron.data.oracle.collect import Collecting, collect
 from holotron.data.oracle.play import Played, play
 from holotron.data.oracle.registry import ORACLES
 from holotron.data.oracle.teachers import load_teachers
 from holotron.env.miniwob.config import MiniWoBConfig
 from holotron.env.miniwob.pages import MiniWoB
+from holotron.env.miniwob.tasks import find_task
 
 
 async def _try_all(tasks: list[str], episodes: int, noise: float, save: Path | None) -> None:
@@ -41,15 +53,75 @@ async def _try_all(tasks: list[str], episodes: int, noise: float, save: Path | N
                     (save / f"{task}-{index}.png").write_bytes(step.image or b"")
 
 
+def _collect(asked: Collecting, model: str | None, device: str | None) -> Counter[str]:
+    """One worker's part."""
+    if model is None:
+        return asyncio.run(collect(asked, on_episode=_teller(asked)))
+    from holotron.agent.in_process import loaded
+
+    with loaded(model, device, style=Style(max_tokens=160, temperature=0.5), cuda_graphs=False) as policy:
+        return asyncio.run(collect(asked, policy, _teller(asked)))
+
+
+def _teller(asked: Collecting) -> Callable[[Counter[str]], None]:
+    """A line now and then from the first worker: the others are as far."""
+    began, told = time.monotonic(), [time.monotonic()]
+
+    def tell(counts: Counter[str]) -> None:
+        now = time.monotonic()
+        if asked.worker == 0 and now - told[0] > 10:
+            told[0] = now
+            rate = counts["steps"] * asked.workers / (now - began)
+            done = counts["episodes"] * asked.workers
+            print(f"about {done} episodes, {rate:.0f} steps/s", file=sys.stderr, flush=True)
+
+    return tell
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m holotron.data.oracle")
+    parser = argparse.ArgumentParser(
+        prog="python -m holotron.data.oracle", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("tasks", nargs="*", help="tasks; all that have an oracle if none is named")
-    parser.add_argument("--episodes", type=int, default=20)
-    parser.add_argument("--noise", type=float, default=0.0, help="probability of a random action before each step")
+    parser.add_argument("--episodes", type=int, help="in all when collecting, of each task when trying (20)")
+    parser.add_argument("--noise", type=float, help="probability of a random action before each step")
     parser.add_argument("--save", type=Path, help="keep the screenshots of each task's first episode there")
+    parser.add_argument("--out", type=Path, help="collect into shards in this folder")
+    parser.add_argument("--workers", type=int, default=1, help="processes, each with a browser of its own")
+    parser.add_argument("--pages", type=int, default=4, help="of each browser")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, help="stop collecting after that time")
+    parser.add_argument("--split", choices=["train", "test"], help="only tasks of that part of BrowserGym's split")
+    parser.add_argument("--model", help="a policy: collect on the states it gets itself into")
+    parser.add_argument("--device")
     given = parser.parse_args()
     load_teachers()
-    asyncio.run(_try_all(given.tasks or sorted(ORACLES), given.episodes, given.noise, given.save))
+    tasks = given.tasks or sorted(ORACLES)
+    if given.split:
+        tasks = [task for task in tasks if find_task(task).split == given.split]
+    if given.out is None:
+        asyncio.run(_try_all(tasks, given.episodes or 20, given.noise or 0.0, given.save))
+        return
+    base = Collecting(
+        given.out,
+        tuple(tasks),
+        workers=given.workers,
+        first_seed=given.first_seed,
+        episodes=None if given.episodes is None else -(-given.episodes // given.workers),
+        seconds=given.seconds,
+        pages=given.pages,
+        noise=0.1 if given.noise is None else given.noise,
+    )
+    parts = [(replace(base, worker=worker), given.model, given.device) for worker in range(given.workers)]
+    if given.workers == 1:
+        counts = _collect(*parts[0])
+    else:
+        with multiprocessing.get_context("spawn").Pool(given.workers) as processes:
+            counts = sum(processes.starmap(_collect, parts, chunksize=1), Counter())
+    for task in tasks:
+        kept, lost = counts[f"kept {task}"], counts[f"lost {task}"]
+        print(f"{task:32} {kept:6d} of {kept + lost:6d} kept")
+    print(f"{counts['samples']} samples, {counts['steps']} steps, {counts['broken']} broken episodes")
 
 
 if __name__ == "__main__":

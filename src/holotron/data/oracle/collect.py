@@ -33,6 +33,8 @@ FORM = NavigationForm(WIDGET_KINDS, reasons=False, terse=True)
 # A point this near to the oracle's, in thousandths, is the same click.
 SAME_POINT = 30
 LAST_TRAINING_SEED = 10**9
+# Where a reward grows with precision no pixel gives 1, and this is as good as a hand can do.
+NEARLY_FULL = 0.97
 
 
 @dataclass(frozen=True)
@@ -115,14 +117,16 @@ class _Queue:
         return self._left.pop(), seed
 
 
-async def _episode(
-    env: MiniWoBEnv, task: str, seed: int, asked: Collecting, policy: ChatModel | None
-) -> list[Sample]:
+async def _episode(env: MiniWoBEnv, task: str, seed: int, asked: Collecting, policy: ChatModel | None) -> list[Sample]:
     if policy is not None:
         return await relabel(env, task, seed, policy, asked.max_steps, asked.deviations)
     noisy = random.Random(f"noise/{task}/{seed}").random() < 0.5
     played = await play(env, task, seed, noise=asked.noise if noisy else 0.0, max_steps=asked.max_steps)
-    return [played.sample()] if played.reward is not None and is_success("strict", task, played.reward) else []
+    return [played.sample()] if _is_solved(task, played.reward) else []
+
+
+def _is_solved(task: str, reward: float | None) -> bool:
+    return reward is not None and (reward >= NEARLY_FULL or is_success("strict", task, reward))
 
 
 async def relabel(
@@ -142,20 +146,19 @@ async def relabel(
             wanted = await ask(env)
             if wanted is None:
                 return samples
-            done, action = wanted, wanted
+            done = wanted
             told = said(utterance, len(turns))
             if astray < deviations:
                 reply = await chat.say([Said("user", told, seen.image)], FORM.schema())
                 chosen = _understood(reply.text)
                 if chosen is None or not same(chosen, wanted):
                     astray += 1
-                    samples.append(
-                        Sample(f"dagger/{task}", (*turns, Turn(told, to_json(wanted), seen.image)), about | {"cut": True})
-                    )
+                    right = Turn(told, to_json(wanted), seen.image)
+                    samples.append(Sample(f"dagger/{task}", (*turns, right), about | {"cut": True}))
                     if chosen is None:
                         return samples
                     done = chosen
-            turns.append(Turn(told, to_json(done), seen.image, learn=done is action))
+            turns.append(Turn(told, to_json(done), seen.image, learn=done is wanted))
             try:
                 await world.act(done)
             except ActionFailed:
@@ -163,7 +166,7 @@ async def relabel(
                     return samples
             standing = await world.standing()
             if standing.done:
-                if turns[-1].learn and is_success("strict", task, standing.reward or 0.0):
+                if turns[-1].learn and _is_solved(task, standing.reward):
                     samples.append(Sample(f"dagger/{task}", tuple(turns), about | {"reward": standing.reward}))
                 break
     finally:

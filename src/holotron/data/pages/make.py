@@ -18,6 +18,8 @@ from holotron.env.errors import InfrastructureError
 PAGES = 3  # per browser: while one is drawn, another is asked
 SEEDS = 1 << 40
 REPORT_SECONDS = 10.0
+# Small, so that a training that reads along soon has some.
+SHARD_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ async def make_samples(wanted: Wanted) -> int:
     """Draw tasks of random templates and keep those that were solved; how many steps they have together."""
     chance, made, steps, began = random.Random(wanted.seed), 0, 0, time.monotonic()
     reported = began
-    with ShardWriter(wanted.prefix) as shards:
+    with ShardWriter(wanted.prefix, SHARD_BYTES) as shards:
         async with PagePool(PAGES) as pool:
 
             async def keep_on() -> None:

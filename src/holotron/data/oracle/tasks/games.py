@@ -14,7 +14,7 @@ LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4
 ORDER = (4, 0, 2, 6, 8, 1, 3, 5, 7)  # middle, corners, edges: which of equally good squares is taken
 ME, OTHER = 1, -1
 OTHERS_LUCK = 0.55  # how often the opponent takes any square; otherwise it wins or blocks where it can
-BETWEEN_LOOKS = 0.5  # seconds
+BETWEEN_LOOKS = 1.0  # seconds: ten looks then last as long as the prices do
 
 Board = tuple[int, ...]
 
