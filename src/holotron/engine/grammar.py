@@ -233,6 +233,9 @@ class GrammarCompiler:
         options: dict[str, bool | str] = {"whitespace_flexible": grammar.whitespace}
         if grammar.whitespace:
             options["whitespace_pattern"] = WHITESPACE
+        if not grammar.forces:
+            inner = {"x-guidance": options, **json.loads(schema)}
+            return str(matcher.grammar_from_lark(f'%llguidance {{"no_forcing": true}}\nstart: %json {json.dumps(inner)}'))
         return str(matcher.grammar_from_json_schema(schema, defaults=options))
 
 

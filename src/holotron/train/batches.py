@@ -24,13 +24,14 @@ from holotron.train.sequences import Picture, Sequence
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a batch holds. Sequences longer than `tokens`, or with more patches, are left out."""
+    """How much a batch holds. Sequences that are longer than `longest`, or do not fit in at all, are left out."""
 
     tokens: int = 32768
     patches: int = 98304
     learned: int = 8192
     sequences: int = 384
     images: int = 256
+    longest: int = 8192
 
     def chunks(self, length: int) -> int:
         """A chunk per `length` tokens, and half of one more for each sequence's end."""
@@ -68,6 +69,7 @@ class Batch:
     weights_N: Tensor
     pixels: tuple[Tensor, ...]
     grids: tuple[tuple[int, int], ...]  # of each tensor of pixels
+    # Bounds that hold for every batch: a number that changed from one to the next would be another program.
     longest: int
     longest_image: int
     used_tokens: int
@@ -199,8 +201,8 @@ class Packer:
             weights_N=torch.from_numpy(weights_N),
             pixels=tower.pixels,
             grids=tower.grids,
-            longest=max(filler, int(lengths.max())),
-            longest_image=tower.longest,
+            longest=max(filler, budget.longest),
+            longest_image=max(filler, vision.prefix_tokens + vision.max_patches),
             used_tokens=used,
             used_patches=tower.patches,
             samples=len(sequences),
@@ -251,7 +253,6 @@ class Packer:
                 for members in groups.values()
             ),
             grids=tuple(pictures[members[0]].grid for members in groups.values()),
-            longest=max([filler, *(prefix + p.grid[0] * p.grid[1] for p in pictures)]),
             patches=patch,
         )
 
@@ -268,7 +269,6 @@ class _Tower:
     rows: NDArray[np.int64]
     pixels: tuple[Tensor, ...]
     grids: tuple[tuple[int, int], ...]
-    longest: int
     patches: int
 
 
@@ -276,13 +276,13 @@ class Room:
     """What is left of a budget."""
 
     def __init__(self, budget: Budget, chunk: int) -> None:
-        self._chunk = chunk
+        self._chunk, self._longest = chunk, budget.longest
         self._left = np.array(
             [budget.tokens, budget.patches, budget.learned, budget.sequences, budget.images, budget.chunks(chunk)]
         )
 
     def takes(self, sequence: Sequence) -> bool:
-        return bool((self._left >= self._needs(sequence)).all())
+        return len(sequence.token_ids) <= self._longest and bool((self._left >= self._needs(sequence)).all())
 
     def take(self, sequence: Sequence) -> None:
         self._left -= self._needs(sequence)

@@ -5,6 +5,9 @@ Shapes as in `batches`, and D hidden size, W tower width, V values per patch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,11 +21,37 @@ from holotron.ops.chunked import bounded_attention, chunked_scan, masked_conv, m
 from holotron.ops.plain.norm import gated_rms_norm, rms_norm
 from holotron.ops.plain.scan import discretize
 from holotron.train.batches import Batch
+from holotron.train.loss import Coordinates, losses_of_learned
 
 
-def logits_of_learned(model: Model, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class Parts:
+    """The pieces that repeat, as they are or compiled: one compilation serves all layers of a kind."""
+
+    tower_block: Callable[[VisionBlock, Tensor, Batch], Tensor]
+    layer: Callable[[Layer, Tensor, Batch], Tensor]
+    losses: Callable[[Tensor, Tensor, Coordinates], Tensor]
+
+    @classmethod
+    def plain(cls) -> Parts:
+        return cls(_tower_block, _layer, losses_of_learned)
+
+    @classmethod
+    def compiled(cls) -> Parts:
+        """Shapes are fixed by the budget, so each kind of piece is compiled once, in seconds rather than minutes."""
+        return cls(
+            torch.compile(_tower_block, dynamic=False),
+            torch.compile(_layer, dynamic=False),
+            torch.compile(losses_of_learned, dynamic=False),
+        )
+
+
+def logits_of_learned(
+    model: Model, batch: Batch, patches_PV: Tensor, positions_PW: Tensor, parts: Parts | None = None
+) -> Tensor:
     """Logits [N, vocabulary] behind each row that a learned token follows."""
-    images_MD = _see(model, batch, patches_PV, positions_PW)
+    parts = parts or Parts.plain()
+    images_MD = _see(model, batch, patches_PV, positions_PW, parts)
     x_TD = model.decoder.embeddings(batch.token_ids_T)
     placed_TD = move_rows(
         images_MD.to(x_TD.dtype), batch.image_row_T, batch.is_image_T, batch.image_token_M, batch.is_image_token_M
@@ -30,9 +59,13 @@ def logits_of_learned(model: Model, batch: Batch, patches_PV: Tensor, positions_
     x_TD = torch.where(batch.is_image_T[:, None], placed_TD, x_TD)
     for layer in model.decoder.layers:
         assert isinstance(layer, Layer)
-        x_TD = x_TD + _mix(layer, rms_norm(x_TD, layer.norm.weight, layer.norm.eps), batch)
+        x_TD = parts.layer(layer, x_TD, batch)
     norm = model.decoder.norm_f
     return F.linear(rms_norm(x_TD[batch.rows_N], norm.weight, norm.eps), model.decoder.lm_head.weight)
+
+
+def _layer(layer: Layer, x_TD: Tensor, batch: Batch) -> Tensor:
+    return x_TD + _mix(layer, rms_norm(x_TD, layer.norm.weight, layer.norm.eps), batch)
 
 
 def _mix(layer: Layer, x_TD: Tensor, batch: Batch) -> Tensor:
@@ -85,7 +118,7 @@ def _attend(mixer: AttentionMixer, x_TD: Tensor, batch: Batch) -> Tensor:
 # ---- eyes ----
 
 
-def _see(model: Model, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
+def _see(model: Model, batch: Batch, patches_PV: Tensor, positions_PW: Tensor, parts: Parts) -> Tensor:
     """Token embeddings [M, D] of all images."""
     tower, projector = model.vision, model.projector
     assert tower is not None
@@ -98,14 +131,19 @@ def _see(model: Model, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -
     x_XW = x_XW + batch.prefix_XK.to(x_XW.dtype) @ tower.prefix
     for block in tower.blocks:
         assert isinstance(block, VisionBlock)
-        x_XW = x_XW + _attend_in_image(block, x_XW, batch)
-        x_XW = x_XW + block.mlp(block.norm2(x_XW))
+        x_XW = parts.tower_block(block, x_XW, batch)
     if tower.final_norm is not None:
         x_XW = tower.final_norm(x_XW)
     corners_YW = move_rows(x_XW, batch.corner_Y, batch.is_corner_Y, batch.square_X, batch.is_patch_X)
     shuffled = corners_YW.unflatten(0, (-1, 4)).flatten(1)
     normed = rms_norm(shuffled, projector.norm.weight, projector.norm.eps)
     out: Tensor = projector.down(F.relu(projector.up(normed)).square())
+    return out
+
+
+def _tower_block(block: VisionBlock, x_XW: Tensor, batch: Batch) -> Tensor:
+    x_XW = x_XW + _attend_in_image(block, x_XW, batch)
+    out: Tensor = x_XW + block.mlp(block.norm2(x_XW))
     return out
 
 

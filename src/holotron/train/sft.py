@@ -26,9 +26,9 @@ from holotron.model.policy_tokenizer import policy_tokenizer, save_policy_texts
 from holotron.model.presets import preset
 from holotron.train.batches import Batch, Packer
 from holotron.train.flops import peak_flops, training_flops
-from holotron.train.forward import logits_of_learned, place_patches, prepare_patches
+from holotron.train.forward import Parts, logits_of_learned, place_patches, prepare_patches
 from holotron.train.loader import BatchStream, Cursor, Drawn, load_batches
-from holotron.train.loss import Coordinates, losses_of_learned
+from holotron.train.loss import Coordinates
 from holotron.train.optimizer import Average, make_optimizers
 from holotron.train.recipe import Recipe
 from holotron.train.sequences import SequenceWriter
@@ -75,10 +75,7 @@ class Trainer:
         self.writer = SequenceWriter(self.tokenizer, self.model.config)
         self.step = 0
         self.cursors: dict[int, Cursor] = {}
-        forward: Callable[..., Tensor] = _losses
-        if recipe.compile:
-            forward = torch.compile(_losses, dynamic=False)
-        self._losses = forward
+        self._parts = Parts.compiled() if recipe.compile else Parts.plain()
         self._stopped = False
         self._began: float | None = None
 
@@ -142,6 +139,8 @@ class Trainer:
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = self.rate
+        if self.device.type == "cuda":
+            batch = batch.pin()
         loss = self.loss(batch.to(self.device))
         loss.backward()
         gradient = torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.optimizer.clip)
@@ -171,7 +170,8 @@ class Trainer:
         patches = prepare_patches(batch, model.vision.config, most, dtype)
         positions = place_patches(batch, model.vision, most)
         with torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext():
-            losses_N = self._losses(model, batch, patches, positions, self.coordinates)
+            logits = logits_of_learned(model, batch, patches, positions, self._parts)
+            losses_N = self._parts.losses(logits, batch.targets_N, self.coordinates)
         return (losses_N * batch.weights_N).sum() / batch.weights_N.sum().clamp_min(1.0)
 
     @property
@@ -198,10 +198,6 @@ class TrainingError(RuntimeError):
 
 class Interrupted(RuntimeError):
     """A run that was asked to stop, and has kept its state."""
-
-
-def _losses(model: Model, batch: Batch, patches: Tensor, positions: Tensor, coordinates: Coordinates) -> Tensor:
-    return losses_of_learned(logits_of_learned(model, batch, patches, positions), batch.targets_N, coordinates)
 
 
 def _start(recipe: Recipe, device: torch.device) -> tuple[Model, Tokenizer]:

@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import multiprocessing
-import sys
 import time
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-from holotron.agent.chat import Style
-from holotron.data.oracle.collect import Collecting, collect
+from holotron.data.oracle.collect import Collecting
 from holotron.data.oracle.play import Played, play
 from holotron.data.oracle.registry import ORACLES
 from holotron.data.oracle.teachers import load_teachers
+from holotron.data.oracle.workers import collect_all
 from holotron.env.miniwob.config import MiniWoBConfig
 from holotron.env.miniwob.pages import MiniWoB
 from holotron.env.miniwob.tasks import find_task
@@ -51,31 +46,6 @@ async def _try_all(tasks: list[str], episodes: int, noise: float, save: Path | N
                 save.mkdir(parents=True, exist_ok=True)
                 for index, step in enumerate(played[0].steps):
                     (save / f"{task}-{index}.png").write_bytes(step.image or b"")
-
-
-def _collect(asked: Collecting, model: str | None, device: str | None) -> Counter[str]:
-    """One worker's part."""
-    if model is None:
-        return asyncio.run(collect(asked, on_episode=_teller(asked)))
-    from holotron.agent.in_process import loaded
-
-    with loaded(model, device, style=Style(max_tokens=160, temperature=0.5), cuda_graphs=False) as policy:
-        return asyncio.run(collect(asked, policy, _teller(asked)))
-
-
-def _teller(asked: Collecting) -> Callable[[Counter[str]], None]:
-    """A line now and then from the first worker: the others are as far."""
-    began, told = time.monotonic(), [time.monotonic()]
-
-    def tell(counts: Counter[str]) -> None:
-        now = time.monotonic()
-        if asked.worker == 0 and now - told[0] > 10:
-            told[0] = now
-            rate = counts["steps"] * asked.workers / (now - began)
-            done = counts["episodes"] * asked.workers
-            print(f"about {done} episodes, {rate:.0f} steps/s", file=sys.stderr, flush=True)
-
-    return tell
 
 
 def main() -> None:
@@ -112,12 +82,7 @@ def main() -> None:
         pages=given.pages,
         noise=0.1 if given.noise is None else given.noise,
     )
-    parts = [(replace(base, worker=worker), given.model, given.device) for worker in range(given.workers)]
-    if given.workers == 1:
-        counts = _collect(*parts[0])
-    else:
-        with multiprocessing.get_context("spawn").Pool(given.workers) as processes:
-            counts = sum(processes.starmap(_collect, parts, chunksize=1), Counter())
+    counts = collect_all(base, given.model, given.device)
     for task in tasks:
         kept, lost = counts[f"kept {task}"], counts[f"lost {task}"]
         print(f"{task:32} {kept:6d} of {kept + lost:6d} kept")
