@@ -54,5 +54,7 @@ def sample(seed: int, steps: int | None = None, size: tuple[int, int] | None = N
         png, (x, y) = picture(chance, size or chance.choice([(64, 64), (96, 64), (48, 80)]))
         image = png if step == 0 or chance.random() < 0.7 else None
         said = f"Task: click {chance.randrange(10**6)}" if step == 0 else ""
-        turns.append(Turn(said, f'{{"action":"click","x":{x},"y":{y}}}', image, learn=chance.random() < 0.8 or step == 0))
+        turns.append(
+            Turn(said, f'{{"action":"click","x":{x},"y":{y}}}', image, learn=chance.random() < 0.8 or step == 0)
+        )
     return Sample("squares", tuple(turns), {"seed": seed})

@@ -57,6 +57,7 @@ def miniwob(
     """MiniWoB++: 125 small web tasks, pixels only."""
     from holotron.agent.baselines import RandomModel
     from holotron.agent.chat import Style
+    from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
     from holotron.env.miniwob.errors import MiniWoBError
     from holotron.eval.html_report import write_html
     from holotron.eval.miniwob import EvalError, MiniWoBRun, choose, evaluate
@@ -72,7 +73,8 @@ def miniwob(
 
     async def main() -> dict[str, Any]:
         def run(acting: Any) -> MiniWoBRun:
-            return MiniWoBRun(chosen_protocol, folder, acting, label, numbers, sessions, browsers, not bare)
+            form = chosen.form(bare, WIDGET_KINDS) if chosen else NavigationForm(WIDGET_KINDS, reasons=not bare)
+            return MiniWoBRun(chosen_protocol, folder, acting, label, numbers, sessions, browsers, form)
 
         with fleet_progress(f"{protocol}, {label}") as update:
             if chosen is None:

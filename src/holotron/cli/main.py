@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from holotron import __version__
-from holotron.cli import bench, data, doctor, evaluate, models, plan, rollout, run, running, serve, view
+from holotron.cli import bench, data, demo, doctor, evaluate, models, plan, rollout, run, running, serve, train, view
 from holotron.cli.errors import DONE, FAILED, MISUSED, debugging, report
 from holotron.cli.output import examples
 
@@ -80,12 +80,14 @@ def main() -> None:
 
 app.command("models", epilog=models.EXAMPLES)(models.models)
 app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
+app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("run", epilog=run.EXAMPLES)(run.run)
 app.command("rollout", epilog=rollout.EXAMPLES)(rollout.rollout)
 app.add_typer(data.app, name="data")
 app.command("view", epilog=view.EXAMPLES)(view.view)
 app.command("stop", epilog=running.EXAMPLES)(running.stop)
 app.add_typer(evaluate.app, name="eval")
+app.add_typer(train.app, name="train")
 app.command("serve", epilog=serve.EXAMPLES)(serve.serve)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("bench", epilog=bench.EXAMPLES, context_settings=bench.SETTINGS)(bench.bench)

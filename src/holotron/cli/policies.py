@@ -14,8 +14,14 @@ from holotron.cli.errors import Misuse, failure
 
 if TYPE_CHECKING:
     from holotron.agent.chat import ChatModel, Style
+    from holotron.agent.manner import Manner
+    from holotron.agent.prompts import NavigationForm
 
-ModelOption = Annotated[str | None, typer.Option("--model", help="Folder, hub id or preset, run in this process.")]
+BUNDLED = "holotron-nano"
+
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help=f"Folder, hub id or preset, run in this process; without one, {BUNDLED}.")
+]
 RandomOption = Annotated[bool, typer.Option("--random", help="Random weights in the shape of the preset.")]
 EndpointOption = Annotated[
     str | None, typer.Option("--endpoint", help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
@@ -36,17 +42,47 @@ class Chosen:
     name: str | None
 
     def __post_init__(self) -> None:
-        if (self.model is None) == (self.endpoint is None):
-            raise Misuse(
-                "say which model acts: --model FOLDER (in this process) or --endpoint URL (a server); no weights ship "
-                "with this version yet"
-            )
+        if self.model is not None and self.endpoint is not None:
+            raise Misuse("--model acts in this process and --endpoint elsewhere; say one of them")
         if self.random and self.model is None:
             raise Misuse("--random goes with --model")
 
     @property
     def label(self) -> str:
-        return self.name or self.model or self.endpoint or "unknown"
+        return self.name or self.model or self.endpoint or BUNDLED
+
+    @property
+    def local(self) -> str | None:
+        """The model that runs in this process: the bundled one where nothing else is said."""
+        return None if self.endpoint is not None else self.model or BUNDLED
+
+    def manner(self) -> Manner | None:
+        """How the model wants to be asked, where it says so."""
+        if self.local is None or self.random:
+            return None
+        from holotron.agent.manner import read_manner
+        from holotron.model.loading import find_checkpoint
+
+        return read_manner(find_checkpoint(self.local))
+
+    def form(self, bare: bool, kinds: tuple[str, ...] | None = None) -> NavigationForm:
+        """The form of its steps, of all kinds of actions or of some."""
+        from holotron.agent.manner import TERSE_KINDS
+        from holotron.agent.prompts import BROWSER_KINDS, NavigationForm
+
+        manner = self.manner()
+        if manner is not None and manner.terse:
+            return manner.form(kinds or TERSE_KINDS)
+        return NavigationForm(kinds or BROWSER_KINDS, reasons=not bare)
+
+    def introduction(self) -> str:
+        """What somebody should know who named no model."""
+        if self.model is not None or self.endpoint is not None:
+            return ""
+        return (
+            f"{BUNDLED} acts: a small policy for simple pages, in this process. For real sites name a large one, with "
+            "--endpoint URL (an OpenAI-compatible server, such as holotron serve) or --model FOLDER."
+        )
 
 
 @contextmanager
@@ -72,6 +108,12 @@ async def opened(chosen: Chosen, style: Style) -> AsyncIterator[ChatModel]:
             yield endpoint
         finally:
             await endpoint.aclose()
+        return
+    if chosen.manner() is not None:
+        from holotron.agent.in_process import loaded
+
+        with loaded(chosen.local or "", style=style) as policy:
+            yield policy
         return
     from holotron.agent.in_process import EngineModel
     from holotron.server.loading import build_engine, load_texts

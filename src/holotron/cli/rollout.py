@@ -63,7 +63,6 @@ def rollout(
     async def main() -> dict[str, Any]:
         from holotron.agent.agent import Budget
         from holotron.agent.chat import Style
-        from holotron.agent.prompts import NavigationForm
         from holotron.data.episodes.nouns import Environment, Policy, Task
         from holotron.data.episodes.store import EpisodeStore
         from holotron.data.rollouts.fleet import Fleet
@@ -78,7 +77,7 @@ def rollout(
             opened(chosen, Style(max_tokens=max_tokens, temperature=temperature)) as acting,
             Browsers(browsers) as processes,
         ):
-            form, budget = NavigationForm(reasons=not bare), Budget(steps=steps, seconds=seconds)
+            form, budget = chosen.form(bare), Budget(steps=steps, seconds=seconds)
             with fleet_progress("rollout") as update:
                 fleet = Fleet(
                     EpisodeStore(out),

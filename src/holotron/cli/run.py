@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from holotron.cli.errors import FAILED, Misuse
+from holotron.cli.errors import FAILED, Misuse, failure
 from holotron.cli.output import examples
 from holotron.cli.policies import (
     Chosen,
@@ -24,11 +24,13 @@ from holotron.cli.policies import (
     opened,
 )
 from holotron.cli.running import registered
+from holotron.cli.steps import tell_step
 
 if TYPE_CHECKING:
     from holotron.agent.agent import Ending, StepRecord
 
 EXAMPLES = examples(
+    'holotron run "log in as ada with password x" --url http://localhost:3000 --headed',
     'holotron run "find the opening hours" --url https://example.com --endpoint http://127.0.0.1:8000/v1',
     'holotron run "log in as ada" --url http://localhost:3000 --model ./checkpoint --secret password=@pw.txt --headed',
 )
@@ -45,7 +47,10 @@ def run(
     seconds: Annotated[float, typer.Option(min=1, help="Most seconds.")] = 600.0,
     temperature: TemperatureOption = 0.0,
     max_tokens: MaxTokensOption = 512,
-    size: Annotated[str, typer.Option(help="WIDTHxHEIGHT of the browser's view.")] = "1280x800",
+    size: Annotated[
+        str | None,
+        typer.Option(help="WIDTHxHEIGHT of the browser's view; default 1280x800, or what the model is best at"),
+    ] = None,
     headed: Annotated[bool, typer.Option("--headed", help="Show the browser.")] = False,
     record: Annotated[Path | None, typer.Option(help="Keep the episode in this folder (see holotron view).")] = None,
     allow: Annotated[
@@ -61,14 +66,19 @@ def run(
     bare: Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")] = False,
 ) -> None:
     """Do one task in a browser. Ctrl-C, or `holotron stop` elsewhere, ends it."""
+    from holotron.model.errors import ModelError
+
     chosen = Chosen(model, random, endpoint, name)
-    width, height = _size(size)
+    with failure(ModelError):
+        form, manner = chosen.form(bare), chosen.manner()
+    width, height = _size(size) if size else (manner.size if manner and manner.size else (1280, 800))
     out = Console(stderr=True, highlight=False)
+    if introduction := chosen.introduction():
+        out.print(introduction, style="dim")
 
     async def main() -> Ending:
         from holotron.agent.agent import Agent, Budget
         from holotron.agent.chat import Style
-        from holotron.agent.prompts import NavigationForm
         from holotron.cli.episodes import Recorder, environment_options
         from holotron.env.browser import BrowserEnv
         from holotron.env.browsers import Browsers
@@ -83,12 +93,12 @@ def run(
                 began = time.monotonic()
 
                 async def told(step: StepRecord) -> None:
-                    _tell(out, step)
+                    tell_step(out, step)
                     await recorder.add(step)
 
                 await env.goto(url)
                 budget = Budget(steps=steps, seconds=seconds)
-                agent = Agent(acting, env, form=NavigationForm(reasons=not bare), budget=budget, on_step=told)
+                agent = Agent(acting, env, form=form, budget=budget, on_step=told)
                 ending = await agent.run(task)
                 recorder.finish(ending)
                 out.print(f"{ending.reason} after {len(agent.steps)} steps, {time.monotonic() - began:.1f} s")
@@ -102,18 +112,6 @@ def run(
         out.print(f"recorded; look at it with: holotron view {record}")
     if ending.reason not in ("answered", "done"):
         raise typer.Exit(FAILED)
-
-
-def _tell(out: Console, step: StepRecord) -> None:
-    from holotron.agent.actions import describe
-
-    what = describe(step.action) if step.action is not None else f"no action: {step.error}"
-    seconds = step.timings.observe + step.timings.think + step.timings.act
-    out.print(f"{step.index + 1:3d}  {seconds:5.1f} s  {what}", markup=False)
-    if step.thought:
-        out.print(f"             {step.thought}", style="dim", markup=False)
-    if step.action is not None and step.error:
-        out.print(f"             {step.error}", style="yellow", markup=False)
 
 
 def _size(text: str) -> tuple[int, int]:

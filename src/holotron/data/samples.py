@@ -35,7 +35,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Sample:
-    """A conversation. `kind` says what it teaches, such as "find" or "miniwob/click-button"; `about` where it is from."""
+    """A conversation. `kind` says what it teaches, such as "miniwob/click-button"; `about` where it is from."""
 
     kind: str
     turns: tuple[Turn, ...]
@@ -60,7 +60,7 @@ class ShardWriter:
 
     def add(self, sample: Sample) -> None:
         if self._tar is None:
-            self._tar = tarfile.open(self._open_path, "w", format=tarfile.USTAR_FORMAT)
+            self._tar = tarfile.open(self._open_path, "w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115
         images = [turn.image for turn in sample.turns if turn.image is not None]
         turns = [
             {"said": turn.said, "answer": turn.answer, "image": turn.image is not None, "learn": turn.learn}

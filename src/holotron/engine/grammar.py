@@ -235,7 +235,9 @@ class GrammarCompiler:
             options["whitespace_pattern"] = WHITESPACE
         if not grammar.forces:
             inner = {"x-guidance": options, **json.loads(schema)}
-            return str(matcher.grammar_from_lark(f'%llguidance {{"no_forcing": true}}\nstart: %json {json.dumps(inner)}'))
+            return str(
+                matcher.grammar_from_lark(f'%llguidance {{"no_forcing": true}}\nstart: %json {json.dumps(inner)}')
+            )
         return str(matcher.grammar_from_json_schema(schema, defaults=options))
 
 

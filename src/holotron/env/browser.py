@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from playwright.async_api import Error, Page
 
@@ -197,6 +197,10 @@ class BrowserEnv:
     async def observe(self) -> Observation:
         """The current tab as it is now, and what happened since the last time."""
         return await self._stage.observe()
+
+    async def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the page, for whoever judges an episode. Policies must not use it."""
+        return await self._stage.asked("evaluate", lambda: self._page.evaluate(expression))
 
     @property
     def _tab(self) -> LiveTab:

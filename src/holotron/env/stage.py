@@ -137,6 +137,11 @@ class Stage:
         # A secret copied from one page must not be pasted into another.
         self._clipboard = self.options.secrets.redact(text)
 
+    async def asked(self, what: str, do: Callable[[], Awaitable[T]]) -> T:
+        """The answer to a question that changes nothing."""
+        async with self._turn:
+            return await self._perform(what, do)
+
     async def _perform(self, what: str, do: Callable[[], Awaitable[T]], seconds: float | None = None) -> T:
         if self._closed:
             raise InfrastructureError("this browser is closed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class MiniWoBRun:
     seeds: tuple[int, ...] = ()
     sessions: int = 8
     browsers: int = 1
-    reasons: bool = True
+    form: NavigationForm = field(default_factory=lambda: NavigationForm(WIDGET_KINDS))
     seconds: float = 600.0
 
     @property
@@ -60,7 +60,7 @@ class MiniWoBRun:
             "policy": self.policy,
             "tasks": list(self.protocol.tasks),
             "seeds": list(self.seeds or self.protocol.seeds),
-            "reasons": self.reasons,
+            "reasons": self.form.reasons,
         }
 
 
@@ -132,7 +132,7 @@ class _Play:
         agent = Agent(
             run.model,
             MiniWoBWorld(self.env, run.protocol.rule),
-            form=NavigationForm(WIDGET_KINDS, run.reasons),
+            form=run.form,
             budget=Budget(steps=run.protocol.max_steps, seconds=run.seconds),
             on_step=record,
         )

@@ -12,6 +12,8 @@ from holotron.model.initialize import random_model
 from holotron.model.model import Model
 from holotron.model.presets import PRESETS
 
+# Weights that come with the package, a folder each.
+BUNDLED = Path(__file__).with_name("weights")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
 
 
@@ -43,11 +45,16 @@ def find_checkpoint(name: str) -> Path:
     """The folder that holds the checkpoint of that name, downloaded if it must be."""
     if name and Path(name).is_dir():
         return Path(name)
+    if (BUNDLED / name / "config.json").is_file() and name in PRESETS:
+        return BUNDLED / name
     hub_id = name
     if name in PRESETS:
         preset_id = PRESETS[name].hub_id
         if preset_id is None:
-            raise ModelError(f"no weights ship for {name} yet; give a checkpoint folder, or ask for random weights")
+            raise ModelError(
+                f"the weights of {name} are not in this installation (expected in {BUNDLED / name}); install the "
+                "package whole, give a checkpoint folder, or ask for random weights"
+            )
         hub_id = preset_id
     elif name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise ModelError(

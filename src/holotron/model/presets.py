@@ -146,7 +146,7 @@ _PRESETS = (
             max_positions=65536,
         ),
         None,
-        "a laptop-sized policy of the same design; the shape only, no weights ship yet",
+        "a laptop-sized policy of the same design, trained here; it comes with the package",
     ),
 )
 PRESETS: dict[str, Preset] = {preset.config.name: preset for preset in _PRESETS}

@@ -9,6 +9,7 @@ Shapes: T tokens, S sequences, C chunks of L tokens, H heads, P head dim, N stat
 from __future__ import annotations
 
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -120,7 +121,7 @@ def bounded_attention(
         return flash_attention(q_THP, k_TKP, v_TKP, bounds_S, longest, causal)
     parts = []
     bounds = bounds_S.tolist()
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in pairwise(bounds):
         if end > start:
             q, k, v = (part[None, start:end].transpose(1, 2) for part in (q_THP, k_TKP, v_TKP))
             parts.append(F.scaled_dot_product_attention(q, k, v, is_causal=causal)[0].transpose(0, 1))

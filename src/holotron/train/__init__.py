@@ -1,1 +1,1 @@
-"""From samples to a better policy: packing, the supervised stages, optimisers, checkpoints. Online RL has its place here."""
+"""From samples to a better policy: packing, supervised stages, optimisers, checkpoints. Online RL belongs here, too."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -89,7 +90,7 @@ class Batch:
 
     def pin(self) -> Batch:
         """In memory that a GPU can fetch from while it computes."""
-        moved = {
+        moved: dict[str, Any] = {
             field.name: value.pin_memory() if isinstance(value := getattr(self, field.name), Tensor) else value
             for field in fields(self)
         }

@@ -30,7 +30,9 @@ def training_flops(config: ModelConfig, batch: Batch) -> float:
     block = 4 * tower.width**2 + 2 * tower.width * tower.mlp_size
     seen = batch.used_patches * (tower.depth * block + tower.patch_values * tower.width)
     projector = tower.shuffled_width * tower.projector_size + tower.projector_size * config.hidden_size
-    pairs = sum(len(pixels) * (rows * columns) ** 2 for pixels, (rows, columns) in zip(batch.pixels, batch.grids))
+    pairs = sum(
+        len(pixels) * (rows * columns) ** 2 for pixels, (rows, columns) in zip(batch.pixels, batch.grids, strict=True)
+    )
     attended = 12 * pairs * tower.width * tower.depth
     decoder = batch.used_tokens * _decoder_weights(config) + float(batch.weights_N.sum()) * (
         config.hidden_size * config.vocab_size

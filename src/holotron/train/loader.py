@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Iterator, Sequence as ListOf
+from collections.abc import Iterator
+from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
 from pathlib import Path
 

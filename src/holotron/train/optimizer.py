@@ -93,7 +93,7 @@ class Muon(torch.optim.Optimizer):
                 if parameter.grad is not None:
                     by_shape.setdefault(parameter.shape, []).append(parameter)
             for shape, parameters in by_shape.items():
-                gradients = [p.grad for p in parameters]
+                gradients = [p.grad for p in parameters if p.grad is not None]
                 moving = [self._moving(p) for p in parameters]
                 torch._foreach_lerp_(moving, gradients, 1 - group["momentum"])
                 ahead = torch._foreach_lerp(gradients, moving, group["momentum"])
@@ -120,7 +120,8 @@ def orthogonal(x_BMN: Tensor) -> Tensor:
     for _ in range(ROUNDS):
         square = x @ x.transpose(1, 2)
         x = a * x + (b * square + c * square @ square) @ x
-    return x.transpose(1, 2) if tall else x
+    out: Tensor = x.transpose(1, 2) if tall else x
+    return out
 
 
 class Average:

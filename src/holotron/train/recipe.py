@@ -81,8 +81,7 @@ def read_recipe(path: Path, **changes: Any) -> Recipe:
         value = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RecipeError(f"{path} cannot be read: {error}") from error
-    recipe = _build(Recipe, value | changes, str(path))
-    return recipe
+    return _build(Recipe, value | changes, str(path))
 
 
 def _build(kind: type[T], value: Any, where: str) -> T:

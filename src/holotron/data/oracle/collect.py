@@ -1,4 +1,4 @@
-"""Many episodes by oracles into shards, from several browsers at once; with a policy, on the states it gets itself into.
+"""Many episodes by oracles into shards, from several pages at once; with a policy, on states it gets itself into.
 
 With a policy (DAgger) it plays, and the oracle says at each step what it would have done. Where the two differ, one
 sample ends with the oracle's action, and another goes on behind the policy's: there the oracle shows the way back.

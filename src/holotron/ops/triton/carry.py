@@ -46,7 +46,7 @@ def _backward(
 @torch.library.custom_op("holotron::carry", mutates_args=())
 def carry(kept_CH: Tensor, added_CHPN: Tensor, first_S: Tensor, counts_S: Tensor) -> Tensor:
     """holotron.ops.plain.carry.carry"""
-    chunks, heads, values = *kept_CH.shape, added_CHPN.shape[2] * added_CHPN.shape[3]
+    heads, values = kept_CH.shape[1], added_CHPN.shape[2] * added_CHPN.shape[3]
     entering = torch.zeros_like(added_CHPN, memory_format=torch.contiguous_format)
     grid = (len(first_S), heads, triton.cdiv(values, BLOCK))
     _forward[grid](kept_CH.contiguous(), added_CHPN.contiguous(), entering, first_S, counts_S, heads, values, BLOCK)
