@@ -10,9 +10,8 @@ STAMP := $(VENV)/.installed
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-run: $(STAMP) ## check this machine, then compare a hybrid with a transformer on one GPU
-	@$(BIN)/holotron doctor
-	@$(BIN)/holotron plan holotron-12b --gpu H100 --sessions 100 --against qwen3-8b
+run: $(STAMP) browser ## the bundled policy solves tasks in a real Chromium and leaves a page that shows every step
+	@$(BIN)/holotron demo
 
 test: $(STAMP) browser ## all tests that need no GPU, and the import contract
 	$(BIN)/lint-imports --no-cache

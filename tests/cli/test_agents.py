@@ -120,7 +120,7 @@ def test_a_rollout_goes_on_where_it_was(site, checkpoint, tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["run", "x", "--url", "http://localhost"], "--model"),
+        (["run", "x", "--url", "http://localhost", "--random"], "--model"),
         (["run", "x", "--url", "ftp://localhost", "--endpoint", "http://127.0.0.1:9"], "http"),
         (["run", "x", "--url", "http://localhost", "--endpoint", "http://127.0.0.1:9", "--size", "big"], "--size"),
         (["run", "x", "--url", "http://localhost", "--endpoint", "e", "--model", "m"], "--endpoint"),
@@ -129,7 +129,8 @@ def test_a_rollout_goes_on_where_it_was(site, checkpoint, tmp_path):
         (["eval", "miniwob", "--tasks", "click-nothing", "--baseline", "random"], "click-nothing"),
         (["eval", "miniwob", "--seeds", "a,b", "--baseline", "random"], "--seeds"),
         (["eval", "miniwob", "--baseline", "best"], "--baseline"),
-        (["eval", "miniwob"], "--model"),
+        (["eval", "miniwob", "--random"], "--model"),
+        (["train", "sft", "/nowhere.toml", "--out", "x"], "/nowhere.toml"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(words, complaint, tmp_path, monkeypatch):

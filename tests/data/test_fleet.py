@@ -18,6 +18,7 @@ import pytest
 from holotron.agent.agent import Ending
 from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import ModelUnavailable
+from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
 from holotron.data.episodes import files, writer
 from holotron.data.episodes.errors import StoreFull
 from holotron.data.episodes.nouns import Environment, Policy, Task
@@ -33,7 +34,7 @@ SEEDS = tuple(range(10))
 
 
 def fifty(folder: Path, model=None, **changes) -> MiniWoBRun:
-    values = {"sessions": 4, "browsers": 2, "reasons": False} | changes
+    values = {"sessions": 4, "browsers": 2, "form": NavigationForm(WIDGET_KINDS, reasons=False)} | changes
     policy = "scripted" if model is None else model.name
     return MiniWoBRun(choose("browsergym-125", TASKS), folder, model, policy, SEEDS, **values)
 

@@ -20,10 +20,10 @@ from holotron.data.pages.play import PlayedPage, next_action, play_page
 from holotron.data.pages.pool import PagePool
 from holotron.data.pages.task import NoSuchTemplate, all_templates, draw_task
 from holotron.data.pages.world import PageWorld, plain
-from holotron.eval.plain_pages import FOLDER
 from holotron.data.samples import read_shard
 from holotron.env.chromium import find_chromium, launch_arguments
 from holotron.env.errors import ActionFailed
+from holotron.eval.plain_pages import FOLDER
 
 T = TypeVar("T")
 NAMES = [found.name for found in all_templates()]

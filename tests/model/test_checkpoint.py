@@ -417,10 +417,22 @@ def test_random_weights_are_repeatable():
     with torch.no_grad():
         (logits,) = a.score([list(range(20))])
     assert torch.isfinite(logits).all()
-    with pytest.raises(ModelError, match="no weights ship for holotron-nano"):
-        holotron.load("holotron-nano", "cpu")
     with pytest.raises(ModelError, match="random weights need a preset"):
         holotron.load("nonsense", "cpu", random_weights=True)
+
+
+def test_the_bundled_policy_loads_by_its_name(monkeypatch, tmp_path):
+    import holotron
+    from holotron.model import loading
+    from holotron.model.presets import preset
+
+    model = holotron.load("holotron-nano", "cpu")
+    assert model.dtype == torch.bfloat16
+    assert model.config.pattern == preset("holotron-nano").config.pattern
+    assert model.config.vision == preset("holotron-nano").config.vision
+    monkeypatch.setattr(loading, "BUNDLED", tmp_path)
+    with pytest.raises(ModelError, match="the weights of holotron-nano are not in this installation"):
+        holotron.load("holotron-nano", "cpu")
 
 
 def test_headers_are_read_without_data(saved):

@@ -35,5 +35,5 @@ def read_manner(folder: Path) -> Manner | None:
         value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         size = value.get("size")
         return Manner(bool(value["terse"]), None if size is None else (int(size[0]), int(size[1])))
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise ModelError(f"{path} cannot be read: {error!r}") from error

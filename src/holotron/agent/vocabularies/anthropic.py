@@ -82,7 +82,7 @@ def _one(action: Action, space: Space) -> dict[str, Any]:
             return {"action": "type", "text": action.text}
         case Press():
             *modifiers, main = split_keys(action.keys)
-            names = [*modifiers, main.lower() if modifiers and len(main) == 1 else main]
+            names = [*modifiers, main.lower() if modifiers and len(main) == 1 and main.isascii() else main]
             return {"action": "key", "text": "+".join(_KEY_NAMES.get(name, name) for name in names)}
         case Scroll():
             x, y = (action.x, action.y) if action.x is not None and action.y is not None else MIDDLE

@@ -125,7 +125,8 @@ def _to_desktop(action: Action, space: Space) -> list[dict[str, Any]]:
 
 def _hotkey(action: Press) -> dict[str, Any]:
     keys = split_keys(action.keys)
-    names = [_KEY_NAMES.get(key, key.lower() if len(keys) > 1 or len(key) > 1 else key) for key in keys]
+    letters = len(keys) > 1
+    names = [_KEY_NAMES.get(key, key.lower() if key.isascii() and (letters or len(key) > 1) else key) for key in keys]
     return {"action": "hotkey", "keys": names, "repeat": action.repeat}
 
 

@@ -93,7 +93,7 @@ def _one(action: Action, space: Space, form: PointForm, enter: bool) -> str:
             return format_call("type", content=action.text + "\n" * enter)
         case Press():
             *modifiers, main = split_keys(action.keys)
-            main = _KEY_NAMES.get(main, main.lower() if modifiers or len(main) > 1 else main)
+            main = _KEY_NAMES.get(main, main.lower() if main.isascii() and (modifiers or len(main) > 1) else main)
             return format_call("hotkey", key=" ".join([*(_KEY_NAMES.get(k, k.lower()) for k in modifiers), main]))
         case Scroll():
             x, y = (action.x, action.y) if action.x is not None and action.y is not None else MIDDLE
