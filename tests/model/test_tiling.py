@@ -179,7 +179,8 @@ def test_patch_grid_keeps_its_promises(width: int, height: int) -> None:
     assert rows % 2 == columns % 2 == 0
     assert DYNAMIC.min_patches <= rows * columns <= DYNAMIC.max_patches
     assert ImageProcessor(DYNAMIC).tokens(width, height) == rows * columns // 4
-    if max(width, height) <= 4 * min(width, height):
+    # Sides of a few patches are rounded too coarsely to say more.
+    if min(width, height) >= 128 and max(width, height) <= 4 * min(width, height):
         assert 0.8 < (columns / rows) / (width / height) < 1.25
 
 

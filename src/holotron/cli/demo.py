@@ -84,7 +84,7 @@ async def _play_all(chosen: Chosen, folder: Path, console: Console) -> list[_Pla
     from holotron.data.episodes.store import EpisodeStore
 
     store = EpisodeStore(folder)
-    async with opened(chosen, Style(max_tokens=256)) as policy:
+    async with opened(chosen, Style(max_tokens=96)) as policy:
         return [
             *await _widgets(chosen, policy, store, console),
             *await _pages(chosen, policy, store, console),
