@@ -9,13 +9,13 @@ import pytest
 
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.in_process import loaded
-from holotron.agent.manner import Manner, read_manner
+from holotron.agent.manner import WIDGET_FORM, Manner, read_manner
 from holotron.agent.miniwob_world import MiniWoBWorld
 from holotron.agent.prompts import NavigationForm
 from holotron.env.miniwob.config import MiniWoBConfig
 from holotron.env.miniwob.pages import MiniWoB
 from holotron.env.miniwob.protocols import find_protocol
-from holotron.eval.sweep import FORM, Episode, report, sweep
+from holotron.eval.sweep import Episode, report, sweep
 from holotron.model.errors import ModelError
 from holotron.model.loading import find_checkpoint
 
@@ -60,7 +60,7 @@ def test_the_bundled_policy_solves_what_it_is_for() -> None:
             async with MiniWoB(MiniWoBConfig(pages=1)) as pool, pool.env() as env:
                 for task in ("click-test", "login-user", "enter-date", "choose-list", "click-dialog-2"):
                     await env.reset(task, 10**9 + 3)
-                    agent = Agent(policy, MiniWoBWorld(env), form=FORM, budget=Budget(steps=6))
+                    agent = Agent(policy, MiniWoBWorld(env), form=WIDGET_FORM, budget=Budget(steps=6))
                     ending = await agent.run(env.utterance)
                     solved += ending.success is True
         return solved

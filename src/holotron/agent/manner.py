@@ -26,6 +26,10 @@ class Manner:
         return NavigationForm(kinds, reasons=not self.terse, terse=self.terse)
 
 
+# How a small policy is asked on MiniWoB++, when it is taught and when it is judged.
+WIDGET_FORM = Manner(terse=True).form(WIDGET_KINDS)
+
+
 def read_manner(folder: Path) -> Manner | None:
     """The manner that a checkpoint folder asks for, or None if it asks for none."""
     path = folder / NAME

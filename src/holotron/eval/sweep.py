@@ -22,15 +22,14 @@ from holotron.agent.agent import Agent, Budget
 from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import ChatModel, Style
 from holotron.agent.in_process import loaded
+from holotron.agent.manner import WIDGET_FORM
 from holotron.agent.miniwob_world import MiniWoBWorld
-from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
 from holotron.env.errors import InfrastructureError
 from holotron.env.miniwob.config import MiniWoBConfig
 from holotron.env.miniwob.pages import MiniWoB
 from holotron.env.miniwob.protocols import Protocol, find_protocol, is_success
 from holotron.eval.statistics import wilson
 
-FORM = NavigationForm(WIDGET_KINDS, reasons=False, terse=True)
 TRIES = 3
 
 
@@ -81,7 +80,7 @@ async def _play(share: Share, policy: ChatModel) -> list[Episode]:
                     for attempt in range(TRIES):
                         try:
                             await env.reset(task, seed)
-                            agent = Agent(policy, MiniWoBWorld(env), form=FORM, budget=Budget(steps=most))
+                            agent = Agent(policy, MiniWoBWorld(env), form=WIDGET_FORM, budget=Budget(steps=most))
                             ending = await agent.run(env.utterance)
                             played.append(Episode(task, seed, most, len(agent.steps), ending.reward))
                             break

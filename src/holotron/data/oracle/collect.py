@@ -17,8 +17,8 @@ from pathlib import Path
 
 from holotron.agent.actions import Action, ActionError, parse_action, to_dict, to_json
 from holotron.agent.chat import ChatModel, Said
+from holotron.agent.manner import WIDGET_FORM
 from holotron.agent.miniwob_world import MiniWoBWorld
-from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
 from holotron.data.oracle.play import ask, play, said
 from holotron.data.oracle.teachers import load_teachers
 from holotron.data.samples import Sample, ShardWriter, Turn
@@ -29,7 +29,6 @@ from holotron.env.miniwob.errors import MiniWoBError
 from holotron.env.miniwob.pages import MiniWoB
 from holotron.env.miniwob.protocols import is_success
 
-FORM = NavigationForm(WIDGET_KINDS, reasons=False, terse=True)
 # A point this near to the oracle's, in thousandths, is the same click.
 SAME_POINT = 30
 LAST_TRAINING_SEED = 10**9
@@ -149,7 +148,7 @@ async def relabel(
             done = wanted
             told = said(utterance, len(turns))
             if astray < deviations:
-                reply = await chat.say([Said("user", told, seen.image)], FORM.schema())
+                reply = await chat.say([Said("user", told, seen.image)], WIDGET_FORM.schema())
                 chosen = _understood(reply.text)
                 if chosen is None or not same(chosen, wanted):
                     astray += 1
