@@ -1,7 +1,6 @@
 """A small policy on MiniWoB++ by several protocols at once, in several processes: `python -m holotron.eval.sweep`.
 
-Protocols that play the same seeds with the same budget share their episodes. Each process has its own browser and its
-own copy of the model, which for a small one is cheaper than a server between them.
+Protocols that play the same seeds with the same budget share their episodes.
 """
 
 from __future__ import annotations
@@ -9,28 +8,27 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import multiprocessing
-import os
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from holotron.agent.agent import Agent, Budget
-from holotron.agent.baselines import RandomModel
-from holotron.agent.chat import ChatModel, Style
-from holotron.agent.in_process import loaded
+from holotron.agent.chat import ChatModel
 from holotron.agent.manner import WIDGET_FORM
 from holotron.agent.miniwob_world import MiniWoBWorld
 from holotron.env.errors import InfrastructureError
 from holotron.env.miniwob.config import MiniWoBConfig
 from holotron.env.miniwob.pages import MiniWoB
 from holotron.env.miniwob.protocols import Protocol, find_protocol, is_success
+from holotron.env.miniwob.tasks import find_task
+from holotron.eval.shares import Share, share_out
 from holotron.eval.statistics import wilson
 
 TRIES = 3
+Asked = tuple[str, int, int]  # task, seed, most steps
 
 
 @dataclass(frozen=True)
@@ -45,33 +43,15 @@ class Episode:
     broken: bool = False
 
 
-@dataclass(frozen=True)
-class Share:
-    """What one process plays."""
-
-    model: str  # a checkpoint folder, or "random"
-    device: str | None
-    episodes: tuple[tuple[str, int, int], ...]  # task, seed, most steps
-    pages: int
-    threads: int
-
-
-def play_share(share: Share) -> list[Episode]:
-    import torch
-
-    if share.threads:
-        torch.set_num_threads(share.threads)
-    if share.model == "random":
-        return asyncio.run(_play(share, RandomModel()))
-    # Recording graphs takes each process longer than the few tokens of an action would save.
-    with loaded(share.model, share.device, style=Style(max_tokens=160), cuda_graphs=False) as policy:
+def play_share(share: Share[Asked]) -> list[Episode]:
+    with share.policy() as policy:
         return asyncio.run(_play(share, policy))
 
 
-async def _play(share: Share, policy: ChatModel) -> list[Episode]:
-    left = list(reversed(share.episodes))
+async def _play(share: Share[Asked], policy: ChatModel) -> list[Episode]:
+    left = list(reversed(share.items))
     played: list[Episode] = []
-    async with MiniWoB(MiniWoBConfig(pages=share.pages)) as pool:
+    async with MiniWoB(MiniWoBConfig(pages=share.at_once)) as pool:
 
         async def page() -> None:
             while left:
@@ -88,7 +68,7 @@ async def _play(share: Share, policy: ChatModel) -> list[Episode]:
                             if attempt == TRIES - 1:
                                 played.append(Episode(task, seed, most, 0, None, broken=True))
 
-        await asyncio.gather(*(page() for _ in range(share.pages)))
+        await asyncio.gather(*(page() for _ in range(share.at_once)))
     return played
 
 
@@ -111,13 +91,7 @@ def sweep(
     }
     episodes = list(wanted)
     began = time.monotonic()
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    shares = [Share(model, device, tuple(episodes[i::workers]), pages, threads) for i in range(workers)]
-    if workers == 1:
-        played = play_share(shares[0])
-    else:
-        with multiprocessing.get_context("spawn").Pool(workers) as processes:
-            played = [episode for part in processes.map(play_share, shares, chunksize=1) for episode in part]
+    played = share_out(play_share, episodes, model, device=device, workers=workers, at_once=pages)
     seconds = time.monotonic() - began
     return {
         "model": model,
@@ -152,10 +126,17 @@ def report(protocol: Protocol, played: list[Episode], episodes_per_task: int | N
     }
 
 
+def _part(protocol: Protocol, split: str | None) -> Protocol:
+    if split is None:
+        return protocol
+    return replace(protocol, tasks=tuple(task for task in protocol.tasks if find_task(task).split == split))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m holotron.eval.sweep", description=__doc__)
     parser.add_argument("model", help="a checkpoint folder of a small policy, or 'random'")
     parser.add_argument("--protocols", default="browsergym-125,strict-125")
+    parser.add_argument("--split", choices=["train", "test"], help="only tasks of that part of BrowserGym's split")
     parser.add_argument("--device")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--pages", type=int, default=8, help="of each process")
@@ -164,7 +145,7 @@ def main() -> None:
     given = parser.parse_args()
     result = sweep(
         given.model,
-        [find_protocol(name) for name in given.protocols.split(",")],
+        [_part(find_protocol(name), given.split) for name in given.protocols.split(",")],
         device=given.device,
         workers=given.workers,
         pages=given.pages,

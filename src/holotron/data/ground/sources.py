@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -22,6 +23,7 @@ from holotron.env.miniwob.pages import MiniWoB
 from holotron.env.miniwob.tasks import html_folder
 
 SOURCES = ("widgets", "miniwob", "pages", "packages")
+TRIES = 3
 PACKAGE_TRIES = 4
 
 
@@ -54,18 +56,27 @@ class Sources:
             self._files = find_files(self._folders, held_out=self._held_out)
 
     async def shot(self, source: str, seed: int) -> Shot | None:
-        """The screen of a seed; None where it cannot be drawn."""
+        """The screen of a seed; None, and a line that says why, where it cannot be drawn."""
         await self.prepare({source: 1})
-        try:
-            if source == "widgets":
-                return await self.studio.draw(make_widgets(seed))
-            if source == "pages":
-                return await self.studio.draw(make_page(seed, held_out=self._held_out))
-            if source == "miniwob":
-                assert self._miniwob is not None
-                return await draw_miniwob(self._miniwob, seed)
-        except (RenderingError, MiniWoBError):
-            return None
+        if source == "packages":
+            return await self._package_shot(seed)
+        for trial in range(TRIES):  # these screens can all be drawn: what fails is a browser
+            try:
+                return await self._made_shot(source, seed)
+            except (RenderingError, MiniWoBError) as error:
+                print(f"{source} {seed}, try {trial + 1} of {TRIES}: {error}", file=sys.stderr, flush=True)
+        return None
+
+    async def _made_shot(self, source: str, seed: int) -> Shot:
+        if source == "widgets":
+            return await self.studio.draw(make_widgets(seed))
+        if source == "pages":
+            return await self.studio.draw(make_page(seed, held_out=self._held_out))
+        assert self._miniwob is not None
+        return await draw_miniwob(self._miniwob, seed)
+
+    async def _package_shot(self, seed: int) -> Shot | None:
+        """Of the first file that can be drawn and shows something."""
         for trial in range(PACKAGE_TRIES):
             document = make_package_page(self._files or [], seed, trial)
             try:

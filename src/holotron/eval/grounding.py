@@ -1,0 +1,190 @@
+"""Where a small policy points when asked for an element of a screen it has never seen.
+
+python -m holotron.eval.grounding MODEL [--screens 300] [--sources pages,widgets,miniwob,packages] [--out FILE.json]
+
+Screens are drawn from held-out seeds, generated pages from held-out templates and themes too. An answer is right if
+it lies in the element's box. Each question is asked in a conversation of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from holotron.agent.actions import ActionError
+from holotron.agent.chat import ChatModel, Said
+from holotron.agent.prompts import POINT_SCHEMA, parse_point
+from holotron.agent.space import Space
+from holotron.data.ground.describe import Describer
+from holotron.data.ground.generate import HELD_OUT_FROM
+from holotron.data.ground.labels import choose
+from holotron.data.ground.questions import FIND
+from holotron.data.ground.sources import SOURCES, Sources
+from holotron.eval.shares import Share, share_out
+from holotron.eval.statistics import wilson
+
+QUESTIONS = 4  # of one screen
+SIDES = (12, 20, 32, 64)  # pixels: the shorter side of an element, below each bound and above the last
+Screen = tuple[str, int]  # source, seed
+
+
+@dataclass(frozen=True)
+class Pointed:
+    """One question. No point: the answer was none."""
+
+    source: str
+    seed: int
+    kind: str
+    description: str
+    box: tuple[float, float, float, float]
+    point: tuple[int, int] | None
+    seconds: float
+
+    @property
+    def right(self) -> bool:
+        left, top, right, bottom = self.box
+        return self.point is not None and left <= self.point[0] <= right and top <= self.point[1] <= bottom
+
+    @property
+    def side(self) -> str:
+        side = min(self.box[2] - self.box[0], self.box[3] - self.box[1])
+        bound = next((bound for bound in SIDES if side < bound), None)
+        return f"under {bound}" if bound else f"{SIDES[-1]} and more"
+
+
+def point_share(share: Share[Screen]) -> list[Pointed]:
+    with share.policy() as policy:
+        return asyncio.run(_point(share, policy))
+
+
+async def _point(share: Share[Screen], policy: ChatModel) -> list[Pointed]:
+    left = list(reversed(share.items))
+    pointed: list[Pointed] = []
+    async with Sources(held_out=True, at_once=share.at_once) as sources:
+        await sources.prepare({source: 1 for source, _ in share.items})
+
+        async def one() -> None:
+            while left:
+                source, seed = left.pop()
+                pointed.extend(await _questions(sources, source, seed, policy))
+
+        await asyncio.gather(*(one() for _ in range(share.at_once)))
+    return pointed
+
+
+async def _questions(sources: Sources, source: str, seed: int, policy: ChatModel) -> list[Pointed]:
+    shot = await sources.shot(source, seed)
+    if shot is None:
+        return []
+    chance = random.Random(f"grounding/{source}/{seed}")
+    describer, space = Describer(shot.elements), Space("pixels", shot.width, shot.height)
+    answers: list[Pointed] = []
+    for element in choose(shot.elements, chance, QUESTIONS):
+        description = describer.describe(element, chance)
+        if description is None:
+            continue
+        began = time.monotonic()
+        chat = await policy.open()
+        try:
+            reply = await chat.say([Said("user", FIND + description, shot.png)], POINT_SCHEMA)
+        finally:
+            await chat.close()
+        try:
+            point = space.from_relative(*parse_point(reply.text))
+        except ActionError:
+            point = None
+        seconds = time.monotonic() - began
+        answers.append(Pointed(source, seed, element.kind, description, element.box, point, seconds))
+    return answers
+
+
+def grounding(
+    model: str,
+    screens: int,
+    sources: Sequence[str] = SOURCES,
+    *,
+    device: str | None = None,
+    workers: int = 1,
+    at_once: int = 4,
+) -> dict[str, Any]:
+    """`screens` of each source; shares of right answers over all, by source, by kind and by size."""
+    wanted = [(source, HELD_OUT_FROM + seed) for seed in range(screens) for source in sources]
+    began = time.monotonic()
+    pointed = share_out(point_share, wanted, model, device=device, workers=workers, at_once=at_once)
+    pointed.sort(key=lambda each: (each.source, each.seed, each.description))
+    return {
+        "model": model,
+        "date": date.today().isoformat(),
+        "seconds": time.monotonic() - began,
+        "all": _rate(pointed),
+        "by_source": _rates(pointed, lambda each: each.source),
+        "by_kind": _rates(pointed, lambda each: each.kind),
+        "by_side": {
+            name: rate
+            for bound in (*(f"under {side}" for side in SIDES), f"{SIDES[-1]} and more")
+            for name, rate in _rates(pointed, lambda each: each.side).items()
+            if name == bound
+        },
+        "questions": [asdict(each) | {"right": each.right} for each in pointed],
+    }
+
+
+def _rates(pointed: Sequence[Pointed], key: Callable[[Pointed], str]) -> dict[str, Any]:
+    groups: dict[str, list[Pointed]] = {}
+    for each in pointed:
+        groups.setdefault(key(each), []).append(each)
+    return {name: _rate(groups[name]) for name in sorted(groups, key=lambda name: -len(groups[name]))}
+
+
+def _rate(pointed: Sequence[Pointed]) -> dict[str, Any]:
+    right = sum(each.right for each in pointed)
+    return {"right": right, "of": len(pointed), "interval": wilson(right, len(pointed))}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m holotron.eval.grounding",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", help="a checkpoint folder of a small policy, or its name")
+    parser.add_argument("--screens", type=int, default=200, help="of each source")
+    parser.add_argument("--sources", default=",".join(SOURCES))
+    parser.add_argument("--device")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--at-once", type=int, default=4, help="screens of each process")
+    parser.add_argument("--out", type=Path, help="file for the whole report as JSON")
+    given = parser.parse_args()
+    sources = given.sources.split(",")
+    if unknown := set(sources) - set(SOURCES):
+        parser.error(f"there is no source {', '.join(sorted(unknown))}; known are {', '.join(SOURCES)}")
+    found = grounding(
+        given.model, given.screens, sources, device=given.device, workers=given.workers, at_once=given.at_once
+    )
+    if given.out:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(json.dumps(found), encoding="utf-8")
+    print(f"{given.model}: {found['all']['of']} questions in {found['seconds']:.0f} s")
+    for title in ("by_source", "by_side", "by_kind"):
+        print(title.replace("_", " "))
+        for name, rate in found[title].items():
+            print(f"  {name:16} {_told(rate)}")
+    print(f"  {'all':16} {_told(found['all'])}")
+
+
+def _told(rate: dict[str, Any]) -> str:
+    low, high = rate["interval"]
+    share = rate["right"] / max(1, rate["of"])
+    return f"{100 * share:5.1f}% ({100 * low:.1f} to {100 * high:.1f}) of {rate['of']}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""A small policy at work in several processes.
+
+Each has its own browser and its own copy of the model, which for a small one is cheaper than a server between them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from holotron.agent.baselines import RandomModel
+from holotron.agent.chat import ChatModel, Style
+from holotron.agent.in_process import loaded
+
+RANDOM = "random"
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Share(Generic[T]):
+    """What one process does, and with which policy: a checkpoint folder, a bundled name, or "random"."""
+
+    model: str
+    device: str | None
+    items: tuple[T, ...]
+    at_once: int
+    threads: int
+
+    @contextmanager
+    def policy(self) -> Iterator[ChatModel]:
+        import torch
+
+        if self.threads:
+            torch.set_num_threads(self.threads)
+        if self.model == RANDOM:
+            yield RandomModel()
+            return
+        # Recording graphs takes each process longer than the few tokens of an action would save.
+        with loaded(self.model, self.device, style=Style(max_tokens=160), cuda_graphs=False) as policy:
+            yield policy
+
+
+def share_out(
+    work: Callable[[Share[T]], list[R]],
+    items: Sequence[T],
+    model: str,
+    *,
+    device: str | None = None,
+    workers: int = 1,
+    at_once: int = 8,
+) -> list[R]:
+    """All that the processes found, in no particular order. `work` is a function of a module: processes import it."""
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    shares = [Share(model, device, tuple(items[i::workers]), at_once, threads) for i in range(workers)]
+    if workers == 1:
+        return work(shares[0])
+    with multiprocessing.get_context("spawn").Pool(workers) as processes:
+        return [result for part in processes.map(work, shares, chunksize=1) for result in part]

@@ -1,0 +1,85 @@
+"""Grounding on held-out screens and tasks on held-out pages: what is asked, and how answers are judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from holotron.agent.chat import Reply, Said
+from holotron.data.ground.generate import HELD_OUT_FROM
+from holotron.data.pages.task import all_templates
+from holotron.eval.grounding import Pointed, grounding
+from holotron.eval.page_tasks import FIRST_SEED, page_tasks
+from holotron.eval.shares import Share, share_out
+
+
+def pointed(point: tuple[int, int] | None, box: tuple[float, float, float, float] = (10, 20, 40, 30)) -> Pointed:
+    return Pointed("pages", 1, "button", "the button", box, point, 0.1)
+
+
+def test_a_point_is_right_inside_the_box_and_only_there() -> None:
+    assert pointed((10, 20)).right
+    assert pointed((40, 30)).right
+    assert not pointed((41, 25)).right
+    assert not pointed((25, 19)).right
+    assert not pointed(None).right
+
+
+def test_elements_are_sized_by_their_shorter_side() -> None:
+    assert pointed(None).side == "under 12"
+    assert pointed(None, (0, 0, 12, 300)).side == "under 20"
+    assert pointed(None, (0, 0, 64, 64)).side == "64 and more"
+
+
+class Middle:
+    """A policy that points at the middle of every screen, and once says nothing of use."""
+
+    name = "middle"
+    asked: ClassVar[list[str]] = []
+
+    async def open(self) -> Middle:
+        return self
+
+    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+        assert schema is not None
+        assert new[0].image is not None
+        Middle.asked.append(new[0].text)
+        return Reply("no" if len(Middle.asked) == 1 else json.dumps({"x": 500, "y": 500}))
+
+    async def close(self) -> None: ...
+
+
+def test_every_question_of_a_screen_is_asked_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    Middle.asked = []
+    monkeypatch.setattr("holotron.eval.shares.RandomModel", Middle)
+    found = grounding("random", 3, ["widgets"], at_once=1)
+    questions = found["questions"]
+    assert len(questions) == len(Middle.asked) == found["all"]["of"] > 3
+    assert {question["seed"] for question in questions} == {HELD_OUT_FROM, HELD_OUT_FROM + 1, HELD_OUT_FROM + 2}
+    assert sorted(Middle.asked) == sorted(f"Find: {question['description']}" for question in questions)
+    assert sum(question["point"] is None for question in questions) == 1
+    for part in ("by_kind", "by_side", "by_source"):
+        assert sum(rate["of"] for rate in found[part].values()) == len(questions)
+        assert sum(rate["right"] for rate in found[part].values()) == found["all"]["right"]
+
+
+def test_random_actions_on_held_out_pages_win_nothing_but_end_whole() -> None:
+    found = page_tasks("random", 1, pages=3)
+    held_out = {template.name for template in all_templates(held_out=True)}
+    assert set(found["by_template"]) == held_out
+    assert found["broken"] == 0
+    assert found["episodes"] == len(held_out)
+    assert all(episode["seed"] >= FIRST_SEED for episode in found["played"])
+    assert all(0 < episode["steps"] <= 15 for episode in found["played"])
+    assert found["success_rate"] < 0.5
+
+
+def test_items_are_shared_out_whole() -> None:
+    assert sorted(share_out(doubled, range(5), "random", workers=2)) == [0, 2, 4, 6, 8]
+
+
+def doubled(share: Share[int]) -> list[int]:
+    return [2 * item for item in share.items]
