@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from holotron.data.ground.describe import Describer
 from holotron.data.ground.generate import GroundError, GroundSettings, generate, source_of
 from holotron.data.ground.labels import Element
 from holotron.data.ground.pages import make_page
 from holotron.data.ground.questions import ask, describe_state
-from holotron.data.ground.rendering import Document, Shot
+from holotron.data.ground.rendering import Document, Shot, Studio
 from holotron.data.ground.sources import SOURCES, Sources
 from holotron.data.ground.templates import HELD_OUT, TEMPLATES
 from holotron.data.ground.themes import HELD_OUT_PALETTES
+from holotron.data.ground.widgets import make_widgets
 from holotron.data.samples import read_shard, shard_paths
 from holotron.model.coordinates import to_pixels
 
@@ -159,6 +163,21 @@ def test_held_out_looks_are_never_trained_on() -> None:
         other = make_page(seed, held_out=True).about
         assert other["template"] in HELD_OUT or other["theme"] in HELD_OUT_PALETTES
     assert not TEMPLATES.keys() & HELD_OUT.keys()
+
+
+def test_a_sheet_shows_what_single_pages_show() -> None:
+    async def both() -> tuple[list[Shot], list[Shot]]:
+        documents = [make_widgets(seed) for seed in range(9)]
+        async with Studio() as studio:
+            return await studio.draw_sheet(documents), [await studio.draw(document) for document in documents]
+
+    together, alone = asyncio.run(both())
+    for one, other in zip(together, alone, strict=True):
+        assert one.elements == other.elements
+        assert (one.width, one.height, one.about) == (other.width, other.height, other.about)
+        a, b = (np.asarray(Image.open(io.BytesIO(shot.png)).convert("RGB")).astype(int) for shot in (one, other))
+        # Edges of rounded corners may fall on other fractions of a pixel.
+        assert (np.abs(a - b).max(axis=2) > 40).mean() < 0.002
 
 
 def test_shards_are_written_and_a_second_run_goes_on_where_the_first_was(tmp_path: Path) -> None:

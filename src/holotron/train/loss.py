@@ -33,7 +33,8 @@ def losses_of_learned(logits_NV: Tensor, targets_N: Tensor, coordinates: Coordin
     """The loss of each learned token.
 
     A coordinate's target is a narrow bell over its neighbours: one pixel beside the middle of a button is not as wrong
-    as the other end of the screen.
+    as the other end of the screen. What is left of the bell's own entropy is taken off, so that nothing remains to be
+    learned at 0.
     """
     log_NV = torch.log_softmax(logits_NV.float(), dim=-1)
     loss_N = -log_NV.gather(1, targets_N[:, None]).squeeze(1)
@@ -45,6 +46,6 @@ def losses_of_learned(logits_NV: Tensor, targets_N: Tensor, coordinates: Coordin
         is_coordinate_N = (value_N >= 0) & (value_N <= SCALE)
         bell = torch.exp(-((values[None, :] - value_N[:, None]) ** 2) / (2 * coordinates.spread**2))
         bell = bell / bell.sum(1, keepdim=True).clamp_min(1e-9)
-        soft_N = -(bell * log_NV[:, first : first + SCALE + 1]).sum(1)
+        soft_N = (torch.special.xlogy(bell, bell) - bell * log_NV[:, first : first + SCALE + 1]).sum(1)
         loss_N = torch.where(is_coordinate_N, soft_N, loss_N)
     return loss_N

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import random
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 
+from holotron.data.ground.rendering import SHEET_COLUMNS, SHEET_ROWS
 from holotron.data.ground.sources import SOURCES, Sources
 from holotron.data.samples import Sample, SampleError, ShardWriter, read_shard, shard_paths
 
 HELD_OUT_FROM = 10**9  # seeds from here on are for evaluation only
 DEFAULT_MIX = {"widgets": 4.0, "miniwob": 3.0, "pages": 3.0, "packages": 1.0}
 REPORT_SECONDS = 10.0
+ON_SHEET = SHEET_COLUMNS * SHEET_ROWS
+BLOCK = 64  # seeds
 
 
 class GroundError(ValueError):
@@ -75,16 +80,36 @@ async def ground_samples(
     at_once: int = 3,
 ) -> AsyncGenerator[Sample, None]:
     """The samples of these seeds, in their order, several in the works at once."""
-    waiting: deque[asyncio.Task[Sample | None]] = deque()
+    weights = {name: weight for name, weight in mix.items() if weight > 0}
     async with Sources(folders=folders, held_out=held_out, at_once=at_once) as sources:
-        await sources.prepare({name: weight for name, weight in mix.items() if weight > 0})
+        await sources.prepare(weights)
+        drawing = asyncio.Semaphore(at_once)
+
+        async def draw(source: str, part: Sequence[int]) -> list[Sample | None]:
+            async with drawing:
+                return await (sources.widgets(part) if source == "widgets" else sources.each(source, part))
+
+        async def block(part: Sequence[int]) -> list[Sample]:
+            """Widgets are drawn together, everything else one by one."""
+            works: dict[tuple[int, ...], str] = {}
+            small = [seed for seed in part if source_of(seed, weights) == "widgets"]
+            for start in range(0, len(small), ON_SHEET):
+                works[tuple(small[start : start + ON_SHEET])] = "widgets"
+            works |= {(seed,): source_of(seed, weights) for seed in part if seed not in small}
+            drawn = await asyncio.gather(*(draw(source, seeds) for seeds, source in works.items()))
+            made = dict(zip(chain(*works), chain(*drawn), strict=True))
+            return [sample for seed in part if (sample := made[seed]) is not None]
+
+        waiting: deque[asyncio.Task[list[Sample]]] = deque()
+        left = iter(seeds)
         try:
-            for seed in seeds:
-                waiting.append(asyncio.create_task(sources.sample(source_of(seed, mix), seed)))
-                if len(waiting) >= at_once and (sample := await waiting.popleft()) is not None:
-                    yield sample
-            while waiting:
-                if (sample := await waiting.popleft()) is not None:
+            while True:
+                # The next block is in the works while this one is handed on.
+                while len(waiting) < 2 and (next_seeds := list(islice(left, BLOCK))):
+                    waiting.append(asyncio.create_task(block(next_seeds)))
+                if not waiting:
+                    return
+                for sample in await waiting.popleft():
                     yield sample
         finally:
             for task in waiting:
@@ -126,7 +151,7 @@ def generate(settings: GroundSettings) -> int:
 
 
 def _work(settings: GroundSettings, index: int, counts: SynchronizedArray[int]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal tells everyone; the parent passes it on
+    os.setsid()  # a terminal's Ctrl-C would end the browser under the work in hand; the parent passes it on
     asyncio.run(_write(settings, index, counts))
 
 

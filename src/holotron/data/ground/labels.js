@@ -1,5 +1,5 @@
-// What can be seen on a page, element by element, from the DOM. (width, height, smallest) => elements.
-(width, height, smallest) => {
+// What can be seen on a page, element by element, from the DOM. (width, height, smallest[, document]) => elements.
+(width, height, smallest, document = window.document) => {
   const LONGEST = 60, MOST_WORDS = 2500, LARGEST = 0.3, SLACK = 1.5;
   const UNREAD = new Set(["SCRIPT", "STYLE", "NOSCRIPT", "TEMPLATE", "SELECT", "TEXTAREA", "CANVAS", "IFRAME",
     "OBJECT"]);

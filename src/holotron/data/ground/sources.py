@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -89,8 +89,20 @@ class Sources:
     async def sample(self, source: str, seed: int) -> Sample | None:
         """Questions about the screen of a seed; None where there is no screen or nothing on it."""
         shot = await self.shot(source, seed)
-        if shot is None:
-            return None
+        return None if shot is None else self._asked(shot, source, seed)
+
+    async def each(self, source: str, seeds: Sequence[int]) -> list[Sample | None]:
+        return [await self.sample(source, seed) for seed in seeds]
+
+    async def widgets(self, seeds: Sequence[int]) -> list[Sample | None]:
+        """What `each` makes of widgets, all on one sheet, in less time."""
+        try:
+            shots = await self.studio.draw_sheet([make_widgets(seed) for seed in seeds])
+        except RenderingError:
+            return await self.each("widgets", seeds)
+        return [self._asked(shot, "widgets", seed) for shot, seed in zip(shots, seeds, strict=True)]
+
+    def _asked(self, shot: Shot, source: str, seed: int) -> Sample | None:
         size = {"size": [shot.width, shot.height]}
         about = {"source": source, "seed": seed, **size, "held_out": self._held_out, **shot.about}
         named = Shot(shot.png, shot.width, shot.height, shot.elements, about)

@@ -1,5 +1,4 @@
-"""Small pages of 160 by 210 pixels: an instruction bar and a handful of controls beneath it, in plain or themed "
-"looks."""
+"""Small pages of 160 by 210 pixels: an instruction bar and some controls beneath it, in plain or themed looks."""
 
 from __future__ import annotations
 

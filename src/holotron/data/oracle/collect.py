@@ -34,11 +34,18 @@ SAME_POINT = 30
 LAST_TRAINING_SEED = 10**9
 # Where a reward grows with precision no pixel gives 1, and this is as good as a hand can do.
 NEARLY_FULL = 0.97
+# Tasks whose pages keep something of the episode before.
+FRESH_PAGE = frozenset(
+    {"book-flight-nodelay", "copy-paste-2", "daily-calendar", "stock-market", "use-colorwheel", "use-colorwheel-2"}
+)
 
 
 @dataclass(frozen=True)
 class Collecting:
-    """What one worker does. Seeds are first_seed + worker, + workers, + 2·workers, … for each task in turn."""
+    """What one worker does: rounds over all tasks, a few seeds of each in a row, every worker with seeds of its own.
+
+    run: episodes in a row on one page; loading it costs as much as three steps.
+    """
 
     out: Path
     tasks: tuple[str, ...]
@@ -48,6 +55,7 @@ class Collecting:
     episodes: int | None = None
     seconds: float | None = None
     pages: int = 4
+    run: int = 4
     noise: float = 0.1
     max_steps: int = 20
     deviations: int = 2
@@ -72,20 +80,26 @@ async def collect(
 
     async def page(pool: MiniWoB, shards: ShardWriter) -> None:
         while not over() and (drawn := queue.next()) is not None:
-            task, seed = drawn
+            task, seeds = drawn
             async with pool.env() as env:
-                try:
-                    samples = await _episode(env, task, seed, asked, policy)
-                except (InfrastructureError, MiniWoBError):
-                    counts["broken"] += 1
-                    continue
-            counts["episodes"] += 1
-            counts[f"{'kept' if samples else 'lost'} {task}"] += 1
-            for sample in samples:
-                counts["samples"] += 1
-                counts["steps"] += len(sample.turns)
-                shards.add(sample)
-            on_episode(counts)
+                for seed in seeds:
+                    await episode(env, task, seed, shards)
+                    if over():
+                        break
+
+    async def episode(env: MiniWoBEnv, task: str, seed: int, shards: ShardWriter) -> None:
+        try:
+            samples = await _episode(env, task, seed, asked, policy)
+        except (InfrastructureError, MiniWoBError):
+            counts["broken"] += 1
+            return
+        counts["episodes"] += 1
+        counts[f"{'kept' if samples else 'lost'} {task}"] += 1
+        for sample in samples:
+            counts["samples"] += 1
+            counts["steps"] += len(sample.turns)
+            shards.add(sample)
+        on_episode(counts)
 
     prefix = asked.out / f"{'dagger' if policy else 'oracle'}-{asked.first_seed}-{asked.worker:03d}"
     async with MiniWoB(MiniWoBConfig(pages=asked.pages)) as pool:
@@ -101,26 +115,29 @@ class _Queue:
         self._asked = asked
         self._round, self._left, self._given = -1, [], 0  # type: int, list[str], int
 
-    def next(self) -> tuple[str, int] | None:
+    def next(self) -> tuple[str, range] | None:
+        """A task and the seeds to play it with."""
         asked = self._asked
-        if asked.episodes is not None and self._given >= asked.episodes:
+        left = asked.run if asked.episodes is None else min(asked.run, asked.episodes - self._given)
+        if left < 1:
             return None
         if not self._left:
             self._round += 1
             self._left = list(asked.tasks)
             random.Random(f"{asked.first_seed}/{asked.worker}/{self._round}").shuffle(self._left)
-        self._given += 1
-        seed = asked.first_seed + self._round * asked.workers + asked.worker
-        if seed >= LAST_TRAINING_SEED:
-            raise ValueError(f"seed {seed} is held out for evaluations; training seeds end at {LAST_TRAINING_SEED}")
-        return self._left.pop(), seed
+        self._given += left
+        first = asked.first_seed + (self._round * asked.workers + asked.worker) * asked.run
+        if first + left > LAST_TRAINING_SEED:
+            raise ValueError(f"seed {first} is held out for evaluations; training seeds end at {LAST_TRAINING_SEED}")
+        return self._left.pop(), range(first, first + left)
 
 
 async def _episode(env: MiniWoBEnv, task: str, seed: int, asked: Collecting, policy: ChatModel | None) -> list[Sample]:
     if policy is not None:
         return await relabel(env, task, seed, policy, asked.max_steps, asked.deviations)
     noisy = random.Random(f"noise/{task}/{seed}").random() < 0.5
-    played = await play(env, task, seed, noise=asked.noise if noisy else 0.0, max_steps=asked.max_steps)
+    noise = asked.noise if noisy else 0.0
+    played = await play(env, task, seed, noise=noise, max_steps=asked.max_steps, reuse=task not in FRESH_PAGE)
     return [played.sample()] if _is_solved(task, played.reward) else []
 
 
@@ -132,7 +149,7 @@ async def relabel(
     env: MiniWoBEnv, task: str, seed: int, policy: ChatModel, max_steps: int, deviations: int
 ) -> list[Sample]:
     """Samples of an episode that the policy plays until it has gone astray a few times; then the oracle finishes."""
-    await env.reset(task, seed)
+    await env.reset(task, seed, reuse=task not in FRESH_PAGE)
     world, utterance = MiniWoBWorld(env), env.utterance
     about = {"seed": seed}
     samples: list[Sample] = []

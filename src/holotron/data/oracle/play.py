@@ -35,10 +35,18 @@ async def ask(env: MiniWoBEnv) -> Action | None:
     return await ORACLES[env.task](Eyes(env), random.Random(env.seed))
 
 
-async def play(env: MiniWoBEnv, task: str, seed: int, *, noise: float = 0.0, max_steps: int = MOST_STEPS) -> Played:
+async def play(
+    env: MiniWoBEnv,
+    task: str,
+    seed: int,
+    *,
+    noise: float = 0.0,
+    max_steps: int = MOST_STEPS,
+    reuse: bool = False,
+) -> Played:
     """Let the oracle play. With some probability a random click comes first, which nobody shall imitate."""
     chance = random.Random(f"{task}/{seed}/{noise}")
-    await env.reset(task, seed)
+    await env.reset(task, seed, reuse=reuse)
     world = MiniWoBWorld(env)
     turns: list[Turn] = []
     utterance = env.utterance

@@ -117,6 +117,21 @@
     return typeof said === "string" ? said : said.utterance; // some tasks add the fields to fill in
   };
 
+  let begin_episode = null;
+  const begin = async (seed) => {
+    standing = [];
+    Math.seedrandom(seed);
+    core.startEpisodeReal();
+    started = true;
+    if (!WOB_TASK_READY) {
+      run_clock();
+      await until(() => WOB_TASK_READY, Infinity);
+    }
+    await pictures();
+    await document.fonts.ready;
+    return utterance();
+  };
+
   window.holotron = {
     // limit: milliseconds until the episode times out, 0 for never, -1 for the task's own.
     async start(seed, limit) {
@@ -130,18 +145,19 @@
         result = [WOB_RAW_REWARD_GLOBAL, WOB_REWARD_GLOBAL, String(WOB_REWARD_REASON || "")];
         core.startEpisodeReal = () => {};
       };
-      standing = [];
-      Math.seedrandom(seed);
+      begin_episode = core.startEpisodeReal;
       core.setDataMode("train");
-      core.startEpisodeReal();
-      started = true;
-      if (!WOB_TASK_READY) {
-        run_clock();
-        await until(() => WOB_TASK_READY, Infinity);
-      }
-      await pictures();
-      await document.fonts.ready;
-      return utterance();
+      return begin(seed);
+    },
+    // Another episode on the page of the last one, which is much cheaper than loading it and shows the same.
+    async again(seed) {
+      for (const id of [...timers.keys()]) remove(id);
+      if (document.activeElement) document.activeElement.blur();
+      running_since = result = null;
+      restless = false;
+      clipboard = "";
+      core.startEpisodeReal = begin_episode;
+      return begin(seed);
     },
     run_clock,
     // Whether a wheel turned there will move something; `scrolled` then waits until it has.
