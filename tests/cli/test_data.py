@@ -2,7 +2,13 @@
 
 import asyncio
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +19,8 @@ from holotron.agent.actions import Answer, Click
 from holotron.cli import data
 from holotron.cli.main import CommandGroup
 from holotron.data.episodes.store import EpisodeStore
+from holotron.data.pages.task import all_templates
+from holotron.data.samples import read_shard, shard_paths
 from holotron.env.browsers import Browsers
 from tests.data.samples import check_store, write_task
 from tests.data.test_replay import START, record
@@ -37,7 +45,7 @@ def store(tmp_path):
     return store
 
 
-@pytest.mark.parametrize("command", ["export", "import", "check", "replay"])
+@pytest.mark.parametrize("command", ["ground", "oracle", "pages", "export", "import", "check", "replay"])
 def test_help_has_an_example(command):
     result = holo(command, "--help")
     assert result.exit_code == 0
@@ -47,7 +55,9 @@ def test_help_has_an_example(command):
 def test_without_a_command_the_help_is_shown_as_misuse():
     result = holo()
     assert result.exit_code == 2
-    assert all(command in result.stdout for command in ("export", "import", "check", "replay"))
+    assert all(
+        command in result.stdout for command in ("ground", "oracle", "pages", "export", "import", "check", "replay")
+    )
 
 
 @pytest.mark.parametrize("format", data.FORMATS)
@@ -120,6 +130,20 @@ def test_damage_is_listed_and_left_out(store, tmp_path):
         (["import", "FILE", "FILE", "--format", "openai"], "a store is a folder"),
         (["import", "FILE", "STORE", "--format", "openai", "--images-from", "OUT"], "is no store"),
         (["check", "OUT"], "is no store"),
+        (["ground"], "say one of --out FOLDER, for shards, and --view"),
+        (["ground", "--out", "OUT", "--mix", "widgets=1,films=2"], "there is no source films; known are widgets,"),
+        (["ground", "--out", "OUT", "--mix", "widgets"], "'widgets'; write it like widgets=4,pages=3"),
+        (["ground", "--out", "FILE"], "is a file"),
+        (["ground", "--out", "OUT", "--folder", "OUT"], "does not exist"),
+        (["oracle", "click-buton", "--out", "OUT"], "there is no MiniWoB++ task 'click-buton'"),
+        (["oracle", "draw-circle", "--out", "OUT"], "draw-circle has no oracle; all tasks have one but drag-cube"),
+        (["oracle", "--split", "dev"], "--split is 'dev'; choose train or test"),
+        (["oracle", "--model", "holotron-nano"], "--model goes with --out"),
+        (["oracle", "--out", "OUT", "--save", "OUT"], "without --out"),
+        (["oracle", "click-test", "--out", "OUT", "--model", "./no/such"], "nor a preset; presets are holotron-12b"),
+        (["pages"], "say one of --out FOLDER, for shards, and --try"),
+        (["pages", "nothing", "--out", "OUT"], "there is no template 'nothing'; there are "),
+        (["pages", "HELD_OUT", "--out", "OUT"], "is held out for evaluation; say --held-out"),
         (["replay", "STORE", "nobody"], "there is no episode 'nobody'"),
         (["replay", "STORE", "EPISODE", "--tolerance", "2"], "--tolerance"),
         (["replay", "STORE", "EPISODE", "--allow", "example"], "'example' is no origin"),
@@ -130,7 +154,10 @@ def test_misuse_is_one_line(tmp_path, arguments, says):
     file = tmp_path / "file"
     file.touch()
     (episode, *_) = EpisodeStore(SAMPLES).list_episodes()
-    known = {"STORE": SAMPLES, "OUT": tmp_path / "out", "FILE": file, "EPISODE": episode.id}
+    held_out = all_templates(held_out=True)[0].name
+    known = {
+        "STORE": SAMPLES, "OUT": tmp_path / "out", "FILE": file, "EPISODE": episode.id, "HELD_OUT": held_out
+    }  # fmt: skip
     words = [
         str(known[argument]) if argument in known else argument.replace("OUT/", f"{known['OUT']}/")
         for argument in arguments
@@ -140,6 +167,7 @@ def test_misuse_is_one_line(tmp_path, arguments, says):
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert says in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_failures_are_one_line(tmp_path):
@@ -182,10 +210,88 @@ def test_replay(tmp_path):
         assert result.stderr.count("\n") == 1
 
 
-def test_a_missing_browser_is_no_bug(store, monkeypatch):
+def test_a_missing_browser_is_no_bug(store, tmp_path, monkeypatch):
     monkeypatch.setenv("HOLOTRON_CHROMIUM", "/nowhere")
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(store.folder))
-    result = holo("replay", store.folder, store.list_episodes()[0].id)
-    assert result.exit_code == 1
-    assert "holotron doctor" in result.stderr
-    assert "bug" not in result.stderr
+    out = tmp_path / "out"
+    for words in (
+        ["replay", store.folder, store.list_episodes()[0].id],
+        ["ground", "--out", out],
+        ["oracle", "--out", out],
+        ["pages", "--out", out],
+    ):
+        result = holo(*words)
+        assert result.exit_code == 1
+        assert "holotron doctor" in result.stderr
+        assert "bug" not in result.stderr
+    assert not out.exists()
+
+
+# ---- samples ------------------------------------------------------------------------------------------------------
+
+
+def made(folder):
+    return [sample for path in shard_paths([folder]) for sample in read_shard(path)]
+
+
+def test_ground(tmp_path):
+    words = ["ground", "--out", tmp_path, "--mix", "widgets=1"]
+    result = holo(*words, "--samples", 2)
+    assert (result.exit_code, result.stdout) == (0, f"2 samples written to {tmp_path}\n")
+    result = holo(*words, "--samples", 3)  # goes on
+    assert (result.exit_code, result.stdout) == (0, f"1 samples written to {tmp_path}\n")
+    samples = made(tmp_path)
+    assert [sample.about["seed"] for sample in samples] == [0, 1, 2]
+    assert {sample.kind for sample in samples} == {"ground/widgets"}
+    page = tmp_path / "view.html"
+    result = holo("ground", "--mix", "pages=1", "--view", page, 1)
+    assert (result.exit_code, result.stdout) == (0, f"{page}\n")
+    assert "<b>ground/pages</b>" in page.read_text()
+
+
+def test_oracle(tmp_path):
+    tasks, out = ["click-test", "click-button"], tmp_path / "out"
+    result = holo("oracle", *tasks, "--out", out, "--episodes", 2, "--pages", 1, "--noise", 0)
+    assert result.exit_code == 0
+    played = Counter(sample.kind for sample in made(out))
+    assert played.total() == 2
+    assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
+        *(f"{task} {count} of {count} kept" for task in tasks if (count := played[f"miniwob/{task}"])),
+        "2 samples, 2 steps, 0 broken episodes",
+    ]
+    result = holo("oracle", "click-test", "--episodes", 1, "--save", tmp_path / "seen")
+    assert (result.exit_code, result.stdout.split()[:2]) == (0, ["click-test", "1/1"])
+    assert [path.name for path in (tmp_path / "seen").iterdir()] == ["click-test-0.png"]
+
+
+def test_pages(tmp_path):
+    (first, second, *_) = (found.name for found in all_templates(held_out=False))
+    result = holo("pages", first, second, "--out", tmp_path, "--samples", 2)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("2 samples, ")
+    samples = made(tmp_path)
+    assert len(samples) == 2
+    assert {sample.kind for sample in samples} <= {f"pages/{first}", f"pages/{second}"}
+    assert f" {sum(len(sample.turns) for sample in samples)} steps in" in result.stdout
+    result = holo("pages", first, "--try", "--samples", 1, "--noise", 0)
+    assert (result.exit_code, result.stdout.split()[:2]) == (0, [first, "1/1"])
+
+
+def test_ctrl_c_leaves_whole_shards(tmp_path):
+    """As a terminal does it: the signal goes to the command and to everything it has started."""
+    command = [sys.executable, "-m", "holotron.cli.main", "data", "ground", "--mix", "widgets=1", "--samples", "99999"]
+    with subprocess.Popen([*command, "--out", tmp_path], start_new_session=True, stderr=subprocess.PIPE) as running:
+        try:
+            deadline = time.monotonic() + 60
+            while not any(path.stat().st_size for path in tmp_path.glob(".*-writing-*")):
+                assert time.monotonic() < deadline
+                assert running.poll() is None
+                time.sleep(0.05)
+            os.killpg(running.pid, signal.SIGINT)
+            running.communicate(timeout=60)
+        finally:
+            while running.poll() is None:  # the second one kills what the first has not stopped
+                running.send_signal(signal.SIGINT)
+                time.sleep(1)
+    assert list(tmp_path.glob(".*")) == []
+    assert 0 < len(made(tmp_path)) < 99999

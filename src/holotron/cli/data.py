@@ -1,4 +1,4 @@
-"""`holotron data`: stored episodes brought out, brought in, checked, and done again."""
+"""`holotron data`: stored episodes brought out, brought in, checked, and done again. Samples: see samples.py."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from holotron.cli import samples
 from holotron.cli.errors import DONE, FAILED, MISUSED, Misuse, misuse
 from holotron.cli.output import console, examples, print_json
 
@@ -21,8 +22,11 @@ FORMATS = ("parquet", "openai", "browsergym", "uitars")
 IMAGES = ("embed", "reference")
 
 app = typer.Typer(
-    help="Episodes: export, import, check, replay.",
-    epilog=examples("holotron data check runs/today", "holotron data export runs/today today.parquet --format parquet"),
+    help="Samples to learn from: ground, oracle, pages. Episodes: export, import, check, replay.",
+    epilog=examples(
+        "holotron data ground --out data/ground --samples 10000 --workers 4",
+        "holotron data export runs/today today.parquet --format parquet",
+    ),
     rich_markup_mode="rich",
 )
 
@@ -36,6 +40,11 @@ def _data(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(MISUSED)
+
+
+app.command("ground", epilog=samples.GROUND_EXAMPLES)(samples.ground)
+app.command("oracle", epilog=samples.ORACLE_EXAMPLES)(samples.oracle)
+app.command("pages", epilog=samples.PAGES_EXAMPLES)(samples.pages)
 
 
 @app.command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,10 @@ app = typer.Typer(help="Train a policy.", rich_markup_mode="rich")
 EXAMPLES = examples(
     "holotron train sft recipes/localization.toml --out runs/localization",
     "holotron train sft recipes/navigation.toml --out runs/navigation",
+)
+PLOT_EXAMPLES = examples(
+    "holotron train plot runs/navigation",
+    "holotron train plot runs/localization runs/navigation --out stages.svg",
 )
 
 
@@ -43,3 +48,21 @@ def sft(
     with failure(TrainingError, Interrupted, SampleError, ModelError):
         folder = Trainer(wanted, out, device).run(tell)
     typer.echo(f"trained; try it with: holotron demo --model {folder}")
+    from holotron.train.plot import PLOT, PlotError, write_plot
+
+    with suppress(PlotError):  # a run that ended by the clock may have noted nothing
+        typer.echo(f"how it went: {write_plot([out], out / PLOT)}")
+
+
+@app.command("plot", epilog=PLOT_EXAMPLES)
+def plot(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or files of their metrics.")],
+    out: Annotated[Path | None, typer.Option(help="The SVG; default: training.svg in the first run's folder.")] = None,
+    linear: Annotated[bool, typer.Option("--linear", help="Linear axes for loss and gradient, too.")] = False,
+) -> None:
+    """Draw loss, rate, gradient norm and speed over steps, several runs over each other. A run may still be going."""
+    from holotron.train.plot import PLOT, PlotError, write_plot
+
+    first = runs[0] if runs[0].is_dir() else runs[0].parent
+    with misuse(PlotError):
+        typer.echo(write_plot(runs, out or first / PLOT, linear=linear))
