@@ -14,6 +14,7 @@ from holotron.data.pages.task import all_templates
 from holotron.eval.grounding import Pointed, grounding
 from holotron.eval.page_tasks import FIRST_SEED, page_tasks
 from holotron.eval.shares import Share, share_out
+from holotron.eval.statistics import typical
 
 
 def pointed(point: tuple[int, int] | None, box: tuple[float, float, float, float] = (10, 20, 40, 30)) -> Pointed:
@@ -83,3 +84,9 @@ def test_items_are_shared_out_whole() -> None:
 
 def doubled(share: Share[int]) -> list[int]:
     return [2 * item for item in share.items]
+
+
+def test_typical_times() -> None:
+    assert typical([]) == {}
+    assert typical([3.0]) == {"median": 3.0, "p95": 3.0, "longest": 3.0}
+    assert typical([float(each) for each in range(100, 0, -1)]) == {"median": 51.0, "p95": 95.0, "longest": 100.0}

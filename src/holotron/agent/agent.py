@@ -42,6 +42,10 @@ class Timings:
     think: float = 0.0
     act: float = 0.0
 
+    @property
+    def total(self) -> float:
+        return self.observe + self.think + self.act
+
 
 @dataclass(frozen=True)
 class StepRecord:

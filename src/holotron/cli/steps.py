@@ -14,7 +14,7 @@ def tell_step(out: Console, step: StepRecord) -> None:
     from holotron.agent.actions import describe
 
     what = describe(step.action) if step.action is not None else f"no action: {step.error}"
-    seconds = step.timings.observe + step.timings.think + step.timings.act
+    seconds = step.timings.total
     out.print(f"{step.index + 1:3d}  {seconds:5.1f} s  {what}", markup=False)
     if step.thought:
         out.print(f"             {step.thought}", style="dim", markup=False)

@@ -23,7 +23,7 @@ from holotron.data.pages.pool import PagePool
 from holotron.data.pages.task import all_templates, draw_task
 from holotron.env.errors import InfrastructureError
 from holotron.eval.shares import Share, share_out
-from holotron.eval.statistics import wilson
+from holotron.eval.statistics import typical, wilson
 
 FIRST_SEED = 10**9  # pages for training are of seeds below
 MOST_STEPS = 15
@@ -34,13 +34,14 @@ Asked = tuple[str, int]  # template, seed
 
 @dataclass(frozen=True)
 class PageEpisode:
-    """`ended`: the reason of its ending, or "broken" where the browser failed each time."""
+    """`ended`: the reason of its ending, or "broken" where the browser failed each time. seconds: of each step."""
 
     template: str
     seed: int
     steps: int
     ended: str
     success: bool
+    seconds: tuple[float, ...] = ()
 
 
 def play_share(share: Share[Asked]) -> list[PageEpisode]:
@@ -71,7 +72,8 @@ async def play_page(pool: PagePool, policy: ChatModel, template: str, seed: int)
                 agent = Agent(policy, world, form=FORM, budget=Budget(steps=MOST_STEPS))
                 ending = await agent.run(task.text)
                 won = ending.reason == "answered" and (await world.judge(ending.answer)).success is True
-                return PageEpisode(template, seed, len(agent.steps), ending.reason, won)
+                seconds = tuple(round(step.timings.total, 3) for step in agent.steps)
+                return PageEpisode(template, seed, len(seconds), ending.reason, won, seconds)
             except InfrastructureError:
                 continue
     return PageEpisode(template, seed, 0, "broken", False)
@@ -100,6 +102,8 @@ def page_tasks(
         "templates": "held out" if held_out else "taught",
         "seconds": seconds,
         "steps_per_second": sum(episode.steps for episode in played) / seconds,
+        "at_once": workers * pages,
+        "step_seconds": typical([step for episode in played for step in episode.seconds]),
         "success_rate": won / len(whole) if whole else None,
         "interval": wilson(won, len(whole)),
         "episodes": len(whole),
@@ -143,7 +147,8 @@ def main() -> None:
     low, high = found["interval"]
     print(
         f"{given.model}, {found['templates']} templates: {found['successes']} of {found['episodes']} "
-        f"({100 * low:.1f} to {100 * high:.1f}%), {found['broken']} broken, {found['steps_per_second']:.1f} steps/s"
+        f"({100 * low:.1f} to {100 * high:.1f}%), {found['broken']} broken, {found['steps_per_second']:.1f} steps/s, "
+        "a step: " + ", ".join(f"{name} {value:.2f} s" for name, value in found["step_seconds"].items())
     )
 
 

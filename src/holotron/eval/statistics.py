@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 Z95 = 1.959964
 
@@ -16,3 +17,12 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     spread = Z95 * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
     scale = 1 + z2 / trials
     return max(0.0, (center - spread) / scale), min(1.0, (center + spread) / scale)
+
+
+def typical(seconds: Sequence[float]) -> dict[str, float]:
+    """How long something takes: half of all times, 19 of 20, and the longest. Empty without times."""
+    ordered = sorted(seconds)
+    if not ordered:
+        return {}
+    rank = math.ceil(0.95 * len(ordered)) - 1
+    return {"median": ordered[len(ordered) // 2], "p95": ordered[rank], "longest": ordered[-1]}

@@ -25,7 +25,7 @@ from holotron.env.miniwob.pages import MiniWoB
 from holotron.env.miniwob.protocols import Protocol, find_protocol, is_success
 from holotron.env.miniwob.tasks import find_task
 from holotron.eval.shares import Share, share_out
-from holotron.eval.statistics import wilson
+from holotron.eval.statistics import typical, wilson
 
 TRIES = 3
 Asked = tuple[str, int, int]  # task, seed, most steps
@@ -33,7 +33,10 @@ Asked = tuple[str, int, int]  # task, seed, most steps
 
 @dataclass(frozen=True)
 class Episode:
-    """One that was played. No reward: it had not ended after all steps. `broken`: the browser failed each time."""
+    """One that was played. No reward: it had not ended after all steps. `broken`: the browser failed each time.
+
+    seconds: of each step, from the screenshot to what became of the action.
+    """
 
     task: str
     seed: int
@@ -41,6 +44,7 @@ class Episode:
     steps: int
     reward: float | None
     broken: bool = False
+    seconds: tuple[float, ...] = ()
 
 
 def play_share(share: Share[Asked]) -> list[Episode]:
@@ -62,7 +66,8 @@ async def _play(share: Share[Asked], policy: ChatModel) -> list[Episode]:
                             await env.reset(task, seed)
                             agent = Agent(policy, MiniWoBWorld(env), form=WIDGET_FORM, budget=Budget(steps=most))
                             ending = await agent.run(env.utterance)
-                            played.append(Episode(task, seed, most, len(agent.steps), ending.reward))
+                            seconds = tuple(round(step.timings.total, 3) for step in agent.steps)
+                            played.append(Episode(task, seed, most, len(seconds), ending.reward, seconds=seconds))
                             break
                         except InfrastructureError:
                             if attempt == TRIES - 1:
@@ -98,6 +103,8 @@ def sweep(
         "date": date.today().isoformat(),
         "seconds": seconds,
         "steps_per_second": sum(episode.steps for episode in played) / seconds,
+        "at_once": workers * pages,
+        "step_seconds": typical([step for episode in played for step in episode.seconds]),
         "protocols": {protocol.name: report(protocol, played, episodes_per_task) for protocol in chosen},
         "episodes": [asdict(episode) for episode in sorted(played, key=lambda e: (e.task, e.seed, e.max_steps))],
     }
@@ -154,7 +161,8 @@ def main() -> None:
     if given.out:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(json.dumps(result), encoding="utf-8")
-    print(f"{given.model}: {result['seconds']:.0f} s, {result['steps_per_second']:.1f} steps/s")
+    times = ", ".join(f"{name} {value:.2f} s" for name, value in result["step_seconds"].items())
+    print(f"{given.model}: {result['seconds']:.0f} s, {result['steps_per_second']:.1f} steps/s, a step: {times}")
     for name, part in result["protocols"].items():
         low, high = part["interval"]
         print(
