@@ -1,4 +1,7 @@
-"""`python -m holotron.train recipes/localization.toml --out runs/localization`: what `holotron train sft` does."""
+"""`python -m holotron.train recipes/localization.toml --out runs/localization`: what `holotron train sft` does.
+
+With `torchrun --nproc-per-node 8 -m` in the place of `python -m`, one model is trained over eight GPUs, uncompiled.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from holotron.data.samples import SampleError
+from holotron.model.errors import ModelError
+from holotron.train.parallel import leave
 from holotron.train.recipe import RecipeError, read_recipe
 from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
 
@@ -30,10 +36,15 @@ def main() -> int:
     given = parser.parse_args()
     changes = {} if given.steps is None else {"steps": given.steps}
     try:
-        print(Trainer(read_recipe(given.recipe, **changes), given.out, given.device).run(tell))
-    except (RecipeError, TrainingError, Interrupted) as error:
+        trainer = Trainer(read_recipe(given.recipe, **changes), given.out, given.device)
+        folder = trainer.run(tell)
+        if trainer.ranks.first:
+            print(folder)
+    except (RecipeError, TrainingError, Interrupted, SampleError, ModelError) as error:
         print(error, file=sys.stderr)
         return 1
+    finally:
+        leave()
     return 0
 
 

@@ -1,7 +1,8 @@
 """Batches in an order that a seed decides, made by several processes, which can be left and taken up again anywhere.
 
 A shard belongs to one worker, and batches are taken from the workers in turn. Each batch comes with the cursor of its
-worker behind it: with the cursors of all of them a run goes on with exactly the batches it would have had.
+worker behind it: with the cursors of all of them a run goes on with exactly the batches it would have had. Several
+ranks have workers of their own, numbered so that together they take from all of them in turn.
 """
 
 from __future__ import annotations
@@ -79,7 +80,10 @@ class SourceShare:
 
 
 class BatchStream(IterableDataset[Drawn]):
-    """Endless batches. `cursors` are those a run has reached, of all workers; `turn` is the worker that is next."""
+    """Endless batches of one rank, made by its own `workers`.
+
+    `cursors` are those a run has reached, of all workers of all ranks; `turn` is the own worker that is next.
+    """
 
     def __init__(
         self,
@@ -90,18 +94,22 @@ class BatchStream(IterableDataset[Drawn]):
         workers: int = 1,
         cursors: dict[int, Cursor] | None = None,
         turn: int = 0,
+        rank: int = 0,
+        ranks: int = 1,
     ) -> None:
         super().__init__()
         self._sources, self._writer, self._packer = tuple(sources), writer, packer
         self._seed, self._workers, self._turn = seed, workers, turn
         self._cursors = cursors or {}
+        self._rank, self._ranks = rank, ranks
 
     def __iter__(self) -> Iterator[Drawn]:
         info = get_worker_info()
         if info is not None:
             torch.set_num_threads(1)
-        worker = (self._turn + (info.id if info is not None else 0)) % self._workers
-        shares = [SourceShare(source, self._writer, worker, self._workers, self._seed) for source in self._sources]
+        own = (self._turn + (info.id if info is not None else 0)) % self._workers
+        worker, workers = own * self._ranks + self._rank, self._workers * self._ranks
+        shares = [SourceShare(source, self._writer, worker, workers, self._seed) for source in self._sources]
         start = self._cursors.get(worker, Cursor(0, (0,) * len(shares)))
         yield from self._drawn(worker, shares, start)
 

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from holotron.train.shards import joined, local, sharded
+
 # The quintic iteration that brings singular values close to 1 in five steps, in 16 bits.
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 ROUNDS = 5
@@ -46,6 +48,11 @@ class OptimizerConfig:
         return warm * (self.floor + (1 - self.floor) * min(1.0, max(0.0, left)))
 
 
+def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that learn; the others stay as they were read."""
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+
 def make_optimizers(model: nn.Module, config: OptimizerConfig) -> list[torch.optim.Optimizer]:
     """One for the matrices inside the network and one for everything else, or AdamW for all."""
     matrices, others, plain = _split(model)
@@ -67,9 +74,7 @@ def _split(model: nn.Module) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     matrices: list[Tensor] = []
     others: list[Tensor] = []
     plain: list[Tensor] = []
-    for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            continue
+    for name, parameter in trained(model).items():
         if parameter.dim() < 2 or name.endswith(("prefix", "position_table")) or "conv1d" in name:
             plain.append(parameter)
         elif parameter.dim() == 2 and not any(part in name for part in ("embeddings", "lm_head", "patch_embed")):
@@ -80,7 +85,10 @@ def _split(model: nn.Module) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum whose update is made orthogonal. Matrices of one shape are done together, as a batch."""
+    """Momentum whose update is made orthogonal. Matrices of one shape are done together, as a batch.
+
+    An update needs the whole matrix: of sharded ones, every rank gathers them all, and keeps its part of the result.
+    """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, momentum: float, weight_decay: float) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
@@ -93,14 +101,17 @@ class Muon(torch.optim.Optimizer):
                 if parameter.grad is not None:
                     by_shape.setdefault(parameter.shape, []).append(parameter)
             for shape, parameters in by_shape.items():
-                gradients = [p.grad for p in parameters if p.grad is not None]
-                moving = [self._moving(p) for p in parameters]
+                gradients = [local(p.grad) for p in parameters if p.grad is not None]
+                moving = [local(self._moving(p)) for p in parameters]
                 torch._foreach_lerp_(moving, gradients, 1 - group["momentum"])
                 ahead = torch._foreach_lerp(gradients, moving, group["momentum"])
-                updates = orthogonal(torch.stack(list(ahead))).to(parameters[0].dtype)
+                whole = torch.stack([joined(part, p) for part, p in zip(ahead, parameters, strict=True)])
+                updates = orthogonal(whole).to(parameters[0].dtype).unbind()
                 scale = 0.2 * math.sqrt(max(shape))
-                torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
-                torch._foreach_add_(parameters, list(updates.unbind()), alpha=-group["lr"] * scale)
+                held = [local(p) for p in parameters]
+                torch._foreach_mul_(held, 1 - group["lr"] * group["weight_decay"])
+                parts = [local(sharded(update, p)) for update, p in zip(updates, parameters, strict=True)]
+                torch._foreach_add_(held, parts, alpha=-group["lr"] * scale)
 
     def _moving(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
@@ -125,20 +136,20 @@ def orthogonal(x_BMN: Tensor) -> Tensor:
 
 
 class Average:
-    """The exponential average of a model's weights: what is evaluated and shipped."""
+    """The exponential average of the weights that a model learns: what is evaluated and shipped."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.weights = {name: p.detach().clone().float() for name, p in model.named_parameters()}
+        self.weights = {name: p.detach().clone().float() for name, p in trained(model).items()}
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
         # Early on, a short memory: the first weights are worth nothing.
         decay = min(self.decay, (1 + step) / (10 + step))
-        parameters = [p.detach().float() for _, p in model.named_parameters()]
-        torch._foreach_lerp_(list(self.weights.values()), parameters, 1 - decay)
+        parameters = [local(p).detach().float() for p in trained(model).values()]
+        torch._foreach_lerp_([local(weights) for weights in self.weights.values()], parameters, 1 - decay)
 
     def copy_to(self, model: nn.Module) -> None:
         with torch.no_grad():
-            for name, parameter in model.named_parameters():
+            for name, parameter in trained(model).items():
                 parameter.copy_(self.weights[name])

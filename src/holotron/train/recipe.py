@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from holotron.train.batches import Budget
+from holotron.train.lora import LoraConfig
 from holotron.train.optimizer import OptimizerConfig
 
 T = TypeVar("T")
@@ -30,14 +31,6 @@ class Source:
     path: str
     weight: float = 1.0
     growing: bool = False
-
-
-@dataclass(frozen=True)
-class LoraConfig:
-    """Low-rank changes instead of whole weights; rank 0 trains everything."""
-
-    rank: int = 0
-    alpha: float = 32.0
 
 
 @dataclass(frozen=True)

@@ -28,15 +28,19 @@ from holotron.train.batches import Batch, Packer
 from holotron.train.flops import peak_flops, training_flops
 from holotron.train.forward import Parts, logits_of_learned, place_patches, prepare_patches
 from holotron.train.loader import BatchStream, Cursor, Drawn, load_batches
+from holotron.train.lora import add_lora, merged, save_adapter
 from holotron.train.loss import Coordinates
 from holotron.train.optimizer import Average, make_optimizers
+from holotron.train.parallel import join, shard
 from holotron.train.recipe import Recipe
 from holotron.train.sequences import SequenceWriter
+from holotron.train.shards import whole
 from holotron.train.state import NAME as STATE
 from holotron.train.state import load_state, save_state
 
 METRICS = "metrics.jsonl"
 WEIGHTS = "weights"
+ADAPTER = "adapter"
 
 
 @dataclass
@@ -59,15 +63,23 @@ class Progress:
 
 
 class Trainer:
-    """One run of a recipe, in a folder of its own."""
+    """One run of a recipe, in a folder of its own. Where torchrun started several processes, each has one of these."""
 
     def __init__(self, recipe: Recipe, out: Path, device: torch.device | str | None = None) -> None:
         self.recipe, self.out = recipe, out
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.ranks, self.device = join(torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
+        if recipe.compile and self.ranks.size > 1:
+            raise TrainingError(
+                f"compile = true is for one process, and this run has {self.ranks.size}; set it to false"
+            )
         torch.manual_seed(recipe.seed)
         self.model, self.tokenizer = _start(recipe, self.device)
-        self.model.float().train()
+        self.model.train()
         assert self.model.vision is not None
+        self._parts = Parts.compiled() if recipe.compile else Parts.plain()
+        self._run: Callable[[Batch], Tensor] = self._losses
+        if self.ranks.size > 1:
+            self._parts, self._run = shard(self.model, self._parts, self._losses), self.model
         self.coordinates = Coordinates.of(self.tokenizer, recipe.spread)
         self.optimizers = make_optimizers(self.model, recipe.optimizer)
         self.average = Average(self.model, recipe.optimizer.average)
@@ -75,15 +87,15 @@ class Trainer:
         self.writer = SequenceWriter(self.tokenizer, self.model.config)
         self.step = 0
         self.cursors: dict[int, Cursor] = {}
-        self._parts = Parts.compiled() if recipe.compile else Parts.plain()
         self._stopped = False
         self._began: float | None = None
+        self._elapsed = 0.0
 
     def run(self, on_progress: Callable[[Progress], None] = lambda _: None) -> Path:
         """Train to the end and leave a checkpoint; its folder. A stopped run keeps its state and raises Interrupted."""
         self._check_folder()
         if (self.out / STATE).exists():
-            self.step, self.cursors = load_state(self.out, self.model, self.optimizers, self.average)
+            self.step, self.cursors = load_state(self.out, self.model, self.optimizers, self.average, self.ranks)
         recipe, began = self.recipe, time.monotonic()
         meter = _Meter(self)
         with _stopping(self):
@@ -99,8 +111,10 @@ class Trainer:
                 meter.count(drawn, loss, gradient)
                 if self.step % recipe.log_every == 0 or self.step == recipe.steps:
                     progress = meter.progress(began)
-                    self._note(progress)
-                    on_progress(progress)
+                    if self.ranks.first:
+                        self._note(progress)
+                        on_progress(progress)
+                self._agree()
                 if self._stopped or self.step % recipe.keep_every == 0:
                     self.keep()
                 if self._stopped:
@@ -113,24 +127,46 @@ class Trainer:
         self._stopped = True
 
     def keep(self) -> None:
-        save_state(self.out, self.step, self.model, self.optimizers, self.average, self.cursors)
+        save_state(self.out, self.step, self.model, self.optimizers, self.average, self.cursors, self.ranks)
 
     def export(self, folder: Path | None = None, dtype: torch.dtype = torch.bfloat16) -> Path:
-        """The averaged weights as a checkpoint folder that the engine can load."""
+        """The averaged weights as a checkpoint folder that the engine can load.
+
+        Low-rank changes are added to the weights they belong to, and stand alone in a folder beside it, too.
+        """
         folder = folder or self.out / WEIGHTS
+        lora = self.recipe.lora
         with torch.device("meta"):
             model = Model(self.model.config)
+        model.source = self.model.source
+        changes = {name: whole(weights) for name, weights in self.average.weights.items()} if lora.rank else {}
         for name, _ in list(model.named_parameters()):
-            place(model, name, self.average.weights[name].to("cpu", parameter_type(name, dtype)))
-        save_checkpoint(model, folder, overwrite=True)
-        save_policy_texts(model.config, folder)
+            weight = whole(self.average.weights.get(name, self.model.get_parameter(name)))
+            if not self.ranks.first:
+                continue
+            if lora.rank:
+                weight = merged(name, weight.detach(), changes, lora.scale)
+            place(model, name, weight.to("cpu", parameter_type(name, dtype)))
+        if self.ranks.first:
+            save_checkpoint(model, folder, overwrite=True)
+            save_policy_texts(model.config, folder)
+            if lora.rank:
+                save_adapter(model, changes, lora, folder.with_name(ADAPTER))
         return folder
 
     def _batches(self) -> Iterator[Drawn]:
         workers = self.recipe.workers
         turn = self.step % max(1, workers)
         stream = BatchStream(
-            self.recipe.data, self.writer, self.packer, self.recipe.seed, max(1, workers), self.cursors, turn
+            self.recipe.data,
+            self.writer,
+            self.packer,
+            self.recipe.seed,
+            max(1, workers),
+            self.cursors,
+            turn,
+            self.ranks.rank,
+            self.ranks.size,
         )
         return load_batches(stream, workers)
 
@@ -143,12 +179,12 @@ class Trainer:
             batch = batch.pin()
         loss = self.loss(batch.to(self.device))
         loss.backward()
-        gradient = torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.optimizer.clip)
+        gradient = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.optimizer.clip))
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         self.average.update(self.model, self.step)
-        return loss.detach(), gradient
+        return self.ranks.mean(loss.detach()), gradient
 
     @property
     def rate(self) -> float:
@@ -158,21 +194,35 @@ class Trainer:
 
     def _reached(self) -> float:
         """How far the run is, in steps: of its work or, if that is further, of its time."""
-        if self._began is None or math.isinf(self.recipe.seconds):
-            return self.step
-        return max(self.step, self.recipe.steps * (time.monotonic() - self._began) / self.recipe.seconds)
+        return max(self.step, self.recipe.steps * self._elapsed / self.recipe.seconds)
+
+    def _agree(self) -> None:
+        """Between two steps: all ranks go by one clock, and one that is to stop stops them all."""
+        elapsed = time.monotonic() - (self._began or time.monotonic())
+        told = self.ranks.gather((elapsed, self._stopped))
+        self._elapsed = told[0][0]
+        self._stopped = any(stopped for _, stopped in told)
 
     def loss(self, batch: Batch) -> Tensor:
-        """The mean loss of what is learned in a batch."""
+        """The mean loss of what is learned in a batch.
+
+        With several ranks: a share of the loss such that its mean over the ranks is the mean over what all learn.
+        Gradients are averaged over the ranks as well, so a rank with much to learn counts for more.
+        """
+        losses_N = self._run(batch)
+        learned = self.ranks.mean(batch.weights_N.sum()).clamp_min(1.0 / self.ranks.size)
+        return (losses_N * batch.weights_N).sum() / learned
+
+    def _losses(self, batch: Batch) -> Tensor:
+        """The loss of each learned token."""
         model, most = self.model, self.recipe.batch.patches
         assert model.vision is not None
-        dtype = torch.bfloat16 if self._half else torch.float32
+        dtype = torch.bfloat16 if self._half else model.dtype
         patches = prepare_patches(batch, model.vision.config, most, dtype)
         positions = place_patches(batch, model.vision, most)
         with torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext():
             logits = logits_of_learned(model, batch, patches, positions, self._parts)
-            losses_N = self._parts.losses(logits, batch.targets_N, self.coordinates)
-        return (losses_N * batch.weights_N).sum() / batch.weights_N.sum().clamp_min(1.0)
+            return self._parts.losses(logits, batch.targets_N, self.coordinates)
 
     @property
     def _half(self) -> bool:
@@ -180,12 +230,22 @@ class Trainer:
 
     def _check_folder(self) -> None:
         """A folder belongs to one recipe: going on with another would be a run nobody described."""
-        self.out.mkdir(parents=True, exist_ok=True)
-        path, text = self.out / "recipe.json", json.dumps(_plain(self.recipe), indent=1)
-        if path.exists() and (before := path.read_text(encoding="utf-8")) != text:
-            different = [k for k, v in json.loads(text).items() if json.loads(before).get(k) != v]
+        different = self.ranks.gather(self._claim_folder() if self.ranks.first else [])[0]
+        if different:
             raise TrainingError(f"{self.out} holds a run of another recipe ({', '.join(different)} differ)")
-        path.write_text(text, encoding="utf-8")
+
+    def _claim_folder(self) -> list[str]:
+        """Write the recipe into the folder, or say in what it differs from the one that is there."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        recipe = _plain(self.recipe)
+        if self.ranks.size > 1:  # the order of the data depends on it
+            recipe["ranks"] = self.ranks.size
+        path = self.out / "recipe.json"
+        if path.exists():
+            before = json.loads(path.read_text(encoding="utf-8"))
+            return sorted(key for key in before | recipe if before.get(key) != recipe.get(key))
+        path.write_text(json.dumps(recipe, indent=1), encoding="utf-8")
+        return []
 
     def _note(self, progress: Progress) -> None:
         with open(self.out / METRICS, "a", encoding="utf-8") as file:
@@ -202,11 +262,19 @@ class Interrupted(RuntimeError):
 
 def _start(recipe: Recipe, device: torch.device) -> tuple[Model, Tokenizer]:
     """The model to begin with and its tokenizer."""
+    # What learns is in float32. Beside low-rank changes nothing else does, and a checkpoint stays as it is stored.
+    dtype = None if recipe.lora.rank else torch.float32
     if recipe.random:
         config = preset(recipe.start).config
-        return random_model(config, device, torch.float32, recipe.seed), policy_tokenizer(config)
-    folder = find_checkpoint(recipe.start)
-    return load(folder, device, torch.float32), load_tokenizer(folder)
+        model, tokenizer = random_model(config, device, torch.float32, recipe.seed), policy_tokenizer(config)
+    else:
+        folder = find_checkpoint(recipe.start)
+        model, tokenizer = load(folder, device, dtype), load_tokenizer(folder)
+    if recipe.lora.rank:
+        add_lora(model, recipe.lora, recipe.seed)
+    else:
+        model.float()
+    return model, tokenizer
 
 
 @contextmanager
@@ -230,7 +298,7 @@ def _stopping(trainer: Trainer) -> Iterator[None]:
 
 
 class _Meter:
-    """Sums between two lines of the log. Reads a number off the device only when one is told."""
+    """Sums between two lines of the log, over all ranks. Reads a number off the device only when one is told."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
@@ -240,7 +308,7 @@ class _Meter:
         self._since = time.monotonic()
         self._losses: list[Tensor] = []
         self._gradients: list[Tensor] = []
-        self._samples = self._tokens = self._images = self._steps = 0
+        self._samples = self._tokens = self._images = self._batches = 0
         self._flops = self._waited = 0.0
         self._kinds: Counter[str] = Counter()
 
@@ -255,7 +323,7 @@ class _Meter:
         batch = drawn.batch
         self._losses.append(loss)
         self._gradients.append(gradient)
-        self._steps += 1
+        self._batches += 1
         self._samples += batch.samples
         self._tokens += batch.used_tokens
         self._images += sum(map(len, batch.pixels))
@@ -268,21 +336,26 @@ class _Meter:
         if not math.isfinite(loss):
             raise TrainingError(f"the loss is {loss} at step {trainer.step}; take a smaller rate")
         seconds = max(1e-9, time.monotonic() - self._since)
-        peak = peak_flops(trainer.device)
+        own = self._samples, self._tokens, self._images, self._batches, self._flops, self._waited
+        told = trainer.ranks.gather((own, self._kinds))
+        samples, tokens, images, batches, flops, waited = map(sum, zip(*(sums for sums, _ in told), strict=True))
+        kinds = sum((counts for _, counts in told), Counter[str]())
+        # What frozen weights save is not counted, so there is no share to tell beside them.
+        peak = None if recipe.lora.rank else peak_flops(trainer.device)
         progress = Progress(
             step=trainer.step,
             steps=recipe.steps,
             loss=loss,
             rate=trainer.rate,
             gradient=float(torch.stack(self._gradients).mean()),
-            samples_per_second=self._samples / seconds,
-            tokens_per_second=self._tokens / seconds,
-            images_per_second=self._images / seconds,
-            share_of_peak=None if peak is None else self._flops / seconds / peak,
-            filled=self._tokens / (self._steps * recipe.batch.tokens),
-            waited=self._waited / seconds,
+            samples_per_second=samples / seconds,
+            tokens_per_second=tokens / seconds,
+            images_per_second=images / seconds,
+            share_of_peak=None if peak is None else flops / seconds / (peak * trainer.ranks.size),
+            filled=tokens / (batches * recipe.batch.tokens),
+            waited=waited / (seconds * trainer.ranks.size),
             seconds=time.monotonic() - began,
-            kinds={kind: count / sum(self._kinds.values()) for kind, count in sorted(self._kinds.items())},
+            kinds={kind: count / kinds.total() for kind, count in sorted(kinds.items())},
         )
         self._reset()
         return progress

@@ -1,0 +1,95 @@
+"""One model over several processes (FSDP2): each holds a part of every weight, gradient and optimiser state.
+
+A layer's weights are gathered just before it is run, forward and backward, and let go behind it; its gradients are
+summed over the ranks and kept in parts. `torchrun` starts the processes; without it there is one, which holds all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from holotron.model.model import Model
+from holotron.train.forward import Parts
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Which of how many processes this is. Alone, everything here costs nothing."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that writes."""
+        return self.rank == 0
+
+    def gather(self, value: T) -> list[T]:
+        """A small value of every rank, in their order. Goes over the network of the CPUs: no GPU is waited for."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def mean(self, value: Tensor) -> Tensor:
+        """The mean of a tensor over the ranks."""
+        if self.size == 1:
+            return value
+        total = value.detach().clone()
+        dist.all_reduce(total)
+        return total / self.size
+
+
+def join(device: torch.device) -> tuple[Ranks, torch.device]:
+    """Take one's place among the processes that torchrun started, and the device that is one's own there."""
+    if not dist.is_torchelastic_launched():
+        return Ranks(), device
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    if not dist.is_initialized():
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    return Ranks(dist.get_rank(), dist.get_world_size()), device
+
+
+def leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def shard(model: Model, parts: Parts, function: Callable[..., Tensor]) -> Parts:
+    """Split the model's parameters between the ranks, each layer and each block of the tower a group of its own.
+
+    `function` is what will be run over the whole model; from here on it is run by calling the model. FSDP2 gathers
+    and lets go of weights around a module's forward, so the pieces become that, and the parts returned call it.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    assert model.vision is not None
+    mesh = init_device_mesh(model.device.type, (dist.get_world_size(),))
+    groups: list[tuple[nn.Module, Callable[..., Tensor]]] = []
+    groups += [(block, parts.tower_block) for block in model.vision.blocks]
+    groups += [(layer, parts.layer) for layer in model.decoder.layers]
+    for module, piece in groups:
+        module.forward = partial(piece, module)
+        fully_shard(module, mesh=mesh)
+    model.forward = function  # type: ignore[method-assign]
+    fully_shard(model, mesh=mesh)
+    return Parts(_call, _call, parts.losses)
+
+
+def _call(module: nn.Module, *arguments: Any) -> Tensor:
+    out: Tensor = module(*arguments)
+    return out

@@ -1,0 +1,199 @@
+"""Low-rank changes: none at first, learned beside frozen weights, and the same once they are added to them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from holotron.data.samples import ShardWriter
+from holotron.model.checkpoint.writer import save_checkpoint
+from holotron.model.errors import ModelError
+from holotron.model.initialize import random_model
+from holotron.model.loading import load
+from holotron.model.model import Model
+from holotron.model.policy_tokenizer import save_policy_texts
+from holotron.model.presets import preset
+from holotron.train.batches import Batch, Budget, Packer
+from holotron.train.forward import logits_of_learned, place_patches, prepare_patches
+from holotron.train.lora import LoraConfig, LoraLinear, add_lora
+from holotron.train.optimizer import Average, OptimizerConfig, make_optimizers, trained
+from holotron.train.recipe import Recipe, RecipeError, Source, read_recipe
+from holotron.train.sft import Interrupted, Progress, Trainer
+
+from .samples import CONFIG, sample
+
+BUDGET = Budget(tokens=512, patches=384, learned=96, sequences=8, images=16)
+LORA = LoraConfig(rank=8, alpha=16.0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shards of samples, and a checkpoint to start from, in 32 bits and in 16."""
+    made: Path = tmp_path_factory.mktemp("lora")
+    with ShardWriter(made / "data" / "part") as shards:
+        for seed in range(40):
+            shards.add(sample(seed))
+    for name, dtype in (("wide", torch.float32), ("half", torch.bfloat16)):
+        model = random_model(CONFIG, dtype=dtype, seed=1)
+        # A frozen head as small as random ones are could not say anything clearly, whatever comes before it.
+        model.decoder.embeddings.weight.data.mul_(10)
+        save_checkpoint(model, made / name)
+        save_policy_texts(CONFIG, made / name)
+    return made
+
+
+def recipe(folder: Path, start: str = "wide", **changes: object) -> Recipe:
+    made = Recipe(
+        name="squares",
+        stage="localization",
+        start=str(folder / start),
+        steps=6,
+        data=(Source(str(folder / "data")),),
+        dtype="float32",
+        workers=0,
+        log_every=1,
+        keep_every=100,
+        batch=BUDGET,
+        optimizer=OptimizerConfig(rate=1e-2, warmup=2, average=0.5),
+        lora=LORA,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def a_batch(trainer: Trainer) -> Batch:
+    return Packer(CONFIG, BUDGET).build([trainer.writer.write(sample(seed)) for seed in range(500, 503)])
+
+
+def logits(model: Model, batch: Batch) -> torch.Tensor:
+    assert model.vision is not None
+    patches = prepare_patches(batch, model.vision.config, BUDGET.patches, model.vision.prefix.dtype)
+    with torch.no_grad():
+        return logits_of_learned(model, batch, patches, place_patches(batch, model.vision, BUDGET.patches))
+
+
+def test_it_starts_as_the_model_it_changes(folder: Path, tmp_path: Path) -> None:
+    trainer = Trainer(recipe(folder), tmp_path, "cpu")
+    batch = a_batch(trainer)
+    before, after = logits(load(folder / "wide", "cpu"), batch), logits(trainer.model, batch)
+    assert torch.equal(before, after)
+    with torch.no_grad():
+        for name, parameter in trained(trainer.model).items():
+            if name.endswith("lora_B"):
+                parameter.normal_(0, 0.02)
+    assert float((logits(trainer.model, batch) - before).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("start", ["wide", "half"])
+def test_only_the_changes_learn(folder: Path, tmp_path: Path, start: str) -> None:
+    asked = recipe(folder, start, steps=30, log_every=10)
+    trainer = Trainer(asked, tmp_path, "cpu")
+    base = {name: p.detach().clone() for name, p in trainer.model.named_parameters() if "lora" not in name}
+    dtype = torch.float32 if start == "wide" else torch.bfloat16
+    assert base["decoder.layers.0.mixer.in_proj.weight"].dtype == dtype
+    told: list[Progress] = []
+    trainer.run(told.append)
+    assert told[-1].loss < 0.9 * told[0].loss
+    for name, parameter in trainer.model.named_parameters():
+        if name in base:
+            assert torch.equal(parameter, base[name]), name
+        else:
+            assert parameter.dtype == torch.float32, name
+    assert all("lora" in name for name in trainer.average.weights)
+    held = {id(p) for optimizer in trainer.optimizers for group in optimizer.param_groups for p in group["params"]}
+    assert held == {id(p) for p in trained(trainer.model).values()}
+
+
+def test_merged_weights_compute_what_the_changes_do(folder: Path, tmp_path: Path) -> None:
+    trainer = Trainer(recipe(folder), tmp_path, "cpu")
+    trainer.run()
+    trainer.average.copy_to(trainer.model)
+    batch = a_batch(trainer)
+    merged = load(trainer.export(tmp_path / "wide" / "weights", torch.float32), "cpu")
+    assert not any(isinstance(module, LoraLinear) for module in merged.modules())
+    start, changed, got = (logits(model, batch) for model in (load(folder / "wide", "cpu"), trainer.model, merged))
+    assert float((changed - start).abs().max()) > 0.05
+    assert float((changed - got).abs().max()) < 1e-5
+
+
+def test_the_adapter_file_holds_the_change_of_each_weight(folder: Path, tmp_path: Path) -> None:
+    trainer = Trainer(recipe(folder), tmp_path, "cpu")
+    trainer.run()
+    trainer.export(tmp_path / "wide" / "weights", torch.float32)
+    base = load_file(folder / "wide" / "model.safetensors")
+    merged = load_file(tmp_path / "wide" / "weights" / "model.safetensors")
+    adapter = load_file(tmp_path / "wide" / "adapter" / "adapter_model.safetensors")
+    settings = json.loads((tmp_path / "wide" / "adapter" / "adapter_config.json").read_text())
+    assert (settings["r"], settings["lora_alpha"]) == (8, 16.0)
+    changed = {name for name, weight in merged.items() if not torch.equal(weight, base[name])}
+    assert changed == {f"{module}.weight" for module in settings["target_modules"]}
+    for module in settings["target_modules"]:
+        a, b = (adapter[f"base_model.model.{module}.lora_{which}.weight"] for which in "AB")
+        expected = base[f"{module}.weight"] + 2.0 * b @ a
+        assert torch.allclose(merged[f"{module}.weight"], expected, atol=1e-6), module
+
+
+def test_an_interrupted_run_goes_on_bit_for_bit(folder: Path, tmp_path: Path) -> None:
+    whole = Trainer(recipe(folder), tmp_path / "whole", "cpu")
+    whole.run()
+    first = Trainer(recipe(folder), tmp_path / "cut", "cpu")
+    with pytest.raises(Interrupted, match="step 3 of 6"):
+        first.run(lambda progress: first.stop() if progress.step == 3 else None)
+    # What never changes is not written again.
+    state = torch.load(tmp_path / "cut" / "state.pt", weights_only=True)
+    assert all("lora" in name for name in state["model"])
+    second = Trainer(recipe(folder), tmp_path / "cut", "cpu")
+    second.run()
+    for (name, expected), got in zip(whole.model.named_parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(expected, got), name
+
+
+def test_targets_are_ends_of_names(folder: Path) -> None:
+    model = random_model(CONFIG)
+    add_lora(model, LoraConfig(rank=2, targets=("q_proj", "layers.0.mixer.in_proj", "attn.qkv", "projector.up")))
+    changed = [name for name, module in model.named_modules() if isinstance(module, LoraLinear)]
+    assert changed == [
+        "vision.blocks.0.attn.qkv",
+        "vision.blocks.1.attn.qkv",
+        "projector.up",
+        "decoder.layers.0.mixer.in_proj",
+        "decoder.layers.3.mixer.q_proj",
+    ]
+    for target in ("lm_head", "proj_in", "roj"):
+        with pytest.raises(ModelError, match=target):
+            add_lora(random_model(CONFIG), LoraConfig(rank=2, targets=(target,)))
+
+
+def test_recipes_have_a_table_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    good = 'name="a"\nstage="navigation"\nstart="holotron-nano"\nsteps=5\n[[data]]\npath="x"\n'
+    path.write_text(good + '[lora]\nrank=16\nalpha=32\ntargets=["in_proj","out_proj"]\n')
+    assert read_recipe(path).lora == LoraConfig(16, 32.0, ("in_proj", "out_proj"))
+    path.write_text(good)
+    assert read_recipe(path).lora.rank == 0
+    path.write_text(good + "[lora]\nrank=-1\n")
+    with pytest.raises(RecipeError, match="rank -1"):
+        read_recipe(path)
+
+
+def test_the_large_policy_learns_with_a_small_optimizer() -> None:
+    """holotron-12b, described without memory: what is kept of it, and in what."""
+    with torch.device("meta"):
+        model = Model(preset("holotron-12b").config)
+    model.bfloat16()
+    base = sum(p.numel() for p in model.parameters())
+    add_lora(model, LoraConfig(rank=16))
+    learned = sum(p.numel() for p in trained(model).values())
+    optimizer = make_optimizers(model, OptimizerConfig())[0]
+    average = Average(model, 0.999)
+    assert base == 13_171_366_912
+    assert learned == 45_408_256
+    # Weights, gradients, two moments and the average: under a gigabyte, beside 26 of the frozen model in bfloat16.
+    assert 5 * sum(p.nbytes for p in trained(model).values()) < 1e9
+    assert sum(p.nbytes for p in model.parameters() if not p.requires_grad) == 2 * base
+    assert sum(p.numel() for group in optimizer.param_groups for p in group["params"]) == learned
+    assert sum(weights.numel() for weights in average.weights.values()) == learned
