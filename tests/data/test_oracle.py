@@ -11,12 +11,14 @@ import pytest
 
 from holotron.agent.actions import Click, parse_action, to_json
 from holotron.agent.chat import Reply, Said
+from holotron.agent.miniwob_world import MiniWoBWorld
 from holotron.data.oracle.collect import Collecting, collect, same
 from holotron.data.oracle.play import Played, ask, play
 from holotron.data.oracle.registry import ORACLES
 from holotron.data.oracle.teachers import load_teachers
 from holotron.data.samples import read_shard, shard_paths
 from holotron.env.miniwob.config import MiniWoBConfig
+from holotron.env.miniwob.eyes import Eyes
 from holotron.env.miniwob.pages import MiniWoB
 from holotron.env.miniwob.protocols import is_success
 
@@ -26,7 +28,7 @@ LUCK = ("tic-tac-toe", "stock-market", "hot-cold", "click-pie", "click-pie-nodel
 
 
 def test_nearly_every_task_has_an_oracle() -> None:
-    assert len(ORACLES) >= 118
+    assert len(ORACLES) >= 123
 
 
 def test_one_episode_of_every_task() -> None:
@@ -67,6 +69,40 @@ def test_an_oracle_can_be_asked_in_any_state() -> None:
     first, second = asyncio.run(run())
     assert '"clear":true' in first
     assert first == second
+
+
+# Where somebody went wrong: what was clicked, one after the other, and typed into the last.
+ASTRAY = {
+    "navigate-tree": (["#tree > li.expandable > .folder"], ""),
+    "phone-book": (["#pagination .next a"] * 4, ""),
+    "search-engine": (["#search", "#pagination .next a", "#search-text"], "Nobody"),
+    "use-autocomplete": (["#tags"], "Zi"),
+    "use-autocomplete-nodelay": (["#tags"], "Nowhere"),
+}
+
+
+def test_oracles_find_back() -> None:
+    async def run() -> list[tuple[str, float | None]]:
+        async with MiniWoB(MiniWoBConfig(pages=5)) as pool:
+            return await asyncio.gather(*(one(pool, task, seed) for task in ASTRAY for seed in (1, 3)))
+
+    async def one(pool: MiniWoB, task: str, seed: int) -> tuple[str, float | None]:
+        clicked, typed = ASTRAY[task]
+        async with pool.env() as env:
+            await env.reset(task, seed)
+            for selector in clicked:
+                await env.act(await Eyes(env).click(selector))
+            await env.type_text(typed)
+            world = MiniWoBWorld(env)
+            for _ in range(10):
+                action = await ask(env)
+                assert action is not None
+                await world.act(action)
+                if (standing := await world.standing()).done:
+                    return task, standing.reward
+            return task, None
+
+    assert [end for end in asyncio.run(run()) if end[1] != 1] == []
 
 
 class Scripted:

@@ -1,6 +1,7 @@
-"""Tries oracles out, or collects their episodes.
+"""Tries oracles out, tells in a table how good they are, or collects their episodes.
 
 python -m holotron.data.oracle click-button --episodes 20 [--noise 0.2] [--save DIR]
+python -m holotron.data.oracle --table benchmarks/results/nano/oracles.md --episodes 20
 python -m holotron.data.oracle --out data/oracle --episodes 5000 --workers 2 [--model CHECKPOINT]
 """
 
@@ -8,12 +9,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
+import sys
 import time
 from pathlib import Path
 
 from holotron.data.oracle.collect import Collecting
 from holotron.data.oracle.play import Played, play
 from holotron.data.oracle.registry import ORACLES
+from holotron.data.oracle.table import table, try_all
 from holotron.data.oracle.teachers import load_teachers
 from holotron.data.oracle.workers import collect_all
 from holotron.env.miniwob.config import MiniWoBConfig
@@ -56,6 +60,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, help="in all when collecting, of each task when trying (20)")
     parser.add_argument("--noise", type=float, help="probability of a random action before each step")
     parser.add_argument("--save", type=Path, help="keep the screenshots of each task's first episode there")
+    parser.add_argument("--table", type=Path, help="play undisturbed and disturbed (0.2) and write the results there")
     parser.add_argument("--out", type=Path, help="collect into shards in this folder")
     parser.add_argument("--workers", type=int, default=1, help="processes, each with a browser of its own")
     parser.add_argument("--pages", type=int, default=4, help="of each browser")
@@ -69,6 +74,12 @@ def main() -> None:
     tasks = given.tasks or sorted(ORACLES)
     if given.split:
         tasks = [task for task in tasks if find_task(task).split == given.split]
+    if given.table is not None:
+        noise = 0.2 if given.noise is None else given.noise
+        tried = asyncio.run(try_all(tasks, given.episodes or 20, noise, given.pages))
+        command = shlex.join(["python", "-m", "holotron.data.oracle", *sys.argv[1:]])
+        given.table.write_text(table(tried, noise, command), encoding="utf-8")
+        return
     if given.out is None:
         asyncio.run(_try_all(tasks, given.episodes or 20, given.noise or 0.0, given.save))
         return
