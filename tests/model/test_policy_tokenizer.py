@@ -38,7 +38,7 @@ def test_a_small_vocabulary_is_refused() -> None:
         policy_tokenizer(small)
 
 
-def test_a_grammar_that_forces_nothing_takes_whole_pieces() -> None:
+def test_a_grammar_takes_whole_pieces_and_forces_none() -> None:
     """Forced text would be spelled in letters; a policy that learned pieces must be allowed to use them."""
     schema = {
         "type": "object",
@@ -49,7 +49,7 @@ def test_a_grammar_that_forces_nothing_takes_whole_pieces() -> None:
     ids = TOKENIZER.encode('{"action":"click","x":512}')
     assert len(ids) == 3
     compiler = GrammarCompiler(TOKENIZER, CONFIG.vocab_size, frozenset(CONFIG.eos_token_ids))
-    state = compiler.compile(Grammar.from_schema(schema, forces=False))
+    state = compiler.compile(Grammar.from_schema(schema))
     for token in ids:
         assert state.forced() == []
         state.advance(token)

@@ -35,10 +35,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Style:
-    """How the model is asked. keep_images: how many of the last screenshots it is shown, None for all of them.
-
-    forced_tokens: whether what a grammar leaves no choice about is written without asking the model (see Grammar).
-    """
+    """How the model is asked. keep_images: how many of the last screenshots it is shown, None for all of them."""
 
     max_tokens: int = 512
     temperature: float = 0.0
@@ -46,7 +43,6 @@ class Style:
     seed: int | None = None
     keep_images: int | None = 3
     use_grammar: bool = True
-    forced_tokens: bool = True
     record_tokens: bool = True
     template: Mapping[str, Any] = field(default_factory=dict)  # variables of the chat template
 

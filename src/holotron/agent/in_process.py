@@ -93,7 +93,7 @@ class EngineChat:
 def _grammar(schema: Mapping[str, Any] | None, style: Style) -> Grammar | None:
     if schema is None or not style.use_grammar:
         return None
-    return Grammar.from_schema(schema, forces=style.forced_tokens)
+    return Grammar.from_schema(schema)
 
 
 def _plain(said: Said) -> dict[str, Any]:
@@ -144,4 +144,4 @@ def loaded(
     tokenizer = load_tokenizer(path)
     prompts = PromptBuilder(tokenizer, load_chat_template(path), model.config)
     with Engine(model, config, tokenizer) as engine:
-        yield EngineModel(engine, prompts, replace(style or Style(), keep_images=None, forced_tokens=False))
+        yield EngineModel(engine, prompts, replace(style or Style(), keep_images=None))

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from holotron.model.chat import GUARD, Tokenizer
+from holotron.model.policy_tokenizer import has_pieces
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -44,14 +45,11 @@ class Grammar:
     """The form a text must have. The source of a choice is a JSON list of texts; json_object needs no source.
 
     JSON is written without whitespace unless it is asked for: then more of it is forced and need not be decoded.
-    With forces=False nothing is: a model with tokens that span what is forced and what is free, such as `"x":512`,
-    chooses each token itself, among those the form allows.
     """
 
     kind: Kind
     source: str = ""
     whitespace: bool = False
-    forces: bool = True
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -70,8 +68,8 @@ class Grammar:
                 raise GrammarError(f"a choice is a JSON list of at least one text, not {self.source[:80]!r}")
 
     @classmethod
-    def from_schema(cls, schema: Mapping[str, Any], whitespace: bool = False, forces: bool = True) -> Grammar:
-        return cls("json_schema", json.dumps(schema), whitespace, forces)
+    def from_schema(cls, schema: Mapping[str, Any], whitespace: bool = False) -> Grammar:
+        return cls("json_schema", json.dumps(schema), whitespace)
 
     @classmethod
     def from_choices(cls, choices: Sequence[str]) -> Grammar:
@@ -161,7 +159,11 @@ class GrammarState:
 
 
 class GrammarCompiler:
-    """Grammars for one vocabulary. It may be larger than the tokenizer's: what has no text is never allowed."""
+    """Grammars for one vocabulary. It may be larger than the tokenizer's: what has no text is never allowed.
+
+    Where tokens span what a form forces and what it leaves free, such as `x":512`, nothing is forced: the model chooses
+    each token itself, among those the form allows. Forced text would be spelled in letters it never learned to use.
+    """
 
     def __init__(self, tokenizer: Tokenizer | Path, vocab_size: int, eos_ids: Sequence[int]) -> None:
         if isinstance(tokenizer, Path):
@@ -173,6 +175,7 @@ class GrammarCompiler:
             raise ValueError(f"the tokenizer has {tokenizer.vocab_size} tokens and the model only {vocab_size}")
         self.vocab_size = vocab_size
         self.eos_ids = frozenset(eos_ids)
+        self._forces = not has_pieces(tokenizer)
         self._llguidance = _import_llguidance()
         text = _hide_special_tokens(tokenizer.to_json())
         self._tokenizer: LLTokenizer = self._llguidance.LLTokenizer(
@@ -206,7 +209,7 @@ class GrammarCompiler:
             raise GrammarError(f"the {grammar.kind} grammar is not valid: {_first_line(str(error))}") from error
         if matcher.is_error():
             raise GrammarError(f"the {grammar.kind} grammar is not valid: {_first_line(matcher.get_error())}")
-        state = GrammarState(matcher, self.vocab_size, self.eos_ids, grammar.forces)
+        state = GrammarState(matcher, self.vocab_size, self.eos_ids, self._forces)
         # Some contradictions only show when the first token is asked for.
         mask = torch.zeros((self.vocab_size + 31) // 32, dtype=torch.int32)
         try:
@@ -233,7 +236,7 @@ class GrammarCompiler:
         options: dict[str, bool | str] = {"whitespace_flexible": grammar.whitespace}
         if grammar.whitespace:
             options["whitespace_pattern"] = WHITESPACE
-        if not grammar.forces:
+        if not self._forces:
             inner = {"x-guidance": options, **json.loads(schema)}
             return str(
                 matcher.grammar_from_lark(f'%llguidance {{"no_forcing": true}}\nstart: %json {json.dumps(inner)}')

@@ -46,6 +46,15 @@ def coordinate_token(axis: str, value: int) -> str:
     return f'{axis}":{value}'
 
 
+def has_pieces(tokenizer: Tokenizer) -> bool:
+    """Whether a tokenizer has one token for a coordinate."""
+    try:
+        tokenizer.id_of(coordinate_token(AXES[0], 0))
+    except ModelError:
+        return False
+    return True
+
+
 def policy_library(config: ModelConfig) -> tokenizers.Tokenizer:
     """The tokenizer as the library's own object, which can be saved as a tokenizer.json."""
     library = byte_library(config)

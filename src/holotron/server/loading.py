@@ -15,6 +15,7 @@ from holotron.model.chat import DEFAULT_TEMPLATE, ChatTemplate, Tokenizer, load_
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.config import ModelConfig
 from holotron.model.loading import find_checkpoint, load
+from holotron.model.policy_tokenizer import has_pieces
 from holotron.model.presets import preset
 from holotron.model.prompt import PromptBuilder
 from holotron.server.messages import EngineOptions
@@ -52,10 +53,17 @@ def build_engine(options: EngineOptions) -> Engine:
     if options.threads:
         torch.set_num_threads(options.threads)
     tokenizer = load_texts(options).tokenizer
-    dtype = _dtype(options.dtype)
-    model = load(options.model, options.device, dtype, random_weights=options.random)
+    model = load(options.model, options.device, _weight_dtype(options, tokenizer), random_weights=options.random)
     config = _engine_config(options, model.config, model.device, model.dtype)
     return Engine(model, config, tokenizer)
+
+
+def _weight_dtype(options: EngineOptions, tokenizer: Tokenizer) -> torch.dtype | None:
+    """As asked for, else as stored; small policies on a CPU in float32, as most CPUs are slow in 16 bits."""
+    on_cpu = options.device == "cpu" or (options.device is None and not torch.cuda.is_available())
+    if options.dtype is None and on_cpu and has_pieces(tokenizer):
+        return torch.float32
+    return _dtype(options.dtype)
 
 
 def _engine_config(
