@@ -13,6 +13,7 @@ from rich.table import Table
 from holotron.cli.errors import Misuse, misuse
 from holotron.cli.output import console, examples, print_json
 from holotron.cli.policies import (
+    BUNDLED,
     Chosen,
     EndpointOption,
     MaxTokensOption,
@@ -148,6 +149,81 @@ def recall(
         print_json(report.to_dict())
     else:
         typer.echo(report.table())
+
+
+SmallModelArgument = Annotated[str, typer.Argument(help="A small policy: the bundled one, or a checkpoint folder.")]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
+WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes, each with a browser and the policy.")]
+ReportOption = Annotated[Path | None, typer.Option(dir_okay=False, help="File for the whole report as JSON.")]
+GROUNDING_EXAMPLES = examples(
+    "holotron eval grounding",
+    "holotron eval grounding runs/localization/weights --screens 50 --sources pages,widgets --out grounding.json",
+)
+PAGES_EXAMPLES = examples(
+    "holotron eval pages --episodes-per-template 5",
+    "holotron eval pages runs/navigation/weights --taught --workers 8 --device cuda --out pages.json",
+)
+
+
+@app.command("grounding", epilog=GROUNDING_EXAMPLES)
+def grounding(
+    model: SmallModelArgument = BUNDLED,
+    screens: Annotated[int, typer.Option(min=1, help="Of each source; four questions each.")] = 100,
+    sources: Annotated[str | None, typer.Option(help="widgets, miniwob, pages, packages; default: all.")] = None,
+    device: DeviceOption = None,
+    workers: WorkersOption = 1,
+    at_once: Annotated[int, typer.Option(min=1, max=64, help="Screens of each process.")] = 4,
+    out: ReportOption = None,
+) -> None:
+    """Where it points when asked for an element of a screen it has never seen, by kind and size."""
+    from holotron.data.ground.sources import SOURCES
+    from holotron.eval.grounding import grounding as run
+    from holotron.eval.grounding import told
+    from holotron.model.errors import ModelError
+    from holotron.model.loading import find_checkpoint
+
+    chosen = _listed(sources) or list(SOURCES)
+    if unknown := sorted(set(chosen) - set(SOURCES)):
+        raise Misuse(f"there is no source {', '.join(unknown)}; known are {', '.join(SOURCES)}")
+    with misuse(ModelError):
+        find_checkpoint(model)
+    with registered("eval"), agent_failures():
+        found = run(model, screens, chosen, device=device, workers=workers, at_once=at_once)
+    _keep(found, out)
+    typer.echo(told(found))
+
+
+@app.command("pages", epilog=PAGES_EXAMPLES)
+def pages(
+    model: SmallModelArgument = BUNDLED,
+    episodes_per_template: Annotated[int, typer.Option(min=1)] = 20,
+    taught: Annotated[bool, typer.Option("--taught", help="Templates it was taught, with seeds it was not.")] = False,
+    device: DeviceOption = None,
+    workers: WorkersOption = 1,
+    at_once: Annotated[int, typer.Option(min=1, max=64, help="Pages of each process.")] = 4,
+    out: ReportOption = None,
+) -> None:
+    """Tasks on generated full-size pages, of templates that were held out. MODEL may be random, for comparison."""
+    from holotron.eval.page_tasks import page_tasks, told
+    from holotron.eval.shares import RANDOM
+    from holotron.model.errors import ModelError
+    from holotron.model.loading import find_checkpoint
+
+    if model != RANDOM:
+        with misuse(ModelError):
+            find_checkpoint(model)
+    with registered("eval"), agent_failures():
+        found = page_tasks(
+            model, episodes_per_template, held_out=not taught, device=device, workers=workers, pages=at_once
+        )
+    _keep(found, out)
+    typer.echo(told(found))
+
+
+def _keep(found: dict[str, Any], out: Path | None) -> None:
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(found), encoding="utf-8")
 
 
 def _print(report: dict[str, Any], folder: Path) -> None:

@@ -1,22 +1,17 @@
 """Where a small policy points when asked for an element of a screen it has never seen.
 
-python -m holotron.eval.grounding MODEL [--screens 300] [--sources pages,widgets,miniwob,packages] [--out FILE.json]
-
 Screens are drawn from held-out seeds, generated pages from held-out templates and themes too. An answer is right if
 it lies in the element's box. Each question is asked in a conversation of its own.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 from holotron.agent.actions import ActionError
@@ -66,14 +61,13 @@ def point_share(share: Share[Screen]) -> list[Pointed]:
 
 
 async def _point(share: Share[Screen], policy: ChatModel) -> list[Pointed]:
-    left = list(reversed(share.items))
+    left = share.taken()
     pointed: list[Pointed] = []
     async with Sources(held_out=True, at_once=share.at_once) as sources:
         await sources.prepare({source: 1 for source, _ in share.items})
 
         async def one() -> None:
-            while left:
-                source, seed = left.pop()
+            for source, seed in left:
                 pointed.extend(await _questions(sources, source, seed, policy))
 
         await asyncio.gather(*(one() for _ in range(share.at_once)))
@@ -149,42 +143,16 @@ def _rate(pointed: Sequence[Pointed]) -> dict[str, Any]:
     return {"right": right, "of": len(pointed), "interval": wilson(right, len(pointed))}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m holotron.eval.grounding",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("model", help="a checkpoint folder of a small policy, or its name")
-    parser.add_argument("--screens", type=int, default=200, help="of each source")
-    parser.add_argument("--sources", default=",".join(SOURCES))
-    parser.add_argument("--device")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--at-once", type=int, default=4, help="screens of each process")
-    parser.add_argument("--out", type=Path, help="file for the whole report as JSON")
-    given = parser.parse_args()
-    sources = given.sources.split(",")
-    if unknown := set(sources) - set(SOURCES):
-        parser.error(f"there is no source {', '.join(sorted(unknown))}; known are {', '.join(SOURCES)}")
-    found = grounding(
-        given.model, given.screens, sources, device=given.device, workers=given.workers, at_once=given.at_once
-    )
-    if given.out:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(found), encoding="utf-8")
-    print(f"{given.model}: {found['all']['of']} questions in {found['seconds']:.0f} s")
+def told(found: dict[str, Any]) -> str:
+    """The report as a text."""
+    lines = [f"{found['model']}: {found['all']['of']} questions in {found['seconds']:.0f} s"]
     for title in ("by_source", "by_side", "by_kind"):
-        print(title.replace("_", " "))
-        for name, rate in found[title].items():
-            print(f"  {name:16} {_told(rate)}")
-    print(f"  {'all':16} {_told(found['all'])}")
+        lines.append(title.replace("_", " "))
+        lines += [f"  {name:16} {_told(rate)}" for name, rate in found[title].items()]
+    return "\n".join([*lines, f"  {'all':16} {_told(found['all'])}"])
 
 
 def _told(rate: dict[str, Any]) -> str:
     low, high = rate["interval"]
     share = rate["right"] / max(1, rate["of"])
     return f"{100 * share:5.1f}% ({100 * low:.1f} to {100 * high:.1f}) of {rate['of']}"
-
-
-if __name__ == "__main__":
-    main()

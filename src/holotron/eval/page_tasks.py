@@ -1,19 +1,14 @@
 """A small policy on generated full-size pages, of templates it was not taught unless others are asked for.
 
-python -m holotron.eval.page_tasks MODEL [--episodes-per-template 20] [--taught] [--out FILE.json]
-
 An episode is won when the policy ends it with an answer and the page says that everything is done, and rightly.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import time
 from dataclasses import asdict, dataclass
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 from holotron.agent.agent import Agent, Budget
@@ -50,13 +45,12 @@ def play_share(share: Share[Asked]) -> list[PageEpisode]:
 
 
 async def _play(share: Share[Asked], policy: ChatModel) -> list[PageEpisode]:
-    left = list(reversed(share.items))
+    left = share.taken()
     played: list[PageEpisode] = []
     async with PagePool(share.at_once) as pool:
 
         async def page() -> None:
-            while left:
-                template, seed = left.pop()
+            for template, seed in left:
                 played.append(await play_page(pool, policy, template, seed))
 
         await asyncio.gather(*(page() for _ in range(share.at_once)))
@@ -117,40 +111,14 @@ def page_tasks(
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m holotron.eval.page_tasks",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("model", help="a checkpoint folder of a small policy, its name, or 'random'")
-    parser.add_argument("--episodes-per-template", type=int, default=20)
-    parser.add_argument("--taught", action="store_true", help="the templates it was taught, with seeds it was not")
-    parser.add_argument("--device")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--pages", type=int, default=4, help="of each process")
-    parser.add_argument("--out", type=Path, help="file for the whole report as JSON")
-    given = parser.parse_args()
-    found = page_tasks(
-        given.model,
-        given.episodes_per_template,
-        held_out=not given.taught,
-        device=given.device,
-        workers=given.workers,
-        pages=given.pages,
-    )
-    if given.out:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(found), encoding="utf-8")
-    for name, (successes, episodes) in found["by_template"].items():
-        print(f"  {name:28} {successes:3d} of {episodes:3d}")
+def told(found: dict[str, Any]) -> str:
+    """The report as a text."""
+    lines = [f"  {name:28} {won:3d} of {episodes:3d}" for name, (won, episodes) in found["by_template"].items()]
     low, high = found["interval"]
-    print(
-        f"{given.model}, {found['templates']} templates: {found['successes']} of {found['episodes']} "
+    times = ", ".join(f"{name} {value:.2f} s" for name, value in found["step_seconds"].items())
+    lines.append(
+        f"{found['model']}, {found['templates']} templates: {found['successes']} of {found['episodes']} "
         f"({100 * low:.1f} to {100 * high:.1f}%), {found['broken']} broken, {found['steps_per_second']:.1f} steps/s, "
-        "a step: " + ", ".join(f"{name} {value:.2f} s" for name, value in found["step_seconds"].items())
+        f"a step: {times}"
     )
-
-
-if __name__ == "__main__":
-    main()
+    return "\n".join(lines)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from holotron.agent.chat import ChatModel, Style
 from holotron.agent.in_process import loaded
 
 RANDOM = "random"
+TELL_SECONDS = 10.0
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -30,6 +33,17 @@ class Share(Generic[T]):
     items: tuple[T, ...]
     at_once: int
     threads: int
+    of: int = 1  # how many shares there are
+    index: int = 0
+
+    def taken(self) -> Iterator[T]:
+        """The items one after another, for several to take from; the first process tells how far it is."""
+        told = time.monotonic()
+        for done, item in enumerate(self.items):
+            if self.index == 0 and time.monotonic() - told > TELL_SECONDS:
+                told = time.monotonic()
+                print(f"about {done * self.of} of {len(self.items) * self.of}", file=sys.stderr, flush=True)
+            yield item
 
     @contextmanager
     def policy(self) -> Iterator[ChatModel]:
@@ -56,7 +70,9 @@ def share_out(
 ) -> list[R]:
     """All that the processes found, in no particular order. `work` is a function of a module: processes import it."""
     threads = max(1, (os.cpu_count() or 1) // workers)
-    shares = [Share(model, device, tuple(items[i::workers]), at_once, threads) for i in range(workers)]
+    shares = [
+        Share(model, device, tuple(items[index::workers]), at_once, threads, workers, index) for index in range(workers)
+    ]
     if workers == 1:
         return work(shares[0])
     with multiprocessing.get_context("spawn").Pool(workers) as processes:

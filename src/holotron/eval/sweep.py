@@ -53,13 +53,12 @@ def play_share(share: Share[Asked]) -> list[Episode]:
 
 
 async def _play(share: Share[Asked], policy: ChatModel) -> list[Episode]:
-    left = list(reversed(share.items))
+    left = share.taken()
     played: list[Episode] = []
     async with MiniWoB(MiniWoBConfig(pages=share.at_once)) as pool:
 
         async def page() -> None:
-            while left:
-                task, seed, most = left.pop()
+            for task, seed, most in left:
                 async with pool.env() as env:
                     for attempt in range(TRIES):
                         try:
