@@ -55,13 +55,13 @@ def test_browsers_killed_in_the_middle(tmp_path):
 
         async def kill() -> None:
             nonlocal killed
-            while killed < 3:
-                await asyncio.sleep(0.7)
+            while killed < 5:
+                await asyncio.sleep(0.6)
                 found = descendants(os.getpid())
                 browsers = [
                     pid for pid, line in found.items() if "--remote-debugging" in line and "--type=" not in line
                 ]
-                if browsers:
+                if browsers and any(tmp_path.rglob("steps.jsonl")):  # in the midst of episodes
                     os.kill(browsers[killed % len(browsers)], signal.SIGKILL)
                     killed += 1
 

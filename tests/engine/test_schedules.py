@@ -16,7 +16,7 @@ MODELS = {
     "experts": tiny_model("ME*E", seed=2),
     "transformer": tiny_model(seed=4, **DENSE_TRANSFORMER),
 }
-SCHEDULES = 80
+SCHEDULES = 48
 
 
 def check_answers(model, sessions) -> int:

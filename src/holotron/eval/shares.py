@@ -35,6 +35,7 @@ class Share(Generic[T]):
     threads: int
     of: int = 1  # how many shares there are
     index: int = 0
+    max_tokens: int = 160  # of an answer
 
     def taken(self) -> Iterator[T]:
         """The items one after another, for several to take from; the first process tells how far it is."""
@@ -55,7 +56,7 @@ class Share(Generic[T]):
             yield RandomModel()
             return
         # Recording graphs takes each process longer than the few tokens of an action would save.
-        with loaded(self.model, self.device, style=Style(max_tokens=160), cuda_graphs=False) as policy:
+        with loaded(self.model, self.device, style=Style(max_tokens=self.max_tokens), cuda_graphs=False) as policy:
             yield policy
 
 
