@@ -11,7 +11,7 @@ import random
 import zlib
 from collections.abc import Iterator
 from collections.abc import Sequence as ListOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -39,6 +39,10 @@ class Drawn:
     worker: int
     cursor: Cursor
     kinds: tuple[str, ...]
+
+    def pin_memory(self) -> Drawn:
+        """What DataLoader's thread for that calls."""
+        return replace(self, batch=self.batch.pin())
 
 
 class SourceShare:
@@ -136,5 +140,7 @@ def load_batches(stream: BatchStream, workers: int) -> Iterator[Drawn]:
     """The stream's batches, made by that many processes, or here if by none."""
     if workers == 0:
         return iter(stream)
-    loader = DataLoader(stream, batch_size=None, num_workers=workers, prefetch_factor=4)
+    # A thread of its own brings batches into memory that a GPU can fetch from, while the step before is computed.
+    pinned = torch.cuda.is_available()
+    loader = DataLoader(stream, batch_size=None, num_workers=workers, prefetch_factor=4, pin_memory=pinned)
     return iter(loader)

@@ -175,8 +175,6 @@ class Trainer:
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = self.rate
-        if self.device.type == "cuda":
-            batch = batch.pin()
         loss = self.loss(batch.to(self.device))
         loss.backward()
         gradient = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.optimizer.clip))
