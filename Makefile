@@ -3,8 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# One more than there are cores: many tests wait for a browser or a server rather than compute.
-TESTERS ?= $(shell expr $$(nproc) + 1)
 
 .DEFAULT_GOAL := help
 .PHONY: help run test browser test-gpu soak lint clean
@@ -17,7 +15,7 @@ run: $(STAMP) browser ## the bundled policy solves tasks in a real Chromium and 
 
 test: $(STAMP) browser ## all tests that need no GPU, and the import contract
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 browser: $(STAMP) ## a Chromium, if this machine has none
 	@$(BIN)/python -m holotron.env.install

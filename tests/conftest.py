@@ -7,6 +7,7 @@ from hypothesis import settings
 
 # Tests run side by side, one process per core: threads inside them would only get in each other's way.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # and in those that they start
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 # How long an example takes depends on who else is at work on the machine.

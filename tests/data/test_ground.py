@@ -18,7 +18,7 @@ from holotron.data.ground.generate import GroundError, GroundSettings, generate,
 from holotron.data.ground.labels import Element
 from holotron.data.ground.pages import make_page
 from holotron.data.ground.questions import ask, describe_state
-from holotron.data.ground.rendering import Document, Shot, Studio
+from holotron.data.ground.rendering import Document, RenderingError, Shot, Studio
 from holotron.data.ground.sources import SOURCES, Sources
 from holotron.data.ground.templates import HELD_OUT, TEMPLATES
 from holotron.data.ground.themes import HELD_OUT_PALETTES
@@ -178,6 +178,26 @@ def test_a_sheet_shows_what_single_pages_show() -> None:
         a, b = (np.asarray(Image.open(io.BytesIO(shot.png)).convert("RGB")).astype(int) for shot in (one, other))
         # Edges of rounded corners may fall on other fractions of a pixel.
         assert (np.abs(a - b).max(axis=2) > 40).mean() < 0.002
+
+
+def test_a_screen_that_a_browser_failed_to_draw_is_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
+    class Faltering:
+        failures = 2
+
+        async def draw(self, document: Document) -> Shot:
+            if self.failures:
+                self.failures -= 1
+                raise RenderingError("the tab is gone")
+            return Shot(b"", document.width, document.height, (), document.about)
+
+    sources = Sources()
+    sources.studio = Faltering()  # type: ignore[assignment]
+    assert asyncio.run(sources.shot("widgets", 3)) is not None
+    assert capsys.readouterr().err.count("widgets 3") == 2
+    Faltering.failures = 9
+    sources.studio = Faltering()  # type: ignore[assignment]
+    assert asyncio.run(sources.shot("pages", 3)) is None
+    assert "the tab is gone" in capsys.readouterr().err
 
 
 def test_shards_are_written_and_a_second_run_goes_on_where_the_first_was(tmp_path: Path) -> None:

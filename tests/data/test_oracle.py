@@ -20,7 +20,6 @@ from holotron.data.samples import read_shard, shard_paths
 from holotron.env.miniwob.config import MiniWoBConfig
 from holotron.env.miniwob.eyes import Eyes
 from holotron.env.miniwob.pages import MiniWoB
-from holotron.env.miniwob.protocols import is_success
 
 load_teachers()
 # Not every episode can be won: an opponent plays at random, a price runs away, an item does not take the mouse.
@@ -31,7 +30,9 @@ def test_nearly_every_task_has_an_oracle() -> None:
     assert len(ORACLES) >= 123
 
 
-def test_one_episode_of_every_task() -> None:
+def test_one_episode_of_every_other_task() -> None:
+    """All of them: `holotron data oracle --table`, which takes minutes."""
+
     async def run() -> list[Played]:
         async with MiniWoB(MiniWoBConfig(pages=6)) as pool:
 
@@ -39,13 +40,9 @@ def test_one_episode_of_every_task() -> None:
                 async with pool.env() as env:
                     return await play(env, task, 1)
 
-            return await asyncio.gather(*(one(task) for task in sorted(ORACLES) if task not in LUCK))
+            return await asyncio.gather(*(one(task) for task in sorted(ORACLES)[::2] if task not in LUCK))
 
-    def solved(episode: Played) -> bool:
-        reward = episode.reward or 0.0
-        return reward >= 0.97 or is_success("strict", episode.task, reward)
-
-    failed = [(episode.task, episode.reward, episode.problem) for episode in asyncio.run(run()) if not solved(episode)]
+    failed = [(episode.task, episode.reward, episode.problem) for episode in asyncio.run(run()) if not episode.solved]
     # An animation that the loaded machine drew late may spoil one.
     assert len(failed) <= 1, failed
 

@@ -90,7 +90,7 @@ def test_it_starts_as_the_model_it_changes(folder: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("start", ["wide", "half"])
 def test_only_the_changes_learn(folder: Path, tmp_path: Path, start: str) -> None:
-    asked = recipe(folder, start, steps=30, log_every=10)
+    asked = recipe(folder, start, steps=12, log_every=4)
     trainer = Trainer(asked, tmp_path, "cpu")
     base = {name: p.detach().clone() for name, p in trainer.model.named_parameters() if "lora" not in name}
     dtype = torch.float32 if start == "wide" else torch.bfloat16

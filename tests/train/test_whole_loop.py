@@ -78,7 +78,7 @@ def test_a_policy_gets_better_from_data_to_browser(tmp_path: Path) -> None:
     generate(GroundSettings(out=tmp_path / "ground", samples=16, mix={"widgets": 1}))
     asyncio.run(collect(Collecting(tmp_path / "oracle", (TASK,), episodes=72, pages=3, noise=0.0)))
     localized = stage(tmp_path, "localization", tmp_path / "start", "ground", 6)
-    trained = stage(tmp_path, "navigation", localized, "oracle", 90)
+    trained = stage(tmp_path, "navigation", localized, "oracle", 80)
     before, after = solved(tmp_path / "start"), solved(trained)
     assert after >= EPISODES // 2
     assert after > before + 2

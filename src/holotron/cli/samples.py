@@ -130,10 +130,10 @@ def oracle(
         _write_table(table, chosen, episodes or 20, 0.2 if noise is None else noise, pages)
         return
     if out is None:
-        from holotron.data.oracle.__main__ import _try_all
+        from holotron.data.oracle.trial import try_oracles
 
         with _making(miniwob=True):
-            asyncio.run(_try_all(chosen, episodes or 20, noise or 0.0, save))
+            asyncio.run(try_oracles(chosen, episodes or 20, noise or 0.0, save))
         return
     if model is not None:
         from holotron.model.errors import ModelError

@@ -11,45 +11,15 @@ import argparse
 import asyncio
 import shlex
 import sys
-import time
 from pathlib import Path
 
 from holotron.data.oracle.collect import Collecting
-from holotron.data.oracle.play import Played, play
 from holotron.data.oracle.registry import ORACLES
 from holotron.data.oracle.table import table, try_all
 from holotron.data.oracle.teachers import load_teachers
+from holotron.data.oracle.trial import try_oracles
 from holotron.data.oracle.workers import collect_all
-from holotron.env.miniwob.config import MiniWoBConfig
-from holotron.env.miniwob.pages import MiniWoB
 from holotron.env.miniwob.tasks import find_task
-
-
-async def _try_all(tasks: list[str], episodes: int, noise: float, save: Path | None) -> None:
-    async with MiniWoB(MiniWoBConfig(pages=4)) as pool:
-        for task in tasks:
-            began = time.monotonic()
-
-            async def one(seed: int, task: str = task) -> Played:
-                async with pool.env() as env:
-                    return await play(env, task, seed, noise=noise)
-
-            played = await asyncio.gather(*(one(seed) for seed in range(episodes)))
-            solved = sum(episode.reward == 1 for episode in played)
-            steps = [len(episode.steps) for episode in played if episode.reward == 1] or [0]
-            print(
-                f"{task:32} {solved:4d}/{episodes} steps {sum(steps) / len(steps):5.1f} (most {max(steps)}) "
-                f"{time.monotonic() - began:5.1f} s",
-                flush=True,
-            )
-            for episode in played:
-                if episode.reward != 1:
-                    print(f"    seed {episode.seed}: reward {episode.reward}, {episode.problem or 'no problem named'}")
-                    print("       ", "; ".join(step.answer for step in episode.steps)[:600])
-            if save is not None:
-                save.mkdir(parents=True, exist_ok=True)
-                for index, step in enumerate(played[0].steps):
-                    (save / f"{task}-{index}.png").write_bytes(step.image or b"")
 
 
 def main() -> None:
@@ -81,7 +51,7 @@ def main() -> None:
         given.table.write_text(table(tried, noise, command), encoding="utf-8")
         return
     if given.out is None:
-        asyncio.run(_try_all(tasks, given.episodes or 20, given.noise or 0.0, given.save))
+        asyncio.run(try_oracles(tasks, given.episodes or 20, given.noise or 0.0, given.save))
         return
     base = Collecting(
         given.out,

@@ -19,7 +19,7 @@ from holotron.agent.actions import Action, ActionError, parse_action, to_dict, t
 from holotron.agent.chat import ChatModel, Said
 from holotron.agent.manner import WIDGET_FORM
 from holotron.agent.miniwob_world import MiniWoBWorld
-from holotron.data.oracle.play import ask, play, said
+from holotron.data.oracle.play import ask, is_solved, play, said
 from holotron.data.oracle.teachers import load_teachers
 from holotron.data.samples import Sample, ShardWriter, Turn
 from holotron.env.errors import ActionFailed, InfrastructureError
@@ -27,13 +27,10 @@ from holotron.env.miniwob.config import MiniWoBConfig
 from holotron.env.miniwob.env import MiniWoBEnv
 from holotron.env.miniwob.errors import MiniWoBError
 from holotron.env.miniwob.pages import MiniWoB
-from holotron.env.miniwob.protocols import is_success
 
 # A point this near to the oracle's, in thousandths, is the same click.
 SAME_POINT = 30
 LAST_TRAINING_SEED = 10**9
-# Where a reward grows with precision no pixel gives 1, and this is as good as a hand can do.
-NEARLY_FULL = 0.97
 # Tasks whose pages keep something of the episode before.
 FRESH_PAGE = frozenset(
     {"book-flight-nodelay", "copy-paste-2", "daily-calendar", "stock-market", "use-colorwheel", "use-colorwheel-2"}
@@ -138,11 +135,7 @@ async def _episode(env: MiniWoBEnv, task: str, seed: int, asked: Collecting, pol
     noisy = random.Random(f"noise/{task}/{seed}").random() < 0.5
     noise = asked.noise if noisy else 0.0
     played = await play(env, task, seed, noise=noise, max_steps=asked.max_steps, reuse=task not in FRESH_PAGE)
-    return [played.sample()] if _is_solved(task, played.reward) else []
-
-
-def _is_solved(task: str, reward: float | None) -> bool:
-    return reward is not None and (reward >= NEARLY_FULL or is_success("strict", task, reward))
+    return [played.sample()] if played.solved else []
 
 
 async def relabel(
@@ -182,7 +175,7 @@ async def relabel(
                     return samples
             standing = await world.standing()
             if standing.done:
-                if turns[-1].learn and _is_solved(task, standing.reward):
+                if turns[-1].learn and is_solved(task, standing.reward):
                     samples.append(Sample(f"dagger/{task}", tuple(turns), about | {"reward": standing.reward}))
                 break
     finally:

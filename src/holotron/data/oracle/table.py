@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from holotron.data.oracle.collect import _is_solved
 from holotron.data.oracle.play import MOST_STEPS, Played, play
 from holotron.data.oracle.registry import ORACLES
 from holotron.env.errors import InfrastructureError
@@ -74,8 +73,8 @@ async def try_all(tasks: Sequence[str], episodes: int, noise: float, pages: int)
 
 
 def summarise(played: Sequence[Played]) -> Tried:
-    solved = [episode for episode in played if _is_solved(episode.task, episode.reward)]
-    lost = [episode for episode in played if not _is_solved(episode.task, episode.reward)]
+    solved = [episode for episode in played if episode.solved]
+    lost = [episode for episode in played if not episode.solved]
     ways = Counter(
         episode.problem.splitlines()[0][:80] if episode.problem else f"reward {episode.reward:.2g}" for episode in lost
     )
