@@ -6,8 +6,11 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -69,9 +72,39 @@ def test_a_run_is_told_and_recorded(site, checkpoint, tmp_path):
     assert steps[0].output.token_ids
 
 
+class Patient(BaseHTTPRequestHandler):
+    """A model that never ends a run by itself: it waits."""
+
+    def do_GET(self) -> None:
+        self._answer(200 if self.path == "/v1/models" else 404, {"data": [{"id": "patient"}]})
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        message = {"role": "assistant", "content": '{"action":"wait","seconds":0.2}'}
+        self._answer(200, {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture
+def patient():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Patient) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
 @pytest.mark.parametrize("how", ["ctrl-c", "stop"])
-def test_stopping_is_clean(site, checkpoint, tmp_path, how):
-    words = run_words(site, checkpoint, "--steps", 1000, "--record", tmp_path / "kept")
+def test_stopping_is_clean(site, patient, tmp_path, how):
+    words = ["run", "Look around", "--url", site.origin + "/", "--endpoint", patient, "--size", "320x200", "--bare"]
+    words += ["--steps", 1000, "--record", tmp_path / "kept"]
     process = subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     store = EpisodeStore(tmp_path / "kept")
@@ -84,8 +117,8 @@ def test_stopping_is_clean(site, checkpoint, tmp_path, how):
     below = descendants(process.pid)
     assert below
     if how == "stop":
-        told = CliRunner().invoke(app, ["stop"])  # at once: the policy may end the run by itself at any step
-        assert f"run {process.pid}: ended" in told.output
+        told = holo("stop")
+        assert f"run {process.pid}: ended" in told.stdout
     else:
         process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
