@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from holotron.data.samples import ShardWriter
+from holotron.data.samples import SampleError, ShardWriter
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model
 from holotron.model.loading import load
@@ -118,3 +118,9 @@ def test_recipes_name_what_is_wrong(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(RecipeError, match=message):
             read_recipe(path)
+
+
+def test_samples_that_fit_into_no_batch_are_an_error(folder: Path, tmp_path: Path) -> None:
+    trainer = Trainer(recipe(folder, batch=replace(BUDGET, learned=1)), tmp_path, "cpu")
+    with pytest.raises(SampleError, match=r"none of 1001 samples in a row fits .* make the recipe's \[batch\] larger"):
+        trainer.run()

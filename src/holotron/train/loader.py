@@ -22,6 +22,8 @@ from holotron.train.batches import Batch, Packer
 from holotron.train.recipe import Source
 from holotron.train.sequences import Sequence, SequenceWriter
 
+MOST_LEFT_OUT = 1000
+
 
 @dataclass(frozen=True)
 class Cursor:
@@ -121,17 +123,23 @@ class BatchStream(IterableDataset[Drawn]):
         weights = [source.weight for source in self._sources]
         draws, positions = start.draws, list(start.positions)
         waiting: list[Sequence] = []
-        room = self._packer.room()
+        room, left_out = self._packer.room(), 0
         while True:
             [chosen] = random.Random(f"{self._seed}/{worker}/{draws}").choices(range(len(shares)), weights)
             sequence = shares[chosen].draw(positions[chosen])
             if waiting and not room.takes(sequence):
                 kinds = tuple(member.kind for member in waiting)
                 yield Drawn(self._packer.build(waiting), worker, Cursor(draws, tuple(positions)), kinds)
-                waiting, room = [], self._packer.room()
+                waiting, room, left_out = [], self._packer.room(), 0
             if room.takes(sequence):
                 room.take(sequence)
                 waiting.append(sequence)
+            elif (left_out := left_out + 1) > MOST_LEFT_OUT and not waiting:
+                raise SampleError(
+                    f"none of {left_out} samples in a row fits into a batch, the last being of kind {sequence.kind}, "
+                    f"{len(sequence.token_ids)} tokens, {int(sequence.learn.sum())} of them learned, and "
+                    f"{sequence.patches} patches; make the recipe's [batch] larger"
+                )
             draws += 1
             positions[chosen] += 1
 

@@ -24,8 +24,8 @@ LONGEST_NAME = 40
 def ask(shot: Shot, kind: str, chance: random.Random) -> Sample | None:
     """Several turns over one screenshot; None where there is too little to ask about."""
     small = shot.width < SMALL
-    fewest, most = (5, 9) if small else (10, 16)
-    elements = choose(shot.elements, chance, 8 if small else 12)
+    fewest, most = (8, 16) if small else (10, 16)
+    elements = choose(shot.elements, chance, 12)
     describer = Describer(shot.elements)
 
     def find(element: Element) -> tuple[str, str] | None:
