@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import random
+from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from holotron.data.samples import Sample, Turn
+from holotron.data.samples import Sample, ShardWriter, Turn
+from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, VisionConfig
+from holotron.model.initialize import random_model
+from holotron.model.policy_tokenizer import save_policy_texts
 
 CONFIG = ModelConfig(
     name="tiny-policy",
@@ -58,3 +62,13 @@ def sample(seed: int, steps: int | None = None, size: tuple[int, int] | None = N
             Turn(said, f'{{"action":"click","x":{x},"y":{y}}}', image, learn=chance.random() < 0.8 or step == 0)
         )
     return Sample("squares", tuple(turns), {"seed": seed})
+
+
+def write_start(folder: Path) -> None:
+    """Three shards of samples in `data`, and a checkpoint to start from in `start`."""
+    for shard in range(3):
+        with ShardWriter(folder / "data" / f"part{shard}") as shards:
+            for seed in range(20):
+                shards.add(sample(100 * shard + seed))
+    save_checkpoint(random_model(CONFIG, seed=1), folder / "start")
+    save_policy_texts(CONFIG, folder / "start")

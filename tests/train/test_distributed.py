@@ -14,11 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from holotron.data.samples import ShardWriter
-from holotron.model.checkpoint.writer import save_checkpoint
-from holotron.model.initialize import random_model
 from holotron.model.loading import load
-from holotron.model.policy_tokenizer import save_policy_texts
 from holotron.train.batches import Batch, Budget
 from holotron.train.loader import BatchStream
 from holotron.train.lora import LoraConfig
@@ -28,7 +24,7 @@ from holotron.train.recipe import Recipe, Source, read_recipe
 from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
 from holotron.train.shards import local, whole
 
-from .samples import CONFIG, sample
+from .samples import CONFIG, write_start
 
 ROOT = Path(__file__).parents[2]
 STEPS = 3
@@ -95,12 +91,7 @@ def program(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made: Path = tmp_path_factory.mktemp("ranks")
-    for shard in range(3):
-        with ShardWriter(made / "data" / f"part{shard}") as shards:
-            for seed in range(20):
-                shards.add(sample(100 * shard + seed))
-    save_checkpoint(random_model(CONFIG, seed=1), made / "start")
-    save_policy_texts(CONFIG, made / "start")
+    write_start(made)
     ended = launch("-m", "tests.train.test_distributed", str(made))
     assert ended.returncode == 0, ended.stderr[-3000:]
     return made

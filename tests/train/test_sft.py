@@ -9,17 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from holotron.data.samples import SampleError, ShardWriter
-from holotron.model.checkpoint.writer import save_checkpoint
-from holotron.model.initialize import random_model
+from holotron.data.samples import SampleError
 from holotron.model.loading import load
-from holotron.model.policy_tokenizer import save_policy_texts
 from holotron.train.batches import Budget
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import Recipe, RecipeError, Source, read_recipe
 from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
 
-from .samples import CONFIG, sample
+from .samples import CONFIG, write_start
 
 BUDGET = Budget(tokens=512, patches=384, learned=96, sequences=8, images=16)
 
@@ -28,12 +25,7 @@ BUDGET = Budget(tokens=512, patches=384, learned=96, sequences=8, images=16)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards of samples, and a checkpoint to start from."""
     made: Path = tmp_path_factory.mktemp("sft")
-    for shard in range(3):
-        with ShardWriter(made / "data" / f"part{shard}") as shards:
-            for seed in range(20):
-                shards.add(sample(100 * shard + seed))
-    save_checkpoint(random_model(CONFIG, seed=1), made / "start")
-    save_policy_texts(CONFIG, made / "start")
+    write_start(made)
     return made
 
 

@@ -220,7 +220,7 @@ def pages(
         if name in kept and not (held_out or tries):
             raise Misuse(f"{name} is held out for evaluation; say --held-out if that is what it is for")
     if out is None:
-        from holotron.data.pages.__main__ import try_templates
+        from holotron.data.pages.trial import try_templates
 
         with _making():
             fine = asyncio.run(try_templates(names, samples, noise, seed, save))

@@ -61,17 +61,10 @@ def point_share(share: Share[Screen]) -> list[Pointed]:
 
 
 async def _point(share: Share[Screen], policy: ChatModel) -> list[Pointed]:
-    left = share.taken()
-    pointed: list[Pointed] = []
     async with Sources(held_out=True, at_once=share.at_once) as sources:
         await sources.prepare({source: 1 for source, _ in share.items})
-
-        async def one() -> None:
-            for source, seed in left:
-                pointed.extend(await _questions(sources, source, seed, policy))
-
-        await asyncio.gather(*(one() for _ in range(share.at_once)))
-    return pointed
+        asked = await share.each(lambda screen: _questions(sources, *screen, policy))
+    return [answer for answers in asked for answer in answers]
 
 
 async def _questions(sources: Sources, source: str, seed: int, policy: ChatModel) -> list[Pointed]:

@@ -45,16 +45,8 @@ def play_share(share: Share[Asked]) -> list[PageEpisode]:
 
 
 async def _play(share: Share[Asked], policy: ChatModel) -> list[PageEpisode]:
-    left = share.taken()
-    played: list[PageEpisode] = []
     async with PagePool(share.at_once) as pool:
-
-        async def page() -> None:
-            for template, seed in left:
-                played.append(await play_page(pool, policy, template, seed))
-
-        await asyncio.gather(*(page() for _ in range(share.at_once)))
-    return played
+        return await share.each(lambda asked: play_page(pool, policy, *asked))
 
 
 async def play_page(pool: PagePool, policy: ChatModel, template: str, seed: int) -> PageEpisode:

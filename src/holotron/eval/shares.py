@@ -5,11 +5,12 @@ Each has its own browser and its own copy of the model, which for a small one is
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -37,7 +38,18 @@ class Share(Generic[T]):
     index: int = 0
     max_tokens: int = 160  # of an answer
 
-    def taken(self) -> Iterator[T]:
+    async def each(self, work: Callable[[T], Awaitable[R]]) -> list[R]:
+        """What becomes of each item, as many at once as asked for; in the order in which they end."""
+        left, done = self._taken(), list[R]()
+
+        async def one() -> None:
+            for item in left:
+                done.append(await work(item))
+
+        await asyncio.gather(*(one() for _ in range(self.at_once)))
+        return done
+
+    def _taken(self) -> Iterator[T]:
         """The items one after another, for several to take from; the first process tells how far it is."""
         told = time.monotonic()
         for done, item in enumerate(self.items):

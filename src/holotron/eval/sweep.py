@@ -53,27 +53,22 @@ def play_share(share: Share[Asked]) -> list[Episode]:
 
 
 async def _play(share: Share[Asked], policy: ChatModel) -> list[Episode]:
-    left = share.taken()
-    played: list[Episode] = []
     async with MiniWoB(MiniWoBConfig(pages=share.at_once)) as pool:
+        return await share.each(lambda asked: play_episode(pool, policy, *asked))
 
-        async def page() -> None:
-            for task, seed, most in left:
-                async with pool.env() as env:
-                    for attempt in range(TRIES):
-                        try:
-                            await env.reset(task, seed)
-                            agent = Agent(policy, MiniWoBWorld(env), form=WIDGET_FORM, budget=Budget(steps=most))
-                            ending = await agent.run(env.utterance)
-                            seconds = tuple(round(step.timings.total, 3) for step in agent.steps)
-                            played.append(Episode(task, seed, most, len(seconds), ending.reward, seconds=seconds))
-                            break
-                        except InfrastructureError:
-                            if attempt == TRIES - 1:
-                                played.append(Episode(task, seed, most, 0, None, broken=True))
 
-        await asyncio.gather(*(page() for _ in range(share.at_once)))
-    return played
+async def play_episode(pool: MiniWoB, policy: ChatModel, task: str, seed: int, most: int) -> Episode:
+    async with pool.env() as env:
+        for _ in range(TRIES):
+            try:
+                await env.reset(task, seed)
+                agent = Agent(policy, MiniWoBWorld(env), form=WIDGET_FORM, budget=Budget(steps=most))
+                ending = await agent.run(env.utterance)
+                seconds = tuple(round(step.timings.total, 3) for step in agent.steps)
+                return Episode(task, seed, most, len(seconds), ending.reward, seconds=seconds)
+            except InfrastructureError:
+                continue
+    return Episode(task, seed, most, 0, None, broken=True)
 
 
 def sweep(
