@@ -30,7 +30,7 @@ def sequences(seeds: range) -> list[Sequence]:
 def fast(model: Model, batch: Batch) -> torch.Tensor:
     assert model.vision is not None
     assert CONFIG.vision is not None
-    patches = prepare_patches(batch, CONFIG.vision, BUDGET.patches, torch.float64)
+    patches = prepare_patches(batch, CONFIG.vision, BUDGET.patches, torch.device("cpu"), torch.float64)
     return logits_of_learned(model, batch, patches, place_patches(batch, model.vision, BUDGET.patches))
 
 

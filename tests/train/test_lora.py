@@ -71,7 +71,7 @@ def a_batch(trainer: Trainer) -> Batch:
 
 def logits(model: Model, batch: Batch) -> torch.Tensor:
     assert model.vision is not None
-    patches = prepare_patches(batch, model.vision.config, BUDGET.patches, model.vision.prefix.dtype)
+    patches = prepare_patches(batch, model.vision.config, BUDGET.patches, model.device, model.vision.prefix.dtype)
     with torch.no_grad():
         return logits_of_learned(model, batch, patches, place_patches(batch, model.vision, BUDGET.patches))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -155,15 +156,14 @@ def _attend_in_image(block: VisionBlock, x_XW: Tensor, batch: Batch) -> Tensor:
     return out
 
 
-def prepare_patches(batch: Batch, vision: VisionConfig, most: int, dtype: torch.dtype) -> Tensor:
+def prepare_patches(batch: Batch, vision: VisionConfig, most: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """The normalised patches of all images, as ImageProcessor makes them, [most, V]."""
-    device = batch.token_ids_T.device
     patch = vision.patch_size
-    mean, std = (torch.tensor(values, device=device)[:, None, None] for values in (vision.mean, vision.std))
+    mean, std = _constant(vision.mean, device), _constant(vision.std, device)
     out = torch.zeros(most, vision.patch_values, dtype=dtype, device=device)
     filled = 0
     for pixels, (rows, columns) in zip(batch.pixels, batch.grids, strict=True):
-        image = pixels.permute(0, 3, 1, 2).float()
+        image = pixels.to(device, non_blocking=True).permute(0, 3, 1, 2).float()
         if image.shape[2:] != (rows * patch, columns * patch):
             size = (rows * patch, columns * patch)
             image = F.interpolate(image, size, mode="bicubic", antialias=True, align_corners=False)
@@ -173,6 +173,12 @@ def prepare_patches(batch: Batch, vision: VisionConfig, most: int, dtype: torch.
         out[filled : filled + count] = squares.reshape(count, -1).to(dtype)
         filled += count
     return out
+
+
+@cache
+def _constant(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Channels' values, [3, 1, 1]. Made once: bringing them over would wait for all that the device has yet to do."""
+    return torch.tensor(values, device=device)[:, None, None]
 
 
 def place_patches(batch: Batch, tower: VisionTower, most: int) -> Tensor:

@@ -8,6 +8,7 @@ ranks have workers of their own, numbered so that together they take from all of
 from __future__ import annotations
 
 import random
+import time
 import zlib
 from collections.abc import Iterator
 from collections.abc import Sequence as ListOf
@@ -23,6 +24,10 @@ from holotron.train.recipe import Source
 from holotron.train.sequences import Sequence, SequenceWriter
 
 MOST_LEFT_OUT = 1000
+# Of a growing source: sequences that a worker begins with, and how it reads on.
+ENOUGH_TO_START = 512
+READ_PER_DRAW = 2
+LOOK_AGAIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -48,41 +53,64 @@ class Drawn:
 
 
 class SourceShare:
-    """One worker's share of a source: held in memory as written sequences, drawn in a new order each time round."""
+    """One worker's share of a source: held in memory as written sequences, drawn in a new order each time round.
+
+    What a growing source has got meanwhile is read a little with every draw and takes part from the next round on:
+    reading it all at once would keep every other worker waiting.
+    """
 
     def __init__(self, source: Source, writer: SequenceWriter, worker: int, workers: int, seed: int) -> None:
         self._source, self._writer = source, writer
         self._worker, self._workers = worker, workers
         self._seed = f"{seed}/{source.path}/{worker}"
-        self._read: set[Path] = set()
-        self._sequences: list[Sequence] = []
         self._starts = [0]  # position at which each round began
         self._order: list[int] = []
-        self._take_in(first=True)
+        self._coming = self._read_on()
+        self._look_again = 0.0
+        self._sequences = self._take(ENOUGH_TO_START if source.growing else None)
+        self._newcomers: list[Sequence] = []
         if not self._sequences:
             raise SampleError(f"there are no samples at {source.path}")
 
     def draw(self, position: int) -> Sequence:
         """The sample at a position of the endless order. Positions may be skipped, not gone back over."""
+        if self._source.growing and time.monotonic() >= self._look_again:
+            self._newcomers += self._take(READ_PER_DRAW)
         while position >= self._starts[-1] + len(self._order):
             if self._order:
                 self._starts.append(self._starts[-1] + len(self._order))
-                if self._source.growing:
-                    self._take_in(first=False)
+                self._sequences += self._newcomers
+                self._newcomers = []
             self._order = list(range(len(self._sequences)))
             random.Random(f"{self._seed}/{len(self._starts)}").shuffle(self._order)
         return self._sequences[self._order[position - self._starts[-1]]]
 
-    def _take_in(self, first: bool) -> None:
-        paths = [path for path in shard_paths([Path(self._source.path)]) if path not in self._read]
-        few = first and len(paths) < self._workers
-        for number, path in enumerate(paths):
-            self._read.add(path)
-            turn = number if first else zlib.crc32(path.name.encode())
-            if few or turn % self._workers == self._worker:
-                for index, sample in enumerate(read_shard(path)):
-                    if not few or index % self._workers == self._worker:
-                        self._sequences.append(self._writer.write(sample))
+    def _take(self, most: int | None) -> list[Sequence]:
+        """The next sequences, all there are or at most so many."""
+        taken: list[Sequence] = []
+        while most is None or len(taken) < most:
+            sequence = next(self._coming)
+            if sequence is None:
+                self._look_again = time.monotonic() + LOOK_AGAIN_SECONDS
+                break
+            taken.append(sequence)
+        return taken
+
+    def _read_on(self) -> Iterator[Sequence | None]:
+        """Without end: the sequences of all shards that are this worker's, and None whenever there are no more yet."""
+        read: set[Path] = set()
+        while True:
+            paths = [path for path in shard_paths([Path(self._source.path)]) if path not in read]
+            first = not read
+            few = first and len(paths) < self._workers
+            for number, path in enumerate(paths):
+                read.add(path)
+                turn = number if first else zlib.crc32(path.name.encode())
+                if few or turn % self._workers == self._worker:
+                    for index, sample in enumerate(read_shard(path)):
+                        if not few or index % self._workers == self._worker:
+                            yield self._writer.write(sample)
+            yield None
 
 
 class BatchStream(IterableDataset[Drawn]):

@@ -25,12 +25,13 @@ from holotron.model.parameters import parameter_type, place
 from holotron.model.policy_tokenizer import policy_tokenizer, save_policy_texts
 from holotron.model.presets import preset
 from holotron.train.batches import Batch, Packer
+from holotron.train.captured import Captured
 from holotron.train.flops import peak_flops, training_flops
 from holotron.train.forward import Parts, logits_of_learned, place_patches, prepare_patches
 from holotron.train.loader import BatchStream, Cursor, Drawn, load_batches
 from holotron.train.lora import add_lora, merged, save_adapter
 from holotron.train.loss import Coordinates
-from holotron.train.optimizer import Average, make_optimizers
+from holotron.train.optimizer import Average, make_optimizers, trained
 from holotron.train.parallel import join, shard
 from holotron.train.recipe import Recipe
 from holotron.train.sequences import SequenceWriter
@@ -80,6 +81,8 @@ class Trainer:
         self._run: Callable[[Batch], Tensor] = self._losses
         if self.ranks.size > 1:
             self._parts, self._run = shard(self.model, self._parts, self._losses), self.model
+        captured = recipe.compile and self.device.type == "cuda"
+        self._captured = Captured(self._loss_of_seen, trained(self.model).values()) if captured else None
         self.coordinates = Coordinates.of(self.tokenizer, recipe.spread)
         self.optimizers = make_optimizers(self.model, recipe.optimizer)
         self.average = Average(self.model, recipe.optimizer.average)
@@ -175,12 +178,16 @@ class Trainer:
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = self.rate
-        loss = self.loss(batch.to(self.device))
-        loss.backward()
+        if self._captured:
+            loss = self._captured(batch, *self._see(batch))
+        else:
+            for optimizer in self.optimizers:
+                optimizer.zero_grad(set_to_none=True)
+            loss = self.loss(batch.to(self.device))
+            loss.backward()
         gradient = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.optimizer.clip))
         for optimizer in self.optimizers:
             optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
         self.average.update(self.model, self.step)
         return self.ranks.mean(loss.detach()), gradient
 
@@ -207,19 +214,30 @@ class Trainer:
         With several ranks: a share of the loss such that its mean over the ranks is the mean over what all learn.
         Gradients are averaged over the ranks as well, so a rank with much to learn counts for more.
         """
-        losses_N = self._run(batch)
+        return self._mean(self._run(batch), batch)
+
+    def _mean(self, losses_N: Tensor, batch: Batch) -> Tensor:
         learned = self.ranks.mean(batch.weights_N.sum()).clamp_min(1.0 / self.ranks.size)
         return (losses_N * batch.weights_N).sum() / learned
 
     def _losses(self, batch: Batch) -> Tensor:
         """The loss of each learned token."""
-        model, most = self.model, self.recipe.batch.patches
-        assert model.vision is not None
-        dtype = torch.bfloat16 if self._half else model.dtype
-        patches = prepare_patches(batch, model.vision.config, most, dtype)
-        positions = place_patches(batch, model.vision, most)
+        return self._losses_of_seen(batch, *self._see(batch))
+
+    def _see(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The patches of a batch and their positions, on the device."""
+        tower, most = self.model.vision, self.recipe.batch.patches
+        assert tower is not None
+        dtype = torch.bfloat16 if self._half else self.model.dtype
+        patches = prepare_patches(batch, tower.config, most, self.device, dtype)
+        return patches, place_patches(batch, tower, most)
+
+    def _loss_of_seen(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
+        return self._mean(self._losses_of_seen(batch, patches_PV, positions_PW), batch)
+
+    def _losses_of_seen(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
         with torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext():
-            logits = logits_of_learned(model, batch, patches, positions, self._parts)
+            logits = logits_of_learned(self.model, batch, patches_PV, positions_PW, self._parts)
             return self._parts.losses(logits, batch.targets_N, self.coordinates)
 
     @property

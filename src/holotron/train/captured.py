@@ -1,0 +1,70 @@
+"""The forward and backward pass of a batch as one CUDA graph: recorded with the first batch, replayed for the others.
+
+A step of a small model is thousands of small kernels, which take the host longer to start than the device to run.
+Batches have fixed shapes, so the same recording serves them all: their tables are copied to where it reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from holotron.train.batches import Batch
+
+WARM_UPS = 3
+
+
+class Captured:
+    """Like `loss(batch, patches, positions).backward()`; gives the loss.
+
+    Gradients stay in the same memory and are overwritten with each batch: they must not be set to None between.
+    """
+
+    def __init__(self, loss: Callable[[Batch, Tensor, Tensor], Tensor], parameters: Iterable[Tensor]) -> None:
+        self._of, self._parameters = loss, list(parameters)
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
+        if self._graph is None:
+            self._record(batch, patches_PV, positions_PW)
+        assert self._graph is not None
+        for name in self._tables:
+            getattr(self._batch, name).copy_(getattr(batch, name), non_blocking=True)
+        self._patches.copy_(patches_PV)
+        with torch.no_grad():
+            self._positions.copy_(positions_PW)
+        self._graph.replay()
+        # Positions are made outside: how many sizes of image there are differs from batch to batch.
+        for parameter in self._outside:
+            parameter.grad = None
+        positions_PW.backward(self._positions.grad)
+        return self._loss.clone()
+
+    def _record(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> None:
+        self._tables = [field.name for field in fields(batch) if isinstance(getattr(batch, field.name), Tensor)]
+        self._batch = batch.to(patches_PV.device)
+        self._patches = patches_PV.clone()
+        self._positions = positions_PW.detach().clone().requires_grad_()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UPS):  # what is compiled or tuned on first use
+                self._forget()
+                self._of(self._batch, self._patches, self._positions).backward()
+            self._forget()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        # Other threads go on meanwhile: the one that pins batches, for one.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            loss = self._of(self._batch, self._patches, self._positions)
+            loss.backward()
+            self._loss = loss.detach()
+        self._graph = graph
+        self._outside = [parameter for parameter in self._parameters if parameter.grad is None]
+
+    def _forget(self) -> None:
+        for parameter in [*self._parameters, self._positions]:
+            parameter.grad = None

@@ -1,0 +1,69 @@
+"""Shares of sources that grow while they are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holotron.data.samples import Sample, SampleError, ShardWriter
+from holotron.model.policy_tokenizer import policy_tokenizer
+from holotron.train import loader
+from holotron.train.loader import SourceShare
+from holotron.train.recipe import Source
+from holotron.train.sequences import SequenceWriter
+
+from .samples import CONFIG, sample
+
+WRITER = SequenceWriter(policy_tokenizer(CONFIG), CONFIG)
+
+
+def write(folder: Path, name: str, seeds: range) -> None:
+    with ShardWriter(folder / name) as shards:
+        for seed in seeds:
+            made = sample(seed)
+            shards.add(Sample(f"number/{seed}", made.turns))
+
+
+def seen(share: SourceShare, positions: range) -> set[int]:
+    return {int(share.draw(position).kind.split("/")[1]) for position in positions}
+
+
+def test_what_comes_later_takes_part_from_the_next_round_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "LOOK_AGAIN_SECONDS", 0.0)
+    write(tmp_path, "first", range(10))
+    share = SourceShare(Source(str(tmp_path), growing=True), WRITER, 0, 1, seed=0)
+    assert seen(share, range(5)) <= set(range(10))
+    write(tmp_path, "second", range(10, 14))
+    assert len(seen(share, range(5, 10))) == 5, "a round shows each sample once"
+    assert seen(share, range(10, 24)) == set(range(14))
+
+
+def test_a_long_source_is_begun_before_it_is_read_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "ENOUGH_TO_START", 4)
+    write(tmp_path, "whole", range(40))
+    share = SourceShare(Source(str(tmp_path), growing=True), WRITER, 0, 1, seed=0)
+    assert seen(share, range(4)) == set(range(4))
+    assert seen(share, range(4, 400)) == set(range(40))
+    fixed = SourceShare(Source(str(tmp_path)), WRITER, 0, 1, seed=0)
+    assert seen(fixed, range(40)) == set(range(40))
+
+
+@pytest.mark.parametrize("shards", [1, 6])
+def test_workers_share_a_growing_source_between_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+) -> None:
+    monkeypatch.setattr(loader, "LOOK_AGAIN_SECONDS", 0.0)
+    for number in range(shards):
+        write(tmp_path, f"early{number}", range(number * 6, number * 6 + 6))
+    shares = [SourceShare(Source(str(tmp_path), growing=True), WRITER, worker, 2, seed=0) for worker in range(2)]
+    for number in range(4):
+        write(tmp_path, f"late{number}", range(1000 + number * 3, 1003 + number * 3))
+    parts = [seen(share, range(300)) for share in shares]
+    assert not parts[0] & parts[1]
+    assert parts[0] | parts[1] == set(range(shards * 6)) | set(range(1000, 1012))
+
+
+def test_an_empty_source_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SampleError, match="no shards"):
+        SourceShare(Source(str(tmp_path), growing=True), WRITER, 0, 1, seed=0)
