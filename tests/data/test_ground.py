@@ -17,7 +17,7 @@ from holotron.data.ground.describe import Describer
 from holotron.data.ground.generate import GroundError, GroundSettings, generate, source_of
 from holotron.data.ground.labels import Element
 from holotron.data.ground.pages import make_page
-from holotron.data.ground.questions import ask, describe_state
+from holotron.data.ground.questions import ask, describe_state, pairs
 from holotron.data.ground.rendering import Document, RenderingError, Shot, Studio
 from holotron.data.ground.sources import SOURCES, Sources
 from holotron.data.ground.templates import HELD_OUT, TEMPLATES
@@ -122,19 +122,55 @@ def test_questions_point_at_what_they_ask_about(shots: dict[str, Shot], source: 
         left, top, right, bottom = each.box
         assert all(left - 1 <= x <= right and top - 1 <= y <= bottom for x, y in each.spots)
     describer = Describer(shot.elements)
-    asked = 0
-    for seed in range(4):
+    counts = set()
+    for seed in range(20):
         sample = ask(shot, f"ground/{source}", random.Random(seed))
         assert sample is not None
-        assert 3 <= len(sample.turns) <= 16
-        assert sample.turns[0].image == shot.png
-        assert all(turn.image is None for turn in sample.turns[1:])
-        for turn in sample.turns:
-            asked += _check_turn(shot, describer, turn.said, turn.answer)
-    assert asked
+        (turn,) = sample.turns
+        assert turn.image == shot.png
+        asked = pairs(turn)
+        counts.add(len(asked))
+        assert len(asked) <= 13
+        for said, answer in asked:
+            _check_turn(shot, describer, said, answer)
+    assert 1 in counts
+    assert max(counts) > 2
 
 
-def _check_turn(shot: Shot, describer: Describer, said: str, answer: str) -> int:
+@pytest.mark.parametrize("source", ["hand", *SOURCES])
+def test_no_answer_follows_from_another(shots: dict[str, Shot], source: str) -> None:
+    shot = shots[source]
+    order = {"Find": 0, "Read": 1, "What": 1, "Screen": 2}
+    several = 0
+    for seed in range(30):
+        sample = ask(shot, f"ground/{source}", random.Random(seed))
+        assert sample is not None
+        asked = pairs(sample.turns[0])
+        forms = [said.partition(":")[0] for said, _ in asked]
+        assert forms == sorted(forms, key=order.__getitem__), "points first, then texts, then everything"
+        points = [
+            POINT.search(answer if form == "Find" else said)
+            for form, (said, answer) in zip(forms, asked, strict=True)
+            if form != "Screen"
+        ]
+        boxes = []
+        for point in points:
+            assert point is not None
+            x, y = to_pixels(int(point[1]), int(point[2]), shot.width, shot.height)
+            boxes.append(
+                [
+                    each.box
+                    for each in shot.elements
+                    if each.usable and each.box[0] - 1 <= x <= each.box[2] and each.box[1] - 1 <= y <= each.box[3]
+                ]
+            )
+        several += len(points) > 1
+        # However elements are nested, no two questions are about exactly the same ones.
+        assert len({tuple(sorted(found)) for found in boxes}) == len(boxes)
+    assert several
+
+
+def _check_turn(shot: Shot, describer: Describer, said: str, answer: str) -> None:
     form, _, rest = said.partition(":")
     if form == "Find":
         (point,) = POINT.findall(answer)
@@ -152,7 +188,6 @@ def _check_turn(shot: Shot, describer: Describer, said: str, answer: str) -> int
         assert POINT.fullmatch(rest.strip())
         assert 0 < len(answer) <= 120
         assert form == "What" or len(answer) <= 60
-    return 1
 
 
 def test_held_out_looks_are_never_trained_on() -> None:
@@ -207,6 +242,14 @@ def test_shards_are_written_and_a_second_run_goes_on_where_the_first_was(tmp_pat
     read = [sample for path in shard_paths([tmp_path]) for sample in read_shard(path)]
     assert [sample.about["seed"] for sample in read] == list(range(6))
     assert {sample.kind for sample in read} == {"ground/widgets"}
+
+
+def test_a_screen_can_be_asked_about_several_times(tmp_path: Path) -> None:
+    assert generate(GroundSettings(tmp_path, samples=2, mix={"widgets": 1.0}, asks=3)) == 6
+    read = [sample for path in shard_paths([tmp_path]) for sample in read_shard(path)]
+    assert [sample.about["seed"] for sample in read] == [0, 0, 0, 1, 1, 1]
+    assert len({sample.turns[0].image for sample in read}) == 2
+    assert len({sample.turns[0].said for sample in read}) == 6
 
 
 def test_settings_that_cannot_be_met_are_refused(tmp_path: Path) -> None:

@@ -41,12 +41,13 @@ WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes, eac
 
 def ground(
     out: ShardsOption = None,
-    samples: Annotated[int, typer.Option(min=1, help="How many seeds; a few of them give no sample.")] = 1000,
+    samples: Annotated[int, typer.Option(min=1, help="How many screens; a few of them give no sample.")] = 1000,
+    asks: Annotated[int, typer.Option(min=1, help="Samples of one screen, each with other questions.")] = 1,
     workers: WorkersOption = 1,
     mix: Annotated[
         str | None, typer.Option(help="Weights of the sources (default: widgets=4,miniwob=3,pages=3,packages=1).")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The first seed; each sample takes one.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed; each screen takes one.")] = 0,
     held_out: Annotated[
         bool, typer.Option("--held-out", help="Seeds, templates and themes kept for evaluation.")
     ] = False,
@@ -69,7 +70,15 @@ def ground(
     with misuse(GroundError):
         weights = DEFAULT_MIX if mix is None else _weights(mix)
         settings = GroundSettings(
-            out or Path("."), samples, workers, weights, seed, held_out, tuple(folder or ()), shard_mib << 20
+            out or Path("."),
+            samples,
+            workers,
+            weights,
+            seed,
+            held_out,
+            tuple(folder or ()),
+            shard_mib << 20,
+            asks=asks,
         )
     with _making(miniwob=weights.get("miniwob", 0) > 0):
         if view is not None:

@@ -15,11 +15,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m holotron.data.ground", description=__doc__)
     parser.add_argument("--out", type=Path, help="folder of the shards")
     parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--asks", type=int, default=1, help="samples of one screen, each with other questions")
     parser.add_argument("--workers", type=int, default=1, help="processes, each with a browser of its own")
     parser.add_argument(
         "--mix", type=_mix, default=dict(DEFAULT_MIX), help="such as widgets=4,miniwob=3,pages=3,packages=1"
     )
-    parser.add_argument("--seed", type=int, default=0, help="the first seed; each sample takes one")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed; each screen takes one")
     parser.add_argument("--held-out", action="store_true", help="seeds, templates and themes kept for evaluation")
     parser.add_argument("--folder", type=Path, action="append", default=[], help="where packages' HTML is looked for")
     parser.add_argument("--shard-mib", type=int, default=64)
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = GroundSettings(
             given.out or Path("."), given.samples, given.workers, given.mix, given.seed, given.held_out,
-            tuple(given.folder), given.shard_mib << 20,
+            tuple(given.folder), given.shard_mib << 20, asks=given.asks,
         )  # fmt: skip
         if given.view is not None:
             write_view(Path(given.view[0]), int(given.view[1]), settings)

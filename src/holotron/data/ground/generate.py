@@ -35,7 +35,8 @@ class GroundError(ValueError):
 class GroundSettings:
     """What to make.
 
-    samples: how many seeds, from `seed` on; the few whose screens cannot be drawn or show nothing give no sample.
+    samples: how many screens, one of each seed from `seed` on; the few that cannot be drawn or show nothing give none.
+    asks: samples of one screen, each with questions of its own: drawing costs more than asking.
     mix: weights of the sources. held_out: other seeds, and pages of templates and themes kept from training.
     folders: where the source "packages" looks for HTML; none stands for the usual places. at_once: screens that one
     worker has in the works.
@@ -50,9 +51,10 @@ class GroundSettings:
     folders: tuple[Path, ...] = ()
     shard_bytes: int = 64 << 20
     at_once: int = 3
+    asks: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("samples", "workers", "at_once"):
+        for name in ("samples", "workers", "at_once", "asks"):
             if getattr(self, name) < 1:
                 raise GroundError(f"GroundSettings.{name} is {getattr(self, name)}; it must be at least 1")
         if unknown := self.mix.keys() - set(SOURCES):
@@ -78,14 +80,15 @@ async def ground_samples(
     folders: tuple[Path, ...] = (),
     held_out: bool = False,
     at_once: int = 3,
+    asks: int = 1,
 ) -> AsyncGenerator[Sample, None]:
     """The samples of these seeds, in their order, several in the works at once."""
     weights = {name: weight for name, weight in mix.items() if weight > 0}
-    async with Sources(folders=folders, held_out=held_out, at_once=at_once) as sources:
+    async with Sources(folders=folders, held_out=held_out, at_once=at_once, asks=asks) as sources:
         await sources.prepare(weights)
         drawing = asyncio.Semaphore(at_once)
 
-        async def draw(source: str, part: Sequence[int]) -> list[Sample | None]:
+        async def draw(source: str, part: Sequence[int]) -> list[list[Sample]]:
             async with drawing:
                 return await (sources.widgets(part) if source == "widgets" else sources.each(source, part))
 
@@ -98,7 +101,7 @@ async def ground_samples(
             works |= {(seed,): source_of(seed, weights) for seed in part if seed not in small}
             drawn = await asyncio.gather(*(draw(source, seeds) for seeds, source in works.items()))
             made = dict(zip(chain(*works), chain(*drawn), strict=True))
-            return [sample for seed in part if (sample := made[seed]) is not None]
+            return [sample for seed in part for sample in made[seed]]
 
         waiting: deque[asyncio.Task[list[Sample]]] = deque()
         left = iter(seeds)
@@ -140,11 +143,11 @@ def generate(settings: GroundSettings) -> int:
             workers[0].join(0.2) if workers[0].is_alive() else time.sleep(0.2)
             if time.monotonic() - reported >= REPORT_SECONDS:
                 reported = time.monotonic()
-                _report(sum(counts[:]), settings.samples, reported - began)
+                _report(sum(counts[:]), settings.samples * settings.asks, reported - began)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    _report(sum(counts[:]), settings.samples, time.monotonic() - began)
+    _report(sum(counts[:]), settings.samples * settings.asks, time.monotonic() - began)
     if failed := [index for index, worker in enumerate(workers) if worker.exitcode]:
         raise GroundError(f"worker {failed[0]} of {settings.workers} failed; run it again to go on where it was")
     return sum(counts[:])
@@ -167,7 +170,12 @@ async def _write(settings: GroundSettings, index: int, counts: SynchronizedArray
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     stream = ground_samples(
-        seeds, settings.mix, folders=settings.folders, held_out=settings.held_out, at_once=settings.at_once
+        seeds,
+        settings.mix,
+        folders=settings.folders,
+        held_out=settings.held_out,
+        at_once=settings.at_once,
+        asks=settings.asks,
     )
     with ShardWriter(prefix, settings.shard_bytes) as shards:
         async for sample in stream:

@@ -1,13 +1,16 @@
-"""Questions about a screen and their answers.
+"""Questions about a screen and their answers, a line each.
 
 `Find: WHAT` is answered by a point, `Read: POINT` by the text there, `What: POINT` by the kind, name and state of what
 is there, `Screen:` by one line for each thing that can be operated. Points are {"x":…,"y":…} in thousandths.
+
+All questions stand before the screen, as a task does: whoever answers must look, knowing what for. No answer may follow
+from another one: each thing is asked about once, and points are asked for before texts are.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from holotron.data.ground.describe import Describer
 from holotron.data.ground.labels import DRAWN_SIGNS, LONGEST, SHAPES, STATIC, Element, choose
@@ -16,51 +19,70 @@ from holotron.data.samples import Sample, Turn
 from holotron.model.coordinates import from_pixels
 
 FIND, READ, WHAT, SCREEN = "Find: ", "Read: ", "What: ", "Screen:"
+FIND_CHANCE = 0.75
+SINGLE_CHANCE = 0.3
+SCREEN_CHANCE = 0.25
 SCREEN_LINES, SCREEN_BYTES = 12, 600
-SCREEN_CHANCE = 0.35
 LONGEST_NAME = 40
 
 
 def ask(shot: Shot, kind: str, chance: random.Random) -> Sample | None:
-    """Several turns over one screenshot; None where there is too little to ask about."""
-    small = shot.width < SMALL
-    fewest, most = (8, 16) if small else (10, 16)
-    elements = choose(shot.elements, chance, 12)
+    """One or several questions about a screenshot; None where there is nothing to ask about."""
+    most = 1 if chance.random() < SINGLE_CHANCE else chance.randint(2, 8 if shot.width < SMALL else 12)
     describer = Describer(shot.elements)
-
-    def find(element: Element) -> tuple[str, str] | None:
-        described = describer.describe(element, chance)
-        return None if described is None else (FIND + described, _point(shot, element.middle))
-
-    def read(element: Element) -> tuple[str, str] | None:
-        if not 0 < len(element.text) <= LONGEST:
-            return None
-        return READ + _point(shot, chance.choice(element.spots)), element.text
-
-    def what(element: Element) -> tuple[str, str] | None:
-        answer = describe_state(element)
-        return None if answer is None else (WHAT + _point(shot, chance.choice(element.spots)), answer)
-
-    makers: dict[Callable[[Element], tuple[str, str] | None], float] = {find: 1.0, read: 0.5, what: 0.5}
-    wanted = chance.randint(fewest, most)
-    asked: dict[str, str] = {}
-    if chance.random() < SCREEN_CHANCE and (screen := parse_screen(shot)):
-        asked[SCREEN] = screen
-    pairs = [(maker, element) for maker in makers for element in elements]
-    weights = [makers[maker] * (0.5 if element.kind in STATIC else 1.0) for maker, element in pairs]
-    keys = [chance.random() ** (1 / weight) for weight in weights]
-    pairs = [pair for _, pair in sorted(zip(keys, pairs, strict=True), key=lambda each: each[0], reverse=True)]
-    for maker, element in pairs:
-        if len(asked) >= wanted:
+    points: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    taken: list[Element] = []
+    for element in choose(shot.elements, chance, 3 * most):
+        if len(taken) == most:
             break
-        if (turn := maker(element)) is not None:
-            asked.setdefault(*turn)
-    if len(asked) < 3:
+        if any(_tell_of_each_other(element, other) for other in taken):
+            continue
+        if chance.random() < FIND_CHANCE and (described := describer.describe(element, chance)) is not None:
+            points[FIND + described] = _point(shot, element.middle)
+        elif (asked := _text(shot, element, chance)) is not None:
+            texts.setdefault(*asked)
+        else:
+            continue
+        taken.append(element)
+    turns = _shuffled(points, chance) + _shuffled(texts, chance)
+    if (not turns or len(turns) > 1) and chance.random() < SCREEN_CHANCE and (screen := parse_screen(shot)):
+        turns.append((SCREEN, screen))
+    if not turns:
         return None
+    said, answers = zip(*turns, strict=True)
+    return Sample(kind, (Turn("\n".join(said), "\n".join(answers), shot.png),), shot.about)
+
+
+def pairs(turn: Turn) -> list[tuple[str, str]]:
+    """Each question of a turn with its answer. Only the last, a whole screen's, has several lines."""
+    said = turn.said.splitlines()
+    return list(zip(said, turn.answer.split("\n", len(said) - 1), strict=True))
+
+
+def _text(shot: Shot, element: Element, chance: random.Random) -> tuple[str, str] | None:
+    """What is said at a place, or what is there."""
+    point = _point(shot, chance.choice(element.spots))
+    described = describe_state(element)
+    readable = 0 < len(element.text) <= LONGEST
+    if readable and (described is None or chance.random() < 0.5):
+        return READ + point, element.text
+    return None if described is None else (WHAT + point, described)
+
+
+def _tell_of_each_other(one: Element, other: Element) -> bool:
+    """Whether an answer about one gives away the other: they lie upon each other, or are called the same."""
+    (left, top, right, bottom), (left2, top2, right2, bottom2) = one.box, other.box
+    if left < right2 and left2 < right and top < bottom2 and top2 < bottom:
+        return True
+    said = [{text.lower() for text in (each.name, each.text, each.value) if text} for each in (one, other)]
+    return bool(said[0] & said[1])
+
+
+def _shuffled(asked: dict[str, str], chance: random.Random) -> list[tuple[str, str]]:
     turns = list(asked.items())
     chance.shuffle(turns)
-    first, *rest = turns
-    return Sample(kind, (Turn(*first, shot.png), *(Turn(*turn) for turn in rest)), shot.about)
+    return turns
 
 
 def describe_state(element: Element) -> str | None:

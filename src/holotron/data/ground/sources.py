@@ -28,10 +28,15 @@ PACKAGE_TRIES = 4
 
 
 class Sources:
-    """Makes samples: `async with Sources() as sources: await sources.sample("widgets", 17)`."""
+    """Makes samples: `async with Sources() as sources: await sources.samples("widgets", 17)`.
 
-    def __init__(self, *, folders: tuple[Path, ...] = (), held_out: bool = False, at_once: int = 3) -> None:
-        self._folders, self._held_out, self._at_once = folders, held_out, at_once
+    asks: samples of one screen, each with questions of its own.
+    """
+
+    def __init__(
+        self, *, folders: tuple[Path, ...] = (), held_out: bool = False, at_once: int = 3, asks: int = 1
+    ) -> None:
+        self._folders, self._held_out, self._at_once, self._asks = folders, held_out, at_once, asks
         self._stack = AsyncExitStack()
         self._files: list[Path] | None = None
         self.studio = Studio()
@@ -86,15 +91,15 @@ class Sources:
                 continue
         return None
 
-    async def sample(self, source: str, seed: int) -> Sample | None:
-        """Questions about the screen of a seed; None where there is no screen or nothing on it."""
+    async def samples(self, source: str, seed: int) -> list[Sample]:
+        """Questions about the screen of a seed; none where there is no screen or nothing on it."""
         shot = await self.shot(source, seed)
-        return None if shot is None else self._asked(shot, source, seed)
+        return [] if shot is None else self._asked(shot, source, seed)
 
-    async def each(self, source: str, seeds: Sequence[int]) -> list[Sample | None]:
-        return [await self.sample(source, seed) for seed in seeds]
+    async def each(self, source: str, seeds: Sequence[int]) -> list[list[Sample]]:
+        return [await self.samples(source, seed) for seed in seeds]
 
-    async def widgets(self, seeds: Sequence[int]) -> list[Sample | None]:
+    async def widgets(self, seeds: Sequence[int]) -> list[list[Sample]]:
         """What `each` makes of widgets, all on one sheet, in less time."""
         try:
             shots = await self.studio.draw_sheet([make_widgets(seed) for seed in seeds])
@@ -102,8 +107,12 @@ class Sources:
             return await self.each("widgets", seeds)
         return [self._asked(shot, "widgets", seed) for shot, seed in zip(shots, seeds, strict=True)]
 
-    def _asked(self, shot: Shot, source: str, seed: int) -> Sample | None:
+    def _asked(self, shot: Shot, source: str, seed: int) -> list[Sample]:
         size = {"size": [shot.width, shot.height]}
         about = {"source": source, "seed": seed, **size, "held_out": self._held_out, **shot.about}
         named = Shot(shot.png, shot.width, shot.height, shot.elements, about)
-        return ask(named, f"ground/{source}", random.Random(f"questions/{source}/{seed}"))
+        asked = (
+            ask(named, f"ground/{source}", random.Random(f"questions/{source}/{seed}/{number}"))
+            for number in range(self._asks)
+        )
+        return [sample for sample in asked if sample is not None]

@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 
 from holotron.data.ground.generate import HELD_OUT_FROM, GroundSettings, ground_samples
+from holotron.data.ground.questions import pairs
 from holotron.data.samples import Sample
 
 POINT = re.compile(r'\{"x":(\d+),"y":(\d+)\}')
@@ -44,15 +45,13 @@ def _sample(sample: Sample) -> str:
     width = 320 if sample.about["size"][0] < 320 else 640
     picture = base64.b64encode(sample.turns[0].image or b"").decode()
     dots, rows = [], []
-    for number, turn in enumerate(sample.turns, 1):
-        form = turn.said.partition(":")[0]
+    for number, (said, answer) in enumerate(pairs(sample.turns[0]), 1):
+        form = said.partition(":")[0]
         ink = INKS[form]
-        for x, y in POINT.findall(f"{turn.said} {turn.answer}"):
+        for x, y in POINT.findall(f"{said} {answer}"):
             place = f"left:{int(x) / 10}%;top:{int(y) / 10}%;background:{ink}"
             dots.append(f'<span class="dot" style="{place}">{number if form != "Screen" else "·"}</span>')
-        rows.append(
-            f'<tr><td style="color:{ink}">{number}</td><td>{escape(turn.said)}</td><td>{escape(turn.answer)}</td></tr>'
-        )
+        rows.append(f'<tr><td style="color:{ink}">{number}</td><td>{escape(said)}</td><td>{escape(answer)}</td></tr>')
     about = escape(str(dict(sample.about)))
     shot = f'<div class="shot" style="width:{width}px"><img src="data:image/png;base64,{picture}">{"".join(dots)}</div>'
     return (
