@@ -141,7 +141,7 @@ def test_a_rollout_goes_on_where_it_was(site, checkpoint, tmp_path):
     lines = [{"task": "Look", "url": site.origin + "/"}, {"task": "Look again", "url": site.origin + "/other"}]
     tasks.write_text("".join(json.dumps(line) + "\n" for line in lines))
     words = ["rollout", tasks, "--out", tmp_path / "kept", "--model", checkpoint, "--sessions", 3, "--group", 2]
-    words += ["--steps", 2, "--bare", "--max-tokens", 40, "--width", 320, "--height", 200, "--json"]
+    words += ["--steps", 1, "--bare", "--max-tokens", 20, "--width", 320, "--height", 200, "--json"]
     first = holo(*words)
     assert first.returncode == 0, first.stderr
     assert json.loads(first.stdout)["finished"] == 4

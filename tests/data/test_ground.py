@@ -17,7 +17,7 @@ from holotron.data.ground.describe import Describer
 from holotron.data.ground.generate import GroundError, GroundSettings, generate, source_of
 from holotron.data.ground.labels import Element
 from holotron.data.ground.pages import make_page
-from holotron.data.ground.questions import ask, describe_state, pairs
+from holotron.data.ground.questions import MOST_ON_LARGE, ask, describe_state, pairs
 from holotron.data.ground.rendering import Document, RenderingError, Shot, Studio
 from holotron.data.ground.sources import SOURCES, Sources
 from holotron.data.ground.templates import HELD_OUT, TEMPLATES
@@ -130,7 +130,7 @@ def test_questions_point_at_what_they_ask_about(shots: dict[str, Shot], source: 
         assert turn.image == shot.png
         asked = pairs(turn)
         counts.add(len(asked))
-        assert len(asked) <= 13
+        assert len(asked) <= MOST_ON_LARGE + 1
         for said, answer in asked:
             _check_turn(shot, describer, said, answer)
     assert 1 in counts

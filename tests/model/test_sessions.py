@@ -68,7 +68,7 @@ def splits(length: int):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(data=st.data())
 def test_any_split_of_any_schedule_equals_one_prefill(kind, data):
     """Sessions of unequal length, each cut at its own places, advance in batches drawn at random."""
@@ -116,7 +116,7 @@ def test_float32_agrees_to_rounding(kind, length):
     torch.testing.assert_close(torch.cat(parts), whole, rtol=1e-4, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(prefix=st.integers(0, 12), rest=st.integers(0, 8), other=st.integers(1, 9), data=st.data())
 def test_a_marked_state_continues_as_if_the_session_had_stopped_there(prefix, rest, other, data):
     """A mark inside a prefill is a full checkpoint: from it another continuation is exact."""

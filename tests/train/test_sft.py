@@ -74,15 +74,15 @@ def test_an_interrupted_run_goes_on_bit_for_bit(folder: Path, tmp_path: Path, ki
 def test_a_policy_learns_where_to_click(folder: Path, tmp_path: Path, kind: str) -> None:
     asked = recipe(
         folder,
-        steps=40,
-        log_every=10,
+        steps=24,
+        log_every=6,
         optimizer=OptimizerConfig(kind=kind, rate=4e-3, warmup=5, average=0.9),  # type: ignore[arg-type]
     )
     told: list[Progress] = []
     out = Trainer(asked, tmp_path / "run", "cpu").run(told.append)
     assert told[-1].loss < 0.75 * told[0].loss
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [10, 20, 30, 40]
+    assert [line["step"] for line in lines] == [6, 12, 18, 24]
     assert load(out).config.pattern == CONFIG.pattern
 
 

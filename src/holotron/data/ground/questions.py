@@ -20,7 +20,8 @@ from holotron.model.coordinates import from_pixels
 
 FIND, READ, WHAT, SCREEN = "Find: ", "Read: ", "What: ", "Screen:"
 FIND_CHANCE = 0.75
-SINGLE_CHANCE = 0.3
+SINGLE_CHANCE = 0.2
+FEWEST, MOST, MOST_ON_LARGE = 3, 10, 14
 SCREEN_CHANCE = 0.25
 SCREEN_LINES, SCREEN_BYTES = 12, 600
 LONGEST_NAME = 40
@@ -28,7 +29,9 @@ LONGEST_NAME = 40
 
 def ask(shot: Shot, kind: str, chance: random.Random) -> Sample | None:
     """One or several questions about a screenshot; None where there is nothing to ask about."""
-    most = 1 if chance.random() < SINGLE_CHANCE else chance.randint(2, 8 if shot.width < SMALL else 12)
+    most = (
+        1 if chance.random() < SINGLE_CHANCE else chance.randint(FEWEST, MOST if shot.width < SMALL else MOST_ON_LARGE)
+    )
     describer = Describer(shot.elements)
     points: dict[str, str] = {}
     texts: dict[str, str] = {}
