@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -43,10 +45,20 @@ def plain(model: Model, sequence: Sequence) -> torch.Tensor:
     return logits[torch.from_numpy(np.flatnonzero(sequence.learn) - 1)]
 
 
-def test_outputs_and_gradients_equal_the_plain_model() -> None:
-    made = sequences(range(8))
+def over_one_picture(seeds: range) -> list[Sequence]:
+    """Different conversations about the same screenshot."""
+    writer = SequenceWriter(policy_tokenizer(CONFIG), CONFIG)
+    made = [writer.write(sample(seed, steps=1, size=(64, 64))) for seed in seeds]
+    return [replace(each, pictures=made[0].pictures) for each in made]
+
+
+@pytest.mark.parametrize("shared", [1, 2, 5])
+def test_outputs_and_gradients_equal_the_plain_model(shared: int) -> None:
+    made = [*sequences(range(3)), *over_one_picture(range(20, 24)), *sequences(range(3, 6))]
     model = random_model(CONFIG, dtype=torch.float64, seed=3).double().train()
-    batch = Packer(CONFIG, BUDGET).build(made)
+    batch = Packer(CONFIG, replace(BUDGET, shared=shared)).build(made)
+    looked_at = sum(len(pixels) for pixels in batch.pixels)
+    assert looked_at == sum(len(each.pictures) for each in made) - 4 + {1: 4, 2: 2, 5: 1}[shared]
     learned = [int(sequence.learn.sum()) for sequence in made]
 
     got = fast(model, batch)[: sum(learned)]
@@ -111,7 +123,13 @@ def test_packing_loses_nothing_and_keeps_to_the_budget(count: int) -> None:
     assert sum(len(members) for members, _ in packed) == len(made)
     for members, batch in packed:
         assert batch.used_tokens == sum(len(member.token_ids) for member in members) <= BUDGET.tokens
-        assert batch.used_patches == sum(member.patches for member in members) <= BUDGET.patches
+        assert (
+            batch.used_patches
+            == sum(
+                rows * columns for member in members for rows, columns in (picture.grid for picture in member.pictures)
+            )
+            <= BUDGET.patches
+        )
         assert batch.token_ids_T.shape == (BUDGET.tokens,)
         assert int(batch.weights_N.sum()) == sum(int(member.learn.sum()) for member in members)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from holotron.data.samples import Sample, SampleError, ShardWriter
 from holotron.model.policy_tokenizer import policy_tokenizer
 from holotron.train import loader
+from holotron.train.batches import Budget, Packer
 from holotron.train.loader import SourceShare
 from holotron.train.recipe import Source
 from holotron.train.sequences import SequenceWriter
@@ -26,7 +28,7 @@ def write(folder: Path, name: str, seeds: range) -> None:
 
 
 def seen(share: SourceShare, positions: range) -> set[int]:
-    return {int(share.draw(position).kind.split("/")[1]) for position in positions}
+    return {int(each.kind.split("/")[1]) for position in positions for each in share.draw(position)}
 
 
 def test_what_comes_later_takes_part_from_the_next_round_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,3 +69,26 @@ def test_workers_share_a_growing_source_between_them(
 def test_an_empty_source_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SampleError, match="no shards"):
         SourceShare(Source(str(tmp_path), growing=True), WRITER, 0, 1, seed=0)
+
+
+def test_samples_of_one_screen_stay_together(tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "screens") as shards:
+        for seed in range(6):
+            made = sample(seed, steps=1)
+            for number in range(3):
+                shards.add(Sample(f"number/{3 * seed + number}", made.turns))
+    together = SourceShare(Source(str(tmp_path)), WRITER, 0, 1, seed=0, shared=2)
+    bunches = [together.draw(position) for position in range(12)]
+    assert sorted(map(len, bunches)) == [1] * 6 + [2] * 6
+    assert all(len({id(each.pictures[0]) for each in bunch}) == 1 for bunch in bunches)
+    assert seen(together, range(12)) == set(range(18))
+    alone = SourceShare(Source(str(tmp_path)), WRITER, 0, 1, seed=0)
+    assert [len(alone.draw(position)) for position in range(18)] == [1] * 18
+
+
+def test_a_batch_counts_a_shared_picture_once() -> None:
+    first, *rest = (WRITER.write(sample(seed, steps=1, size=(64, 64))) for seed in range(4))
+    bunch = (first, *(replace(each, pictures=first.pictures) for each in rest))
+    room = Packer(CONFIG, Budget(tokens=512, patches=16, learned=128, sequences=8, images=1, shared=4)).room()
+    assert room.takes(bunch)
+    assert not room.takes((first, rest[0]))

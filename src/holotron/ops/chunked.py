@@ -33,18 +33,20 @@ class _Moved(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         [gradient] = gradients
         to_Q, is_moved_Q = ctx.saved_tensors
-        return torch.where(_as_rows(is_moved_Q, gradient), gradient[to_Q], 0), None, None, None, None
+        back = torch.where(_as_rows(is_moved_Q, gradient), gradient[to_Q], 0)
+        return back.sum(1) if to_Q.dim() == 2 else back, None, None, None, None
 
 
 def _as_rows(mask: Tensor, x: Tensor) -> Tensor:
-    return mask.reshape(-1, *(1,) * (x.dim() - 1))
+    return mask.reshape(*mask.shape, *(1,) * (x.dim() - 1))
 
 
 def move_rows(x: Tensor, from_R: Tensor, is_filled_R: Tensor, to_Q: Tensor, is_moved_Q: Tensor) -> Tensor:
-    """Row r of the result is row from[r] of x, or zeros where nothing fills it. No row is taken twice.
+    """Row r of the result is row from[r] of x, or zeros where nothing fills it.
 
-    `to` is the way back: row q of x went to row to[q], if it was moved. The gradient is then a look-up as well; without
-    the way back it would be a sum over colliding indices, which a GPU does one after another.
+    `to` is the way back: row q of x went to row to[q], if it was moved, or to all of to[q, :] that it was moved to. The
+    gradient is then a look-up as well; without the way back it would be a sum over colliding indices, which a GPU does
+    one after another.
     """
     moved: Tensor = _Moved.apply(x, from_R, is_filled_R, to_Q, is_moved_Q)  # type: ignore[no-untyped-call]
     return moved

@@ -5,7 +5,7 @@ them all. What is left of a batch is filled with padding that nobody learns from
 
 Shapes: T tokens, S sequences, C chunks of L tokens, J conv taps before the present one, P patches, I images,
 X = P + prefix tokens of all images, M = P/4 image tokens, Y = 4·M corners of them, K prefix tokens of one image,
-N learned tokens.
+R sequences that share an image, N learned tokens.
 """
 
 from __future__ import annotations
@@ -22,10 +22,16 @@ from torch import Tensor
 from holotron.model.config import ModelConfig
 from holotron.train.sequences import Picture, Sequence
 
+# Sequences that go into the same batch, since they are over the same picture.
+Bunch = tuple[Sequence, ...]
+
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a batch holds. Sequences that are longer than `longest`, or do not fit in at all, are left out."""
+    """How much a batch holds. Sequences that are longer than `longest`, or do not fit in at all, are left out.
+
+    shared: how many sequences over the same picture are put together, to look at it once.
+    """
 
     tokens: int = 32768
     patches: int = 98304
@@ -33,6 +39,7 @@ class Budget:
     sequences: int = 384
     images: int = 256
     longest: int = 8192
+    shared: int = 1
 
     def chunks(self, length: int) -> int:
         """A chunk per `length` tokens, and half of one more for each sequence's end."""
@@ -46,8 +53,8 @@ class Batch:
     token_ids_T: Tensor
     image_row_T: Tensor  # row among the M image tokens, where it is one
     is_image_T: Tensor
-    image_token_M: Tensor  # and the way back
-    is_image_token_M: Tensor
+    image_token_MR: Tensor  # and the way back
+    is_image_token_MR: Tensor
     same_TJ: Tensor  # whether the token j+1 places before is of the same sequence
     bounds_S: Tensor  # first token of each sequence, and the end
     tokens_CL: Tensor
@@ -110,7 +117,7 @@ class Packer:
 
     def fits(self, sequence: Sequence) -> bool:
         """Whether a batch can hold it at all."""
-        return self.room().takes(sequence)
+        return self.room().takes((sequence,))
 
     def pack(self, sequences: Iterable[Sequence]) -> Iterator[tuple[list[Sequence], Batch]]:
         """Batches as full as the order allows; the last, half-full one too."""
@@ -119,10 +126,10 @@ class Packer:
         for sequence in sequences:
             if not self.fits(sequence):
                 continue
-            if not room.takes(sequence):
+            if not room.takes((sequence,)):
                 yield waiting, self.build(waiting)
                 waiting, room = [], self.room()
-            room.take(sequence)
+            room.take((sequence,))
             waiting.append(sequence)
         if waiting:
             yield waiting, self.build(waiting)
@@ -167,19 +174,26 @@ class Packer:
         weights_N[: len(learned)] = 1.0
 
         is_image = token_ids == vision.image_token_id
-        tower = self._tower([picture for sequence in sequences for picture in sequence.pictures])
+        pictures, looks = _looks([picture for sequence in sequences for picture in sequence.pictures], budget.shared)
+        tower = self._tower(pictures)
         image_row_T = np.zeros(total, np.int64)
-        image_row_T[is_image] = tower.rows
-        image_token_M = np.zeros(budget.patches // 4, np.int64)
-        image_token_M[tower.rows] = np.flatnonzero(is_image)
+        image_token_MR = np.zeros((budget.patches // 4, budget.shared), np.int64)
+        is_image_token_MR = np.zeros_like(image_token_MR, dtype=np.bool_)
+        begin, tokens = 0, np.flatnonzero(is_image)
+        for picture, copy in looks:
+            rows = tower.rows[picture]
+            here = tokens[begin : begin + len(rows)]
+            image_row_T[here] = rows
+            image_token_MR[rows, copy], is_image_token_MR[rows, copy] = here, True
+            begin += len(rows)
         # Nothing is looked up for images and padding; many times the same row would be slow to sum gradients for.
         spread = np.arange(total) % 256
         return Batch(
             token_ids_T=torch.from_numpy(np.where(is_image | (np.arange(total) >= used), spread, token_ids)),
             image_row_T=torch.from_numpy(image_row_T),
             is_image_T=torch.from_numpy(is_image),
-            image_token_M=torch.from_numpy(image_token_M),
-            is_image_token_M=torch.from_numpy(np.arange(budget.patches // 4) < len(tower.rows)),
+            image_token_MR=torch.from_numpy(image_token_MR),
+            is_image_token_MR=torch.from_numpy(is_image_token_MR),
             same_TJ=torch.from_numpy(same_TJ),
             bounds_S=torch.tensor(bounds, dtype=torch.int32),
             tokens_CL=torch.from_numpy(tokens_CL.reshape(chunks, chunk)),
@@ -248,7 +262,7 @@ class Packer:
             square=square_X,
             corner=corner_Y,
             bounds=all_bounds,
-            rows=np.concatenate([rows_of[index] for index in range(len(pictures))]) if pictures else np.zeros(0, int),
+            rows=[rows_of[index] for index in range(len(pictures))],
             pixels=tuple(
                 torch.from_numpy(np.stack([pictures[index].pixels() for index in members]))
                 for members in groups.values()
@@ -267,7 +281,7 @@ class _Tower:
     square: NDArray[np.int64]
     corner: NDArray[np.int64]
     bounds: list[int]
-    rows: NDArray[np.int64]
+    rows: list[NDArray[np.int64]]  # of each picture
     pixels: tuple[Tensor, ...]
     grids: tuple[tuple[int, int], ...]
     patches: int
@@ -282,16 +296,41 @@ class Room:
             [budget.tokens, budget.patches, budget.learned, budget.sequences, budget.images, budget.chunks(chunk)]
         )
 
-    def takes(self, sequence: Sequence) -> bool:
-        return len(sequence.token_ids) <= self._longest and bool((self._left >= self._needs(sequence)).all())
+    def takes(self, bunch: Bunch) -> bool:
+        short = all(len(sequence.token_ids) <= self._longest for sequence in bunch)
+        return short and bool((self._left >= self.needs(bunch)).all())
 
-    def take(self, sequence: Sequence) -> None:
-        self._left -= self._needs(sequence)
+    def take(self, bunch: Bunch) -> None:
+        self._left -= self.needs(bunch)
 
-    def _needs(self, sequence: Sequence) -> NDArray[np.int64]:
-        tokens = len(sequence.token_ids)
-        learned, images = int(sequence.learn.sum()), len(sequence.pictures)
-        return np.array([tokens, sequence.patches, learned, 1, images, -(-tokens // self._chunk)])
+    def needs(self, bunch: Bunch) -> NDArray[np.int64]:
+        """Tokens, patches, learned tokens, sequences, images and chunks."""
+        tokens = np.array([len(sequence.token_ids) for sequence in bunch])
+        learned = sum(int(sequence.learn.sum()) for sequence in bunch)
+        pictures, _ = _looks([picture for sequence in bunch for picture in sequence.pictures], len(bunch))
+        patches = sum(picture.grid[0] * picture.grid[1] for picture in pictures)
+        chunks = int((-(-tokens // self._chunk)).sum())
+        return np.array([tokens.sum(), patches, learned, len(bunch), len(pictures), chunks])
+
+
+def _looks(pictures: list[Picture], shared: int) -> tuple[list[Picture], list[tuple[int, int]]]:
+    """The pictures to look at, and for each place where one stands which of them it is and the how manieth use.
+
+    The same picture is one object; used more often than can be shared, it is looked at again.
+    """
+    needed: list[Picture] = []
+    looks: list[tuple[int, int]] = []
+    latest: dict[int, tuple[int, int]] = {}
+    for picture in pictures:
+        place, copy = latest.get(id(picture), (0, shared - 1))
+        if copy + 1 < shared:
+            copy += 1
+        else:
+            place, copy = len(needed), 0
+            needed.append(picture)
+        latest[id(picture)] = place, copy
+        looks.append((place, copy))
+    return needed, looks
 
 
 def _padded(values: NDArray[np.int64], length: int) -> Tensor:

@@ -55,7 +55,7 @@ def logits_of_learned(
     images_MD = _see(model, batch, patches_PV, positions_PW, parts)
     x_TD = model.decoder.embeddings(batch.token_ids_T)
     placed_TD = move_rows(
-        images_MD.to(x_TD.dtype), batch.image_row_T, batch.is_image_T, batch.image_token_M, batch.is_image_token_M
+        images_MD.to(x_TD.dtype), batch.image_row_T, batch.is_image_T, batch.image_token_MR, batch.is_image_token_MR
     )
     x_TD = torch.where(batch.is_image_T[:, None], placed_TD, x_TD)
     for layer in model.decoder.layers:

@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from holotron.data.samples import SampleError, read_shard, shard_paths
-from holotron.train.batches import Batch, Packer
+from holotron.train.batches import Batch, Bunch, Packer
 from holotron.train.recipe import Source
 from holotron.train.sequences import Sequence, SequenceWriter
 
@@ -55,49 +55,53 @@ class Drawn:
 class SourceShare:
     """One worker's share of a source: held in memory as written sequences, drawn in a new order each time round.
 
+    Samples that follow each other and are over the same picture stay together, up to `shared` of them.
+
     What a growing source has got meanwhile is read a little with every draw and takes part from the next round on:
     reading it all at once would keep every other worker waiting.
     """
 
-    def __init__(self, source: Source, writer: SequenceWriter, worker: int, workers: int, seed: int) -> None:
-        self._source, self._writer = source, writer
+    def __init__(
+        self, source: Source, writer: SequenceWriter, worker: int, workers: int, seed: int, shared: int = 1
+    ) -> None:
+        self._source, self._writer, self._shared = source, writer, shared
         self._worker, self._workers = worker, workers
         self._seed = f"{seed}/{source.path}/{worker}"
         self._starts = [0]  # position at which each round began
         self._order: list[int] = []
         self._coming = self._read_on()
         self._look_again = 0.0
-        self._sequences = self._take(ENOUGH_TO_START if source.growing else None)
-        self._newcomers: list[Sequence] = []
-        if not self._sequences:
+        self._bunches = self._take(ENOUGH_TO_START if source.growing else None)
+        self._newcomers: list[Bunch] = []
+        if not self._bunches:
             raise SampleError(f"there are no samples at {source.path}")
 
-    def draw(self, position: int) -> Sequence:
-        """The sample at a position of the endless order. Positions may be skipped, not gone back over."""
+    def draw(self, position: int) -> Bunch:
+        """The samples at a position of the endless order. Positions may be skipped, not gone back over."""
         if self._source.growing and time.monotonic() >= self._look_again:
             self._newcomers += self._take(READ_PER_DRAW)
         while position >= self._starts[-1] + len(self._order):
             if self._order:
                 self._starts.append(self._starts[-1] + len(self._order))
-                self._sequences += self._newcomers
+                self._bunches += self._newcomers
                 self._newcomers = []
-            self._order = list(range(len(self._sequences)))
+            self._order = list(range(len(self._bunches)))
             random.Random(f"{self._seed}/{len(self._starts)}").shuffle(self._order)
-        return self._sequences[self._order[position - self._starts[-1]]]
+        return self._bunches[self._order[position - self._starts[-1]]]
 
-    def _take(self, most: int | None) -> list[Sequence]:
-        """The next sequences, all there are or at most so many."""
-        taken: list[Sequence] = []
+    def _take(self, most: int | None) -> list[Bunch]:
+        """The next bunches, all there are or at most so many."""
+        taken: list[Bunch] = []
         while most is None or len(taken) < most:
-            sequence = next(self._coming)
-            if sequence is None:
+            bunch = next(self._coming)
+            if bunch is None:
                 self._look_again = time.monotonic() + LOOK_AGAIN_SECONDS
                 break
-            taken.append(sequence)
+            taken.append(bunch)
         return taken
 
-    def _read_on(self) -> Iterator[Sequence | None]:
-        """Without end: the sequences of all shards that are this worker's, and None whenever there are no more yet."""
+    def _read_on(self) -> Iterator[Bunch | None]:
+        """Without end: what is in all shards that are this worker's, and None whenever there is no more yet."""
         read: set[Path] = set()
         while True:
             paths = [path for path in shard_paths([Path(self._source.path)]) if path not in read]
@@ -107,10 +111,26 @@ class SourceShare:
                 read.add(path)
                 turn = number if first else zlib.crc32(path.name.encode())
                 if few or turn % self._workers == self._worker:
-                    for index, sample in enumerate(read_shard(path)):
+                    for index, bunch in enumerate(self._bunched(path)):
                         if not few or index % self._workers == self._worker:
-                            yield self._writer.write(sample)
+                            yield bunch
             yield None
+
+    def _bunched(self, path: Path) -> Iterator[Bunch]:
+        bunch: Bunch = ()
+        for sequence in map(self._writer.write, read_shard(path)):
+            if bunch and len(bunch) < self._shared and _same_picture(bunch[0], sequence):
+                bunch += (replace(sequence, pictures=bunch[0].pictures),)
+                continue
+            if bunch:
+                yield bunch
+            bunch = (sequence,)
+        if bunch:
+            yield bunch
+
+
+def _same_picture(one: Sequence, other: Sequence) -> bool:
+    return len(one.pictures) == len(other.pictures) == 1 and one.pictures[0].png == other.pictures[0].png
 
 
 class BatchStream(IterableDataset[Drawn]):
@@ -143,7 +163,8 @@ class BatchStream(IterableDataset[Drawn]):
             torch.set_num_threads(1)
         own = (self._turn + (info.id if info is not None else 0)) % self._workers
         worker, workers = own * self._ranks + self._rank, self._workers * self._ranks
-        shares = [SourceShare(source, self._writer, worker, workers, self._seed) for source in self._sources]
+        shared = self._packer.budget.shared
+        shares = [SourceShare(source, self._writer, worker, workers, self._seed, shared) for source in self._sources]
         start = self._cursors.get(worker, Cursor(0, (0,) * len(shares)))
         yield from self._drawn(worker, shares, start)
 
@@ -154,19 +175,20 @@ class BatchStream(IterableDataset[Drawn]):
         room, left_out = self._packer.room(), 0
         while True:
             [chosen] = random.Random(f"{self._seed}/{worker}/{draws}").choices(range(len(shares)), weights)
-            sequence = shares[chosen].draw(positions[chosen])
-            if waiting and not room.takes(sequence):
+            bunch = shares[chosen].draw(positions[chosen])
+            if waiting and not room.takes(bunch):
                 kinds = tuple(member.kind for member in waiting)
                 yield Drawn(self._packer.build(waiting), worker, Cursor(draws, tuple(positions)), kinds)
                 waiting, room, left_out = [], self._packer.room(), 0
-            if room.takes(sequence):
-                room.take(sequence)
-                waiting.append(sequence)
+            if room.takes(bunch):
+                room.take(bunch)
+                waiting += bunch
             elif (left_out := left_out + 1) > MOST_LEFT_OUT and not waiting:
+                tokens, patches, learned, *_ = room.needs(bunch)
                 raise SampleError(
-                    f"none of {left_out} samples in a row fits into a batch, the last being of kind {sequence.kind}, "
-                    f"{len(sequence.token_ids)} tokens, {int(sequence.learn.sum())} of them learned, and "
-                    f"{sequence.patches} patches; make the recipe's [batch] larger"
+                    f"none of {left_out} samples in a row fits into a batch, the last being of kind {bunch[0].kind}, "
+                    f"{tokens} tokens, {learned} of them learned, and {patches} patches; "
+                    "make the recipe's [batch] larger"
                 )
             draws += 1
             positions[chosen] += 1

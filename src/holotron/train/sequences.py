@@ -41,10 +41,6 @@ class Sequence:
     pictures: tuple[Picture, ...]
     kind: str = ""
 
-    @property
-    def patches(self) -> int:
-        return sum(picture.grid[0] * picture.grid[1] for picture in self.pictures)
-
 
 class SequenceWriter:
     """Writes samples as the policy's chat template would, so that a session at work sees what training showed it."""
