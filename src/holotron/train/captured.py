@@ -40,7 +40,8 @@ class Captured:
         # Positions are made outside: how many sizes of image there are differs from batch to batch.
         for parameter in self._outside:
             parameter.grad = None
-        positions_PW.backward(self._positions.grad)
+        if positions_PW.requires_grad:  # they do not beside low-rank changes
+            positions_PW.backward(self._positions.grad)
         return self._loss.clone()
 
     def _record(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> None:

@@ -24,7 +24,7 @@ from holotron.train.recipe import Source
 from holotron.train.sequences import Sequence, SequenceWriter
 
 MOST_LEFT_OUT = 1000
-# Of a growing source: sequences that a worker begins with, and how it reads on.
+# Of a growing source: bunches that a worker begins with, and how it reads on.
 ENOUGH_TO_START = 512
 READ_PER_DRAW = 2
 LOOK_AGAIN_SECONDS = 1.0
@@ -32,7 +32,7 @@ LOOK_AGAIN_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Cursor:
-    """How many samples one worker has drawn, and how many of each source."""
+    """How often one worker has drawn, and how often from each source."""
 
     draws: int
     positions: tuple[int, ...]

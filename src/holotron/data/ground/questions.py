@@ -29,9 +29,9 @@ LONGEST_NAME = 40
 
 def ask(shot: Shot, kind: str, chance: random.Random) -> Sample | None:
     """One or several questions about a screenshot; None where there is nothing to ask about."""
-    most = (
-        1 if chance.random() < SINGLE_CHANCE else chance.randint(FEWEST, MOST if shot.width < SMALL else MOST_ON_LARGE)
-    )
+    most = 1
+    if chance.random() >= SINGLE_CHANCE:
+        most = chance.randint(FEWEST, MOST if shot.width < SMALL else MOST_ON_LARGE)
     describer = Describer(shot.elements)
     points: dict[str, str] = {}
     texts: dict[str, str] = {}
