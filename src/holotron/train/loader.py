@@ -24,18 +24,22 @@ from holotron.train.recipe import Source
 from holotron.train.sequences import Sequence, SequenceWriter
 
 MOST_LEFT_OUT = 1000
+MOST_ASIDE = 8
 # Of a growing source: bunches that a worker begins with, and how it reads on.
 ENOUGH_TO_START = 512
 READ_PER_DRAW = 2
 LOOK_AGAIN_SECONDS = 1.0
 
+Place = tuple[int, int]  # a source and a position in its order
+
 
 @dataclass(frozen=True)
 class Cursor:
-    """How often one worker has drawn, and how often from each source."""
+    """How often one worker has drawn, how often from each source, and what of that waits for the next batch."""
 
     draws: int
     positions: tuple[int, ...]
+    aside: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -171,27 +175,38 @@ class BatchStream(IterableDataset[Drawn]):
     def _drawn(self, worker: int, shares: list[SourceShare], start: Cursor) -> Iterator[Drawn]:
         weights = [source.weight for source in self._sources]
         draws, positions = start.draws, list(start.positions)
-        waiting: list[Sequence] = []
-        room, left_out = self._packer.room(), 0
+        drawn = {place: shares[place[0]].draw(place[1]) for place in sorted(start.aside)}  # never back over a position
+        waiting = [(place, drawn[place]) for place in start.aside]
         while True:
-            [chosen] = random.Random(f"{self._seed}/{worker}/{draws}").choices(range(len(shares)), weights)
-            bunch = shares[chosen].draw(positions[chosen])
-            if waiting and not room.takes(bunch):
-                kinds = tuple(member.kind for member in waiting)
-                yield Drawn(self._packer.build(waiting), worker, Cursor(draws, tuple(positions)), kinds)
-                waiting, room, left_out = [], self._packer.room(), 0
-            if room.takes(bunch):
-                room.take(bunch)
-                waiting += bunch
-            elif (left_out := left_out + 1) > MOST_LEFT_OUT and not waiting:
+            room, members, aside, left_out = self._packer.room(), list[Sequence](), list[tuple[Place, Bunch]](), 0
+            # What does not fit any more waits for the next batch, and smaller things are looked for meanwhile.
+            while len(aside) < MOST_ASIDE and left_out < MOST_LEFT_OUT:
+                if waiting:
+                    place, bunch = waiting.pop(0)
+                else:
+                    [chosen] = random.Random(f"{self._seed}/{worker}/{draws}").choices(range(len(shares)), weights)
+                    place = chosen, positions[chosen]
+                    bunch = shares[chosen].draw(positions[chosen])
+                    draws += 1
+                    positions[chosen] += 1
+                if room.takes(bunch):
+                    room.take(bunch)
+                    members += bunch
+                elif self._packer.room().takes(bunch):
+                    aside.append((place, bunch))
+                else:
+                    left_out += 1
+            if not members:
                 tokens, patches, learned, *_ = room.needs(bunch)
                 raise SampleError(
                     f"none of {left_out} samples in a row fits into a batch, the last being of kind {bunch[0].kind}, "
                     f"{tokens} tokens, {learned} of them learned, and {patches} patches; "
                     "make the recipe's [batch] larger"
                 )
-            draws += 1
-            positions[chosen] += 1
+            waiting = aside
+            kinds = tuple(member.kind for member in members)
+            cursor = Cursor(draws, tuple(positions), tuple(place for place, _ in waiting))
+            yield Drawn(self._packer.build(members), worker, cursor, kinds)
 
 
 def load_batches(stream: BatchStream, workers: int) -> Iterator[Drawn]:

@@ -73,7 +73,10 @@ def load_state(
         for index, values in kept["state"].items():
             kept["state"][index] = {key: _fitted(value, members[index]) for key, value in values.items()}
         optimizer.load_state_dict(kept)
-    cursors = {worker: Cursor(kept["draws"], tuple(kept["positions"])) for worker, kept in state["cursors"].items()}
+    cursors = {
+        worker: Cursor(kept["draws"], tuple(kept["positions"]), tuple(map(tuple, kept.get("aside", ()))))
+        for worker, kept in state["cursors"].items()
+    }
     return state["step"], cursors
 
 
