@@ -105,6 +105,23 @@ def test_what_can_be_seen_is_labelled_and_nothing_else(shots: dict[str, Shot]) -
         assert not named(elements, gone), gone
 
 
+def test_each_character_that_can_be_read_has_its_place(shots: dict[str, Shot]) -> None:
+    shot = shots["hand"]
+    words = {text: (row, columns) for text, row, columns in shot.writing.words}
+    assert {"Save", "Blue", "Email:"} <= words.keys()
+    assert not words.keys() & {"Hidden", "Clear", "Covered", "cut", "off", "nobody", "abc"}
+    row, columns = words["Email:"]
+    assert 160 <= row <= 185
+    assert list(columns) == sorted(columns)
+    grey = np.asarray(Image.open(io.BytesIO(shot.png)).convert("L")).astype(int)
+    for column in columns:  # there is ink in each
+        assert grey[row - 8 : row + 8, column - 3 : column + 4].min() < 128
+    field, covered = (58, 160, 120, 175), (205, 215, 250, 225)
+    for left, top, right, bottom in (field, covered):
+        x, y = (left + right) / 2, (top + bottom) / 2
+        assert any(box[0] <= x <= box[2] and box[1] <= y <= box[3] for box in shot.writing.unread), (x, y)
+
+
 def test_one_of_several_alike_is_told_apart(shots: dict[str, Shot]) -> None:
     describer = Describer(shots["hand"].elements)
     first, second = named(shots["hand"].elements, "Open")
@@ -209,6 +226,7 @@ def test_a_sheet_shows_what_single_pages_show() -> None:
     together, alone = asyncio.run(both())
     for one, other in zip(together, alone, strict=True):
         assert one.elements == other.elements
+        assert one.writing == other.writing
         assert (one.width, one.height, one.about) == (other.width, other.height, other.about)
         a, b = (np.asarray(Image.open(io.BytesIO(shot.png)).convert("RGB")).astype(int) for shot in (one, other))
         # Edges of rounded corners may fall on other fractions of a pixel.
@@ -250,6 +268,7 @@ def test_a_screen_can_be_asked_about_several_times(tmp_path: Path) -> None:
     assert [sample.about["seed"] for sample in read] == [0, 0, 0, 1, 1, 1]
     assert len({sample.turns[0].image for sample in read}) == 2
     assert len({sample.turns[0].said for sample in read}) == 6
+    assert ["writing" in sample.about for sample in read] == [True, False, False] * 2
 
 
 def test_settings_that_cannot_be_met_are_refused(tmp_path: Path) -> None:

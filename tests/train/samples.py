@@ -51,6 +51,22 @@ def picture(chance: random.Random, size: tuple[int, int] = (64, 64)) -> tuple[by
     return file.getvalue(), (1000 * x // size[0], 1000 * y // size[1])
 
 
+def written(seed: int, letters: str = "abcd") -> Sample:
+    """A few letters on a plain ground, a question about them, and what is written where."""
+    chance = random.Random(f"written/{seed}")
+    image, words = Image.new("RGB", (64, 64), "white"), []
+    for row in (8, 24, 40):
+        letter, x = chance.choice(letters), 16 * chance.randrange(4) + 8
+        # Letters as bars of their own height: what matters is that they can be told apart.
+        tall = 3 + 3 * letters.index(letter)
+        ImageDraw.Draw(image).rectangle((x - 3, row + 7 - tall, x + 3, row + 7), fill="black")
+        words.append((letter, row, (x,)))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    turn = Turn("Read: all", "".join(letter for letter, _, _ in words), file.getvalue())
+    return Sample("written", (turn,), {"writing": {"words": words, "unread": [(0, 48, 63, 63)]}})
+
+
 def sample(seed: int, steps: int | None = None, size: tuple[int, int] | None = None) -> Sample:
     chance = random.Random(seed)
     turns = []

@@ -5,7 +5,7 @@ them all. What is left of a batch is filled with padding that nobody learns from
 
 Shapes: T tokens, S sequences, C chunks of L tokens, J conv taps before the present one, P patches, I images,
 X = P + prefix tokens of all images, M = P/4 image tokens, Y = 4·M corners of them, K prefix tokens of one image,
-R sequences that share an image, N learned tokens.
+R sequences that share an image, N learned tokens, G characters of a patch.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holotron.model.config import ModelConfig
+from holotron.train.glyphs import SLOTS, UNREAD
 from holotron.train.sequences import Picture, Sequence
 
 # Sequences that go into the same batch, since they are over the same picture.
@@ -71,6 +72,7 @@ class Batch:
     square_X: Tensor  # the place of each position among the 4·M corners of image tokens
     corner_Y: Tensor  # and the way back: the position of each corner
     is_corner_Y: Tensor
+    glyphs_YG: Tensor  # what is written at each corner
     tower_bounds_I: Tensor
     rows_N: Tensor  # the token after which a learned one comes
     targets_N: Tensor
@@ -210,6 +212,7 @@ class Packer:
             square_X=torch.from_numpy(tower.square),
             corner_Y=torch.from_numpy(tower.corner),
             is_corner_Y=torch.from_numpy(np.arange(budget.patches) < tower.patches),
+            glyphs_YG=torch.from_numpy(tower.glyphs),
             tower_bounds_I=torch.tensor(tower.bounds, dtype=torch.int32),
             rows_N=torch.from_numpy(rows_N),
             targets_N=torch.from_numpy(targets_N),
@@ -234,6 +237,7 @@ class Packer:
         patch_X, is_patch_X = np.zeros(total, np.int64), np.zeros(total, np.bool_)
         position_P, square_X = np.zeros(budget.patches, np.int64), np.zeros(total, np.int64)
         corner_Y = np.zeros(budget.patches, np.int64)
+        glyphs_YG = np.full((budget.patches, SLOTS), UNREAD, np.uint8)
         bounds, position, patch = [0], 0, 0
         rows_of: dict[int, NDArray[np.int64]] = {}
         for members in groups.values():
@@ -247,6 +251,8 @@ class Packer:
                 patch_X[here], is_patch_X[here] = patch + np.arange(count), True
                 position_P[patch : patch + count] = position + np.arange(count)
                 corner_Y[patch : patch + count] = position + squares
+                if (glyphs := pictures[index].glyphs) is not None:
+                    glyphs_YG[patch : patch + count] = glyphs[squares]
                 square_X[position + squares] = patch + np.arange(count)
                 rows_of[index] = patch // 4 + np.arange(count // 4)
                 position, patch = position + count, patch + count
@@ -261,6 +267,7 @@ class Packer:
             position=position_P,
             square=square_X,
             corner=corner_Y,
+            glyphs=glyphs_YG,
             bounds=all_bounds,
             rows=[rows_of[index] for index in range(len(pictures))],
             pixels=tuple(
@@ -280,6 +287,7 @@ class _Tower:
     position: NDArray[np.int64]
     square: NDArray[np.int64]
     corner: NDArray[np.int64]
+    glyphs: NDArray[np.uint8]
     bounds: list[int]
     rows: list[NDArray[np.int64]]  # of each picture
     pixels: tuple[Tensor, ...]

@@ -18,16 +18,18 @@ WARM_UPS = 3
 
 
 class Captured:
-    """Like `loss(batch, patches, positions).backward()`; gives the loss.
+    """Like `losses(batch, patches, positions)[0].backward()`; gives all losses.
 
     Gradients stay in the same memory and are overwritten with each batch: they must not be set to None between.
     """
 
-    def __init__(self, loss: Callable[[Batch, Tensor, Tensor], Tensor], parameters: Iterable[Tensor]) -> None:
-        self._of, self._parameters = loss, list(parameters)
+    def __init__(
+        self, losses: Callable[[Batch, Tensor, Tensor], tuple[Tensor, ...]], parameters: Iterable[Tensor]
+    ) -> None:
+        self._of, self._parameters = losses, list(parameters)
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
+    def __call__(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> tuple[Tensor, ...]:
         if self._graph is None:
             self._record(batch, patches_PV, positions_PW)
         assert self._graph is not None
@@ -42,7 +44,7 @@ class Captured:
             parameter.grad = None
         if positions_PW.requires_grad:  # they do not beside low-rank changes
             positions_PW.backward(self._positions.grad)
-        return self._loss.clone()
+        return tuple(loss.clone() for loss in self._losses)
 
     def _record(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> None:
         self._tables = [field.name for field in fields(batch) if isinstance(getattr(batch, field.name), Tensor)]
@@ -54,15 +56,15 @@ class Captured:
         with torch.cuda.stream(stream):
             for _ in range(WARM_UPS):  # what is compiled or tuned on first use
                 self._forget()
-                self._of(self._batch, self._patches, self._positions).backward()
+                self._of(self._batch, self._patches, self._positions)[0].backward()
             self._forget()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         # Other threads go on meanwhile: the one that pins batches, for one.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            loss = self._of(self._batch, self._patches, self._positions)
-            loss.backward()
-            self._loss = loss.detach()
+            losses = self._of(self._batch, self._patches, self._positions)
+            losses[0].backward()
+            self._losses = tuple(loss.detach() for loss in losses)
         self._graph = graph
         self._outside = [parameter for parameter in self._parameters if parameter.grad is None]
 

@@ -22,6 +22,7 @@ from holotron.ops.chunked import bounded_attention, chunked_scan, masked_conv, m
 from holotron.ops.plain.norm import gated_rms_norm, rms_norm
 from holotron.ops.plain.scan import discretize
 from holotron.train.batches import Batch
+from holotron.train.glyphs import GlyphHead, loss_of_glyphs
 from holotron.train.loss import Coordinates, losses_of_learned
 
 
@@ -32,10 +33,11 @@ class Parts:
     tower_block: Callable[[VisionBlock, Tensor, Batch], Tensor]
     layer: Callable[[Layer, Tensor, Batch], Tensor]
     losses: Callable[[Tensor, Tensor, Coordinates], Tensor]
+    glyphs: Callable[[GlyphHead, Tensor, Tensor], Tensor]
 
     @classmethod
     def plain(cls) -> Parts:
-        return cls(_tower_block, _layer, losses_of_learned)
+        return cls(_tower_block, _layer, losses_of_learned, loss_of_glyphs)
 
     @classmethod
     def compiled(cls) -> Parts:
@@ -44,6 +46,7 @@ class Parts:
             torch.compile(_tower_block, dynamic=False),
             torch.compile(_layer, dynamic=False),
             torch.compile(losses_of_learned, dynamic=False),
+            torch.compile(loss_of_glyphs, dynamic=False),
         )
 
 
@@ -52,7 +55,11 @@ def logits_of_learned(
 ) -> Tensor:
     """Logits [N, vocabulary] behind each row that a learned token follows."""
     parts = parts or Parts.plain()
-    images_MD = _see(model, batch, patches_PV, positions_PW, parts)
+    return logits_of_seen(model, batch, see(model, batch, patches_PV, positions_PW, parts), parts)
+
+
+def logits_of_seen(model: Model, batch: Batch, images_MD: Tensor, parts: Parts) -> Tensor:
+    """The same, from what was seen."""
     x_TD = model.decoder.embeddings(batch.token_ids_T)
     placed_TD = move_rows(
         images_MD.to(x_TD.dtype), batch.image_row_T, batch.is_image_T, batch.image_token_MR, batch.is_image_token_MR
@@ -119,7 +126,7 @@ def _attend(mixer: AttentionMixer, x_TD: Tensor, batch: Batch) -> Tensor:
 # ---- eyes ----
 
 
-def _see(model: Model, batch: Batch, patches_PV: Tensor, positions_PW: Tensor, parts: Parts) -> Tensor:
+def see(model: Model, batch: Batch, patches_PV: Tensor, positions_PW: Tensor, parts: Parts) -> Tensor:
     """Token embeddings [M, D] of all images."""
     tower, projector = model.vision, model.projector
     assert tower is not None

@@ -68,7 +68,7 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def shard(model: Model, parts: Parts, function: Callable[..., Tensor]) -> Parts:
+def shard(model: Model, parts: Parts, function: Callable[..., Any]) -> Parts:
     """Split the model's parameters between the ranks, each layer and each block of the tower a group of its own.
 
     `function` is what will be run over the whole model; from here on it is run by calling the model. FSDP2 gathers
@@ -87,7 +87,7 @@ def shard(model: Model, parts: Parts, function: Callable[..., Tensor]) -> Parts:
         fully_shard(module, mesh=mesh)
     model.forward = function  # type: ignore[method-assign]
     fully_shard(model, mesh=mesh)
-    return Parts(_call, _call, parts.losses)
+    return Parts(_call, _call, parts.losses, parts.glyphs)
 
 
 def _call(module: nn.Module, *arguments: Any) -> Tensor:

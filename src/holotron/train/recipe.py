@@ -39,6 +39,8 @@ class Recipe:
 
     `seconds` bounds the time as `steps` bounds the work: the schedule follows whichever is further, so that a run on a
     machine of unknown speed ends in time, decayed. Such a run cannot be repeated exactly.
+
+    `glyphs` is the weight of telling what is written where (`glyphs.py`), beside what is said; 0 leaves it out.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Recipe:
     compile: bool = False
     dtype: str = "bfloat16"
     spread: float = 3.0
+    glyphs: float = 0.0
     keep_every: int = 1000
     log_every: int = 20
     workers: int = 2
@@ -66,6 +69,8 @@ class Recipe:
             raise RecipeError("a recipe needs at least one step and one source of data")
         if self.dtype not in ("bfloat16", "float32"):
             raise RecipeError(f"dtype is {self.dtype!r}; known are 'bfloat16' and 'float32'")
+        if self.glyphs < 0 or (self.glyphs and self.lora.rank):
+            raise RecipeError(f"glyphs is {self.glyphs}; it must be 0 or more, and 0 beside low-rank changes")
 
 
 def read_recipe(path: Path, **changes: Any) -> Recipe:

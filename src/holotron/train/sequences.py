@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +16,19 @@ from holotron.data.samples import Sample
 from holotron.model.chat import Tokenizer
 from holotron.model.config import ModelConfig
 from holotron.model.grids import Grid, patch_grid
+from holotron.train.glyphs import glyphs_of
 
 ASK, ANSWER, END = "<SPECIAL_10>", "<SPECIAL_11>", "<SPECIAL_12>"
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A screenshot in its file, and the grid of patches it will have."""
+    """A screenshot in its file, the grid of patches it will have, and what is written in them, where that is known."""
 
     png: bytes
     size: tuple[int, int]
     grid: Grid
+    glyphs: NDArray[np.uint8] | None = None
 
     def pixels(self) -> NDArray[np.uint8]:
         """[height, width, 3]"""
@@ -63,16 +67,17 @@ class SequenceWriter:
         for turn in sample.turns:
             add([self._ask, *self._tokenizer.encode(turn.said)])
             if turn.image is not None:
-                picture = self._picture(turn.image)
+                picture = self._picture(turn.image, sample.about.get("writing"))
                 pictures.append(picture)
                 add(self._room(picture.grid))
             add([self._answer])
             add([*self._tokenizer.encode(turn.answer), self._end], turn.learn)
         return Sequence(np.array(ids), np.array(learn, dtype=np.bool_), tuple(pictures), sample.kind)
 
-    def _picture(self, png: bytes) -> Picture:
+    def _picture(self, png: bytes, writing: Mapping[str, Any] | None) -> Picture:
         size = int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
-        return Picture(png, size, patch_grid(*size, self._vision))
+        grid = patch_grid(*size, self._vision)
+        return Picture(png, size, grid, None if writing is None else glyphs_of(writing, size, grid))
 
     def _room(self, grid: Grid) -> list[int]:
         vision = self._vision

@@ -27,7 +27,8 @@ from holotron.model.presets import preset
 from holotron.train.batches import Batch, Packer
 from holotron.train.captured import Captured
 from holotron.train.flops import peak_flops, training_flops
-from holotron.train.forward import Parts, logits_of_learned, place_patches, prepare_patches
+from holotron.train.forward import Parts, logits_of_seen, place_patches, prepare_patches, see
+from holotron.train.glyphs import GlyphHead
 from holotron.train.loader import BatchStream, Cursor, Drawn, load_batches
 from holotron.train.lora import add_lora, merged, save_adapter
 from holotron.train.loss import Coordinates
@@ -46,7 +47,7 @@ ADAPTER = "adapter"
 
 @dataclass
 class Progress:
-    """What is told while training, and written to metrics.jsonl."""
+    """What is told while training, and written to metrics.jsonl. glyphs: the loss of what is written where."""
 
     step: int
     steps: int
@@ -61,6 +62,7 @@ class Progress:
     waited: float
     seconds: float
     kinds: dict[str, float] = field(default_factory=dict)
+    glyphs: float | None = None
 
 
 class Trainer:
@@ -77,12 +79,17 @@ class Trainer:
         self.model, self.tokenizer = _start(recipe, self.device)
         self.model.train()
         assert self.model.vision is not None
+        self._glyphs: GlyphHead | None = None
+        if recipe.glyphs:
+            # A part of the model, it learns, is averaged and kept like the rest; what is exported has no place for it.
+            self._glyphs = GlyphHead(self.model.config.hidden_size).to(self.device)
+            self.model.add_module("glyphs", self._glyphs)
         self._parts = Parts.compiled() if recipe.compile else Parts.plain()
-        self._run: Callable[[Batch], Tensor] = self._losses
+        self._run: Callable[[Batch], tuple[Tensor, Tensor]] = self._losses
         if self.ranks.size > 1:
             self._parts, self._run = shard(self.model, self._parts, self._losses), self.model
         captured = recipe.compile and self.device.type == "cuda"
-        self._captured = Captured(self._loss_of_seen, trained(self.model).values()) if captured else None
+        self._captured = Captured(self._sums_of_seen, trained(self.model).values()) if captured else None
         self.coordinates = Coordinates.of(self.tokenizer, recipe.spread)
         self.optimizers = make_optimizers(self.model, recipe.optimizer)
         self.average = Average(self.model, recipe.optimizer.average)
@@ -108,10 +115,10 @@ class Trainer:
                     drawn = next(batches)
                 # The clock starts with the first batch: before it there is only reading.
                 self._began = self._began or time.monotonic()
-                loss, gradient = self._learn(drawn.batch)
+                losses, gradient = self._learn(drawn.batch)
                 self.cursors[drawn.worker] = drawn.cursor
                 self.step += 1
-                meter.count(drawn, loss, gradient)
+                meter.count(drawn, losses, gradient)
                 if self.step % recipe.log_every == 0 or self.step == recipe.steps:
                     progress = meter.progress(began)
                     if self.ranks.first:
@@ -173,23 +180,24 @@ class Trainer:
         )
         return load_batches(stream, workers)
 
-    def _learn(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _learn(self, batch: Batch) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """One step: the losses of what is said and of what is written, and the norm of the gradient."""
         recipe = self.recipe
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = self.rate
         if self._captured:
-            loss = self._captured(batch, *self._see(batch))
+            _, said, written = self._captured(batch, *self._see(batch))
         else:
             for optimizer in self.optimizers:
                 optimizer.zero_grad(set_to_none=True)
-            loss = self.loss(batch.to(self.device))
-            loss.backward()
+            total, said, written = self._sums(*self._run(batch := batch.to(self.device)), batch)
+            total.backward()
         gradient = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.optimizer.clip))
         for optimizer in self.optimizers:
             optimizer.step()
         self.average.update(self.model, self.step)
-        return self.ranks.mean(loss.detach()), gradient
+        return (self.ranks.mean(said.detach()), self.ranks.mean(written.detach())), gradient
 
     @property
     def rate(self) -> float:
@@ -209,19 +217,21 @@ class Trainer:
         self._stopped = any(stopped for _, stopped in told)
 
     def loss(self, batch: Batch) -> Tensor:
-        """The mean loss of what is learned in a batch.
+        """The mean loss of what is to be said in a batch.
 
         With several ranks: a share of the loss such that its mean over the ranks is the mean over what all learn.
         Gradients are averaged over the ranks as well, so a rank with much to learn counts for more.
         """
-        return self._mean(self._run(batch), batch)
+        return self._sums(*self._run(batch), batch)[1]
 
-    def _mean(self, losses_N: Tensor, batch: Batch) -> Tensor:
+    def _sums(self, losses_N: Tensor, written: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """What is minimised, what is said of it and what is written."""
         learned = self.ranks.mean(batch.weights_N.sum()).clamp_min(1.0 / self.ranks.size)
-        return (losses_N * batch.weights_N).sum() / learned
+        said = (losses_N * batch.weights_N).sum() / learned
+        return said + self.recipe.glyphs * written, said, written
 
-    def _losses(self, batch: Batch) -> Tensor:
-        """The loss of each learned token."""
+    def _losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The loss of each learned token, and that of what is written."""
         return self._losses_of_seen(batch, *self._see(batch))
 
     def _see(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -232,13 +242,17 @@ class Trainer:
         patches = prepare_patches(batch, tower.config, most, self.device, dtype)
         return patches, place_patches(batch, tower, most)
 
-    def _loss_of_seen(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
-        return self._mean(self._losses_of_seen(batch, patches_PV, positions_PW), batch)
+    def _sums_of_seen(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> tuple[Tensor, ...]:
+        return self._sums(*self._losses_of_seen(batch, patches_PV, positions_PW), batch)
 
-    def _losses_of_seen(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
+    def _losses_of_seen(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> tuple[Tensor, Tensor]:
         with torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext():
-            logits = logits_of_learned(self.model, batch, patches_PV, positions_PW, self._parts)
-            return self._parts.losses(logits, batch.targets_N, self.coordinates)
+            images = see(self.model, batch, patches_PV, positions_PW, self._parts)
+            logits = logits_of_seen(self.model, batch, images, self._parts)
+            losses = self._parts.losses(logits, batch.targets_N, self.coordinates)
+            if self._glyphs is None:
+                return losses, losses.new_zeros(())
+            return losses, self._parts.glyphs(self._glyphs, images, batch.glyphs_YG)
 
     @property
     def _half(self) -> bool:
@@ -323,6 +337,7 @@ class _Meter:
     def _reset(self) -> None:
         self._since = time.monotonic()
         self._losses: list[Tensor] = []
+        self._written: list[Tensor] = []
         self._gradients: list[Tensor] = []
         self._samples = self._tokens = self._images = self._batches = 0
         self._flops = self._waited = 0.0
@@ -335,9 +350,10 @@ class _Meter:
         yield
         self._waited += time.monotonic() - start
 
-    def count(self, drawn: Drawn, loss: Tensor, gradient: Tensor) -> None:
+    def count(self, drawn: Drawn, losses: tuple[Tensor, Tensor], gradient: Tensor) -> None:
         batch = drawn.batch
-        self._losses.append(loss)
+        self._losses.append(losses[0])
+        self._written.append(losses[1])
         self._gradients.append(gradient)
         self._batches += 1
         self._samples += batch.samples
@@ -372,6 +388,7 @@ class _Meter:
             waited=waited / (seconds * trainer.ranks.size),
             seconds=time.monotonic() - began,
             kinds={kind: count / kinds.total() for kind, count in sorted(kinds.items())},
+            glyphs=float(torch.stack(self._written).mean()) if recipe.glyphs else None,
         )
         self._reset()
         return progress

@@ -1,4 +1,5 @@
-// What can be seen on a page, element by element, from the DOM. (width, height, smallest[, document]) => elements.
+// What can be seen on a page, element by element, from the DOM, and where each character stands.
+// (width, height, smallest[, document]) => { elements, words, unread }
 (width, height, smallest, document = window.document) => {
   const LONGEST = 60, MOST_WORDS = 2500, LARGEST = 0.3, SLACK = 1.5;
   const UNREAD = new Set(["SCRIPT", "STYLE", "NOSCRIPT", "TEMPLATE", "SELECT", "TEXTAREA", "CANVAS", "IFRAME",
@@ -83,6 +84,13 @@
       a + b.toUpperCase());
     return text;
   };
+  // The middle of each character, from left to right.
+  const middles = (node, start, length) => Array.from({ length }, (_, index) => {
+    range.setStart(node, start + index);
+    range.setEnd(node, start + index + 1);
+    const box = range.getBoundingClientRect();
+    return Math.round((box.left + box.right) / 2);
+  });
   const see_word = (node, element, start, text) => {
     range.setStart(node, start);
     range.setEnd(node, start + text.length);
@@ -94,6 +102,7 @@
     const seen = Boolean(above) && (above === element || element.contains(above) || above.contains(element));
     const gone = !box.width || box.bottom < 0 || box.top > height;
     const word = { text: transformed(clean(text), styleOf(element)), box, element, seen, gone };
+    if (seen && word.text.length === text.length) word.middles = middles(node, start, text.length);
     words.push(word);
     for (let holder = element; holder; holder = holder.parentElement) {
       if (!by_element.has(holder)) by_element.set(holder, []);
@@ -113,7 +122,8 @@
     }
   };
   if (document.body) visit(document.body);
-  if (words.length > MOST_WORDS) return []; // what is unread would look nameless
+  // What is unread would look nameless.
+  if (words.length > MOST_WORDS) return { elements: [], words: [], unread: [[0, 0, width, height]] };
 
   const same_line = (a, b) => {
     const overlap = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
@@ -382,5 +392,15 @@
     add(text.element, text.box, (other) => (other.contains(text.element) || text.block.contains(other)) &&
       !other.closest(CONTROL), { kind: labels ? "label" : kind, name: text.text, text: text.text });
   }
-  return found;
+  // Where something is written that is not among the words, or may be.
+  const others = [...document.querySelectorAll("input, textarea, select, canvas, iframe, object, img, video")]
+    .filter((element) => !["checkbox", "radio", "range", "hidden"].includes(element.type) && shown(element))
+    .map((element) => element.getBoundingClientRect());
+  const unknown = words.filter((word) => !word.gone && !word.middles).map((word) => word.box);
+  return {
+    elements: found,
+    words: words.filter((word) => word.middles).map(({ text, box, middles }) =>
+      [text, Math.round((box.top + box.bottom) / 2), middles]),
+    unread: [...others, ...unknown].filter((box) => box.width && box.bottom > 0 && box.top < height).map(rounded),
+  };
 }

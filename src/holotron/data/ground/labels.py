@@ -65,9 +65,26 @@ class Element:
         return self.spots[0]
 
 
-def from_page(found: Iterable[Mapping[str, Any]]) -> tuple[Element, ...]:
+@dataclass(frozen=True)
+class Writing:
+    """The words that can be read on a screen, with the pixel row of each and the column of each character's middle.
+
+    unread: boxes in which there may be more: what is typed into fields, pictures, words that are covered in part.
+    """
+
+    words: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
+    unread: tuple[tuple[float, float, float, float], ...] = ()
+
+
+def writing_of(found: Mapping[str, Any]) -> Writing:
+    """What labels.js could read."""
+    words = tuple((text, row, tuple(columns)) for text, row, columns in found["words"])
+    return Writing(words, tuple((box[0], box[1], box[2], box[3]) for box in found["unread"]))
+
+
+def from_page(found: Mapping[str, Any]) -> tuple[Element, ...]:
     """The elements that labels.js found, in reading order, without those whose text no one can read or quote."""
-    elements = [_element(each) for each in found]
+    elements = [_element(each) for each in found["elements"]]
     return tuple(in_reading_order(each for each in elements if each.kind))
 
 

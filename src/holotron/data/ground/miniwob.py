@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from holotron.data.ground.labels import Element, from_page
+from holotron.data.ground.labels import Element, Writing, from_page, writing_of
 from holotron.data.ground.rendering import LABELS, Shot, smallest_side
 from holotron.data.ground.words import Words
 from holotron.env.miniwob.env import MiniWoBEnv
@@ -49,19 +49,20 @@ async def draw_miniwob(pool: MiniWoB, seed: int) -> Shot:
                 await env.reset(task, seed)
                 break
         observation = await env.observe()
-        elements = await _look(env)
-    return Shot(observation.png, WIDTH, HEIGHT, elements, {"task": task})
+        elements, writing = await _look(env)
+    return Shot(observation.png, WIDTH, HEIGHT, elements, {"task": task}, writing)
 
 
-async def _look(env: MiniWoBEnv) -> tuple[Element, ...]:
+async def _look(env: MiniWoBEnv) -> tuple[tuple[Element, ...], Writing]:
     await env.call(NAME_DRAWINGS, DRAWINGS)
-    found: list[dict[str, Any]] = await env.call(LABELS, WIDTH, HEIGHT, smallest_side(WIDTH))
-    return from_page(found)
+    found: dict[str, Any] = await env.call(LABELS, WIDTH, HEIGHT, smallest_side(WIDTH))
+    return from_page(found), writing_of(found)
 
 
 async def _touch(env: MiniWoBEnv, chance: random.Random) -> None:
     """Use something that does not finish the task."""
-    able = [each for each in await _look(env) if each.usable and each.kind in TOUCHED]
+    elements, _ = await _look(env)
+    able = [each for each in elements if each.usable and each.kind in TOUCHED]
     if not able:
         return
     element = chance.choice(able)

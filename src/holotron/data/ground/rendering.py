@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from PIL import Image
 from playwright.async_api import Browser, BrowserContext, CDPSession, Error, Page, Playwright, async_playwright
 
-from holotron.data.ground.labels import Element, from_page
+from holotron.data.ground.labels import Element, Writing, from_page, writing_of
 from holotron.env.chromium import VARIABLE, find_chromium, launch_arguments
 
 T = TypeVar("T")
@@ -75,6 +75,7 @@ class Shot:
     height: int
     elements: tuple[Element, ...]
     about: Mapping[str, Any]
+    writing: Writing = field(default_factory=Writing)
 
 
 class Studio:
@@ -179,7 +180,8 @@ class _Tab:
         else:
             await self._evaluate(WRITE, document.html)
         found = await self._evaluate(LABELS, document.width, document.height, smallest_side(document.width))
-        return Shot(await self._capture(), document.width, document.height, from_page(found), document.about)
+        png = await self._capture()
+        return Shot(png, document.width, document.height, from_page(found), document.about, writing_of(found))
 
     async def draw_sheet(self, documents: Sequence[Document]) -> list[Shot]:
         self.drawn += len(documents)
@@ -189,11 +191,11 @@ class _Tab:
         with Image.open(io.BytesIO(await self._capture())) as image:
             sheet = image.convert("RGB")
         shots = []
-        for index, (document, elements) in enumerate(zip(documents, found, strict=True)):
+        for index, (document, seen) in enumerate(zip(documents, found, strict=True)):
             left, top = index % SHEET_COLUMNS * width, index // SHEET_COLUMNS * height
             part = io.BytesIO()
             sheet.crop((left, top, left + width, top + height)).save(part, "PNG", compress_level=1)
-            shots.append(Shot(part.getvalue(), width, height, from_page(elements), document.about))
+            shots.append(Shot(part.getvalue(), width, height, from_page(seen), document.about, writing_of(seen)))
         return shots
 
     async def _capture(self) -> bytes:

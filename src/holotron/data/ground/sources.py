@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -110,9 +111,12 @@ class Sources:
     def _asked(self, shot: Shot, source: str, seed: int) -> list[Sample]:
         size = {"size": [shot.width, shot.height]}
         about = {"source": source, "seed": seed, **size, "held_out": self._held_out, **shot.about}
-        named = Shot(shot.png, shot.width, shot.height, shot.elements, about)
+        named = replace(shot, about=about)
         asked = (
             ask(named, f"ground/{source}", random.Random(f"questions/{source}/{seed}/{number}"))
             for number in range(self._asks)
         )
-        return [sample for sample in asked if sample is not None]
+        samples = [sample for sample in asked if sample is not None]
+        # What is written where is told once for all samples of a screen.
+        samples[:1] = [replace(first, about={**first.about, "writing": asdict(shot.writing)}) for first in samples[:1]]
+        return samples

@@ -52,7 +52,7 @@ def _sample(sample: Sample) -> str:
             place = f"left:{int(x) / 10}%;top:{int(y) / 10}%;background:{ink}"
             dots.append(f'<span class="dot" style="{place}">{number if form != "Screen" else "·"}</span>')
         rows.append(f'<tr><td style="color:{ink}">{number}</td><td>{escape(said)}</td><td>{escape(answer)}</td></tr>')
-    about = escape(str(dict(sample.about)))
+    about = escape(str({name: value for name, value in sample.about.items() if name != "writing"}))
     shot = f'<div class="shot" style="width:{width}px"><img src="data:image/png;base64,{picture}">{"".join(dots)}</div>'
     return (
         f'<div class="sample">{shot}<div><b>{escape(sample.kind)}</b> {about}<table>{"".join(rows)}</table></div></div>'
