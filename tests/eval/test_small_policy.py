@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -13,6 +14,8 @@ from holotron.data.ground.generate import HELD_OUT_FROM
 from holotron.data.pages.task import all_templates
 from holotron.eval.grounding import Pointed, grounding
 from holotron.eval.page_tasks import FIRST_SEED, page_tasks
+from holotron.eval.reading import QUESTIONS, ReadOut, distance, reading
+from holotron.eval.reading import told as told_of_reading
 from holotron.eval.shares import Share, share_out
 from holotron.eval.statistics import typical
 
@@ -65,6 +68,51 @@ def test_every_question_of_a_screen_is_asked_and_judged(monkeypatch: pytest.Monk
     for part in ("by_kind", "by_side", "by_source"):
         assert sum(rate["of"] for rate in found[part].values()) == len(questions)
         assert sum(rate["right"] for rate in found[part].values()) == found["all"]["right"]
+
+
+def test_letters_are_counted_as_they_are_wrong() -> None:
+    assert distance("", "") == 0
+    assert distance("kitten", "sitting") == 3
+    assert distance("abc", "") == distance("", "abc") == 3
+    assert ReadOut("pages", 1, "Export", "Export", 0.1).right
+    assert not ReadOut("pages", 1, "Export", "export", 0.1).right
+    assert ReadOut("pages", 1, "Export", "Sxport", 0.1).wrong == 1
+    assert ReadOut("pages", 1, "ab", "something else", 0.1).wrong == 2
+
+
+class Reader:
+    """A policy that says what it is given to say, and else nothing."""
+
+    name = "reader"
+    asked: ClassVar[list[str]] = []
+    knows: ClassVar[dict[int, str]] = {}
+
+    async def open(self) -> Reader:
+        return self
+
+    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+        assert schema is None
+        assert new[0].image is not None
+        Reader.asked.append(new[0].text)
+        return Reply(Reader.knows.get(len(Reader.asked), ""))
+
+    async def close(self) -> None: ...
+
+
+def test_what_is_read_is_compared_letter_by_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    Reader.asked, Reader.knows = [], {}
+    monkeypatch.setattr("holotron.eval.shares.RandomModel", Reader)
+    nothing = reading("random", 2, ["widgets"], at_once=1)
+    assert 2 <= nothing["all"]["of"] == len(Reader.asked) <= 2 * QUESTIONS
+    assert (nothing["all"]["right"], nothing["all"]["characters"]) == (0, 0.0)
+    assert all(re.fullmatch(r'Read: \{"x":\d+,"y":\d+\}', asked) for asked in Reader.asked)
+    # Told one of the answers, it has that one right.
+    first = sum(question["seed"] == HELD_OUT_FROM for question in nothing["questions"])
+    Reader.asked, Reader.knows = [], dict.fromkeys(range(1, first + 1), nothing["questions"][0]["text"])
+    one = reading("random", 2, ["widgets"], at_once=1)
+    assert one["all"]["right"] == one["by_source"]["widgets"]["right"] == 1
+    assert 0 < one["all"]["characters"] < 1
+    assert f"of {one['all']['of']}, " in told_of_reading(one)
 
 
 def test_random_actions_on_held_out_pages_win_nothing_but_end_whole() -> None:

@@ -81,10 +81,13 @@ def sample(seed: int, steps: int | None = None, size: tuple[int, int] | None = N
 
 
 def write_start(folder: Path) -> None:
-    """Three shards of samples in `data`, and a checkpoint to start from in `start`."""
+    """Three shards of samples in `data`, one with letters in `written`, and a checkpoint to start from in `start`."""
     for shard in range(3):
         with ShardWriter(folder / "data" / f"part{shard}") as shards:
             for seed in range(20):
                 shards.add(sample(100 * shard + seed))
+    with ShardWriter(folder / "written" / "part") as shards:
+        for seed in range(60):
+            shards.add(written(seed))
     save_checkpoint(random_model(CONFIG, seed=1), folder / "start")
     save_policy_texts(CONFIG, folder / "start")

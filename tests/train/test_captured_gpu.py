@@ -40,8 +40,7 @@ def test_a_recorded_step_has_the_gradients_of_the_computed_one(tmp_path: Path) -
         recorded.append((loss, {name: p.grad.clone() for name, p in trainer.model.named_parameters()}))
     for batch, (loss, gradients) in zip(batches, recorded, strict=True):
         trainer.model.zero_grad(set_to_none=True)
-        moved = batch.to(trainer.device)
-        computed, _, _ = trainer._sums(*trainer._losses(moved), moved)
+        computed, _, _ = trainer.losses(batch.to(trainer.device))
         computed.backward()
         torch.testing.assert_close(loss, computed.detach(), rtol=1e-3, atol=1e-4)
         for name, p in trainer.model.named_parameters():

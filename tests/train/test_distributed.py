@@ -34,12 +34,13 @@ RUNS = ("adamw", "muon", "lora", "cut")
 
 def recipe(folder: Path, run: str) -> Recipe:
     kind = "muon" if run == "muon" else "adamw"
+    names = ("data", "written") if run == "muon" else ("data",)
     return Recipe(
         name="squares",
         stage="localization",
         start=str(folder / "start"),
         steps=STEPS,
-        data=(Source(str(folder / "data")),),
+        data=tuple(Source(str(folder / name)) for name in names),
         dtype="float32",
         workers=0,
         log_every=1,
@@ -47,6 +48,7 @@ def recipe(folder: Path, run: str) -> Recipe:
         batch=Budget(tokens=384, patches=256, learned=96, sequences=8, images=16),
         optimizer=OptimizerConfig(kind=kind, rate=3e-3, warmup=2, average=0.5),  # type: ignore[arg-type]
         lora=LoraConfig(rank=4, alpha=8.0) if run == "lora" else LoraConfig(),
+        glyphs=0.5 if run == "muon" else 0.0,
     )
 
 
@@ -112,11 +114,14 @@ class Together(Trainer):
 
     unequal = False  # whether the ranks ever had unequally much to learn
 
-    def loss(self, batch: Any) -> torch.Tensor:
-        sums = [(self._losses(member) * member.weights_N).sum() for member in batch.members]
+    def losses(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        losses = [self._losses(member) for member in batch.members]
+        sums = [(said * member.weights_N).sum() for (said, _), member in zip(losses, batch.members, strict=True)]
         learned = [member.weights_N.sum() for member in batch.members]
         self.unequal |= bool(learned[0] != learned[1])
-        return torch.stack(sums).sum() / torch.stack(learned).sum()
+        said = torch.stack(sums).sum() / torch.stack(learned).sum()
+        written = torch.stack([each for _, each in losses]).mean()
+        return said + self.recipe.glyphs * written, said, written
 
     def learn_all(self) -> dict[str, torch.Tensor]:
         sources = self.recipe.data, self.writer, self.packer, self.recipe.seed

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from holotron.data.samples import ShardWriter
 from holotron.model.loading import load
 from holotron.model.policy_tokenizer import policy_tokenizer
 from holotron.train.batches import Budget, Packer
@@ -85,9 +84,6 @@ def test_what_nobody_knows_is_not_learned() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made: Path = tmp_path_factory.mktemp("glyphs")
     write_start(made)
-    with ShardWriter(made / "written" / "part") as shards:
-        for seed in range(60):
-            shards.add(written(seed))
     return made
 
 

@@ -159,6 +159,12 @@ GROUNDING_EXAMPLES = examples(
     "holotron eval grounding",
     "holotron eval grounding runs/localization/weights --screens 50 --sources pages,widgets --out grounding.json",
 )
+READING_EXAMPLES = examples(
+    "holotron eval reading",
+    "holotron eval reading runs/localization/weights --screens 50 --sources widgets,pages --out reading.json",
+)
+SourcesOption = Annotated[str | None, typer.Option(help="widgets, miniwob, pages, packages; default: all.")]
+ScreensAtOnceOption = Annotated[int, typer.Option(min=1, max=64, help="Screens of each process.")]
 PAGES_EXAMPLES = examples(
     "holotron eval pages --episodes-per-template 5",
     "holotron eval pages runs/navigation/weights --taught --workers 8 --device cuda --out pages.json",
@@ -169,16 +175,47 @@ PAGES_EXAMPLES = examples(
 def grounding(
     model: SmallModelArgument = BUNDLED,
     screens: Annotated[int, typer.Option(min=1, help="Of each source; four questions each.")] = 100,
-    sources: Annotated[str | None, typer.Option(help="widgets, miniwob, pages, packages; default: all.")] = None,
+    sources: SourcesOption = None,
     device: DeviceOption = None,
     workers: WorkersOption = 1,
-    at_once: Annotated[int, typer.Option(min=1, max=64, help="Screens of each process.")] = 4,
+    at_once: ScreensAtOnceOption = 4,
     out: ReportOption = None,
 ) -> None:
     """Where it points when asked for an element of a screen it has never seen, by kind and size."""
-    from holotron.data.ground.sources import SOURCES
     from holotron.eval.grounding import grounding as run
     from holotron.eval.grounding import told
+
+    chosen = _screens_of(sources, model)
+    with registered("eval"), agent_failures():
+        found = run(model, screens, chosen, device=device, workers=workers, at_once=at_once)
+    _keep(found, out)
+    typer.echo(told(found))
+
+
+@app.command("reading", epilog=READING_EXAMPLES)
+def reading(
+    model: SmallModelArgument = BUNDLED,
+    screens: Annotated[int, typer.Option(min=1, help="Of each source; three questions each.")] = 100,
+    sources: SourcesOption = None,
+    device: DeviceOption = None,
+    workers: WorkersOption = 1,
+    at_once: ScreensAtOnceOption = 4,
+    out: ReportOption = None,
+) -> None:
+    """What it reads at a place of a screen it has never seen: whole texts, and characters."""
+    from holotron.eval.reading import reading as run
+    from holotron.eval.reading import told
+
+    chosen = _screens_of(sources, model)
+    with registered("eval"), agent_failures():
+        found = run(model, screens, chosen, device=device, workers=workers, at_once=at_once)
+    _keep(found, out)
+    typer.echo(told(found))
+
+
+def _screens_of(sources: str | None, model: str) -> list[str]:
+    """The sources that are named, where they and the model exist."""
+    from holotron.data.ground.sources import SOURCES
     from holotron.model.errors import ModelError
     from holotron.model.loading import find_checkpoint
 
@@ -187,10 +224,7 @@ def grounding(
         raise Misuse(f"there is no source {', '.join(unknown)}; known are {', '.join(SOURCES)}")
     with misuse(ModelError):
         find_checkpoint(model)
-    with registered("eval"), agent_failures():
-        found = run(model, screens, chosen, device=device, workers=workers, at_once=at_once)
-    _keep(found, out)
-    typer.echo(told(found))
+    return chosen
 
 
 @app.command("pages", epilog=PAGES_EXAMPLES)

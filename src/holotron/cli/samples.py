@@ -253,8 +253,15 @@ def _in_processes(work: Callable[[Any], int], parts: Sequence[Any]) -> list[int]
     from concurrent.futures import ProcessPoolExecutor
 
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(len(parts), spawn, initializer=os.setsid) as processes:
+    with ProcessPoolExecutor(len(parts), spawn, initializer=_begin) as processes:
         return list(processes.map(work, parts))
+
+
+def _begin() -> None:
+    from holotron.env.workers import end_with_parent
+
+    os.setsid()
+    end_with_parent()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import ChatModel, Style
 from holotron.agent.in_process import loaded
+from holotron.env.workers import end_with_parent
 
 RANDOM = "random"
 TELL_SECONDS = 10.0
@@ -88,5 +89,5 @@ def share_out(
     ]
     if workers == 1:
         return work(shares[0])
-    with multiprocessing.get_context("spawn").Pool(workers) as processes:
+    with multiprocessing.get_context("spawn").Pool(workers, end_with_parent) as processes:
         return [result for part in processes.map(work, shares, chunksize=1) for result in part]

@@ -191,7 +191,7 @@ class Trainer:
         else:
             for optimizer in self.optimizers:
                 optimizer.zero_grad(set_to_none=True)
-            total, said, written = self._sums(*self._run(batch := batch.to(self.device)), batch)
+            total, said, written = self.losses(batch.to(self.device))
             total.backward()
         gradient = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.optimizer.clip))
         for optimizer in self.optimizers:
@@ -216,16 +216,15 @@ class Trainer:
         self._elapsed = told[0][0]
         self._stopped = any(stopped for _, stopped in told)
 
-    def loss(self, batch: Batch) -> Tensor:
-        """The mean loss of what is to be said in a batch.
+    def losses(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """What is minimised, and what is said and what is written of it, each the mean of what is learned in a batch.
 
         With several ranks: a share of the loss such that its mean over the ranks is the mean over what all learn.
         Gradients are averaged over the ranks as well, so a rank with much to learn counts for more.
         """
-        return self._sums(*self._run(batch), batch)[1]
+        return self._sums(*self._run(batch), batch)
 
     def _sums(self, losses_N: Tensor, written: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """What is minimised, what is said of it and what is written."""
         learned = self.ranks.mean(batch.weights_N.sum()).clamp_min(1.0 / self.ranks.size)
         said = (losses_N * batch.weights_N).sum() / learned
         return said + self.recipe.glyphs * written, said, written

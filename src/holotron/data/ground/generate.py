@@ -19,6 +19,7 @@ from pathlib import Path
 from holotron.data.ground.rendering import SHEET_COLUMNS, SHEET_ROWS
 from holotron.data.ground.sources import SOURCES, Sources
 from holotron.data.samples import Sample, SampleError, ShardWriter, read_shard, shard_paths
+from holotron.env.workers import end_with_parent
 
 HELD_OUT_FROM = 10**9  # seeds from here on are for evaluation only
 DEFAULT_MIX = {"widgets": 4.0, "miniwob": 3.0, "pages": 3.0, "packages": 1.0}
@@ -154,6 +155,7 @@ def generate(settings: GroundSettings) -> int:
 
 
 def _work(settings: GroundSettings, index: int, counts: SynchronizedArray[int]) -> None:
+    end_with_parent()
     os.setsid()  # a terminal's Ctrl-C would end the browser under the work in hand; the parent passes it on
     asyncio.run(_write(settings, index, counts))
 

@@ -55,19 +55,23 @@ async def play(
     max_steps: int = MOST_STEPS,
     reuse: bool = False,
 ) -> Played:
-    """Let the oracle play. With some probability a random click comes first, which nobody shall imitate."""
+    """Let the oracle play. With some probability a clumsy click comes first, which nobody shall imitate."""
     chance = random.Random(f"{task}/{seed}/{noise}")
     await env.reset(task, seed, reuse=reuse)
     world = MiniWoBWorld(env)
     turns: list[Turn] = []
+    last: Action | None = None
     utterance = env.utterance
     try:
         while len(turns) < max_steps:
             seen = await world.see()
-            disturbed = chance.random() < noise
-            action: Action | None = disturbance(chance) if disturbed else await ask(env)
+            action = await ask(env)
             if action is None:
                 return Played(task, seed, utterance, None, tuple(turns), "the oracle sees no way on")
+            disturbed = chance.random() < noise
+            if disturbed:
+                action = disturbance(chance, last, action)
+            last = action
             turns.append(Turn(said(utterance, len(turns)), to_json(action), seen.image, not disturbed))
             await world.act(action)
             standing = await world.standing()
@@ -83,5 +87,17 @@ def said(utterance: str, step: int) -> str:
     return f"Task: {utterance}" if step == 0 else ""
 
 
-def disturbance(chance: random.Random) -> Action:
+def disturbance(chance: random.Random, last: Action | None, wanted: Action) -> Action:
+    """What a clumsy policy might do: click where it just did, beside the mark, or anywhere."""
+    kind = chance.random()
+    if kind < 0.3 and isinstance(last, Click):
+        return _beside(last, 6, chance)
+    if kind < 0.6 and isinstance(wanted, Click):
+        return _beside(wanted, 90, chance)
     return Click(x=chance.randrange(20, 980), y=chance.randrange(260, 980))
+
+
+def _beside(click: Click, most: int, chance: random.Random) -> Click:
+    """A click at most that many thousandths away."""
+    x, y = (min(990, max(10, place + chance.randint(-most, most))) for place in (click.x, click.y))
+    return Click(x=x, y=y)

@@ -92,7 +92,7 @@ def _lines(tried: dict[str, tuple[Tried, Tried]], noise: float, command: str) ->
     yield ""
     yield (
         f"{len(ORACLES)} of {len(all_tasks())} tasks have an oracle. Of the episodes of {len(tried)} tasks they solved "
-        f"{_total(calm)} undisturbed and {_total(disturbed)} with a random click in place of {noise:.0%} of the steps, "
+        f"{_total(calm)} undisturbed and {_total(disturbed)} with a clumsy click in place of {noise:.0%} of the steps, "
         f"which may end an episode for good. {sum(one.share >= LOW for one in calm)} tasks are at {LOW:.0%} or more "
         f"undisturbed, {sum(one.share >= LOW for one in disturbed)} disturbed."
     )

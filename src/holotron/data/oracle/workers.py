@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from holotron.agent.chat import Style
 from holotron.data.oracle.collect import Collecting, collect
+from holotron.env.workers import end_with_parent
 
 
 def collect_all(asked: Collecting, model: str | None = None, device: str | None = None) -> Counter[str]:
@@ -19,7 +20,7 @@ def collect_all(asked: Collecting, model: str | None = None, device: str | None 
     parts = [(replace(asked, worker=worker), model, device) for worker in range(asked.workers)]
     if asked.workers == 1:
         return _collect(*parts[0])
-    with multiprocessing.get_context("spawn").Pool(asked.workers) as processes:
+    with multiprocessing.get_context("spawn").Pool(asked.workers, end_with_parent) as processes:
         return sum(processes.starmap(_collect, parts, chunksize=1), Counter())
 
 

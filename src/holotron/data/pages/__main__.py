@@ -15,6 +15,7 @@ from pathlib import Path
 from holotron.data.pages.make import Wanted, work
 from holotron.data.pages.task import all_templates
 from holotron.data.pages.trial import try_templates
+from holotron.env.workers import end_with_parent
 
 
 def main() -> None:
@@ -49,7 +50,7 @@ def main() -> None:
         for index, share in enumerate(shares)
     ]
     began = time.monotonic()
-    with multiprocessing.get_context("spawn").Pool(given.workers) as workers:
+    with multiprocessing.get_context("spawn").Pool(given.workers, end_with_parent) as workers:
         steps = sum(workers.map(work, wanted, chunksize=1))
     seconds = time.monotonic() - began
     print(f"{given.samples} samples, {steps} steps in {seconds:.0f} s: {steps / seconds:.1f} steps/s", file=sys.stderr)

@@ -47,12 +47,16 @@ async def play_page(world: PageWorld, task: PageTask, noise: float = 0.0, *, max
     chance = random.Random(f"{task.template}/{task.seed}/{noise}")
     await world.begin(task)
     turns: list[Turn] = []
+    last: a.Action | None = None
     while len(turns) < max_steps:
         seen = await world.see()
-        disturbed = chance.random() < noise
-        action = await disturbance(world, chance) if disturbed else await next_action(world)
+        action = await next_action(world)
         if action is None:
             return PlayedPage(task, None, tuple(turns), "the teacher sees no way on")
+        disturbed = chance.random() < noise
+        if disturbed:
+            action = await disturbance(world, chance, last, action)
+        last = action
         said = "" if turns else f"Task: {task.text}"
         turns.append(Turn(said, a.to_json(action), seen.image, not disturbed))
         try:
@@ -65,8 +69,15 @@ async def play_page(world: PageWorld, task: PageTask, noise: float = 0.0, *, max
     return PlayedPage(task, None, tuple(turns), "not done after all steps")
 
 
-async def disturbance(world: PageWorld, chance: random.Random) -> a.Action:
-    """Something a clumsy policy might do: write a wrong word, click on the wrong thing or beside it, scroll."""
+async def disturbance(world: PageWorld, chance: random.Random, last: a.Action | None, wanted: a.Action) -> a.Action:
+    """Something a clumsy policy might do: the same again, a wrong word, a click on the wrong thing or beside it."""
+    if isinstance(last, a.Click) and chance.random() < 0.2:
+        return last
+    if isinstance(wanted, a.Click | a.Type) and chance.random() < 0.3:
+        x, y = wanted.x, wanted.y
+        if x is not None and y is not None:
+            near = [min(990, max(10, place + chance.randint(-60, 60))) for place in (x, y)]
+            return a.Click(x=near[0], y=near[1])
     kind, space = chance.random(), Space("pixels", *world.task.viewport)
     if kind < 0.5:
         selector = TEXT_FIELDS if kind < 0.3 else CONTROLS

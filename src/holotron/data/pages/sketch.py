@@ -12,6 +12,37 @@ from holotron.data.pages.look import Look
 from holotron.data.pages.words import FIRST_NAMES, LAST_NAMES, PASSWORD_LETTERS, SENTENCES
 
 T = TypeVar("T")
+COINED_SHARE = 0.4
+ONSETS = (
+    "b",
+    "br",
+    "c",
+    "ch",
+    "d",
+    "dr",
+    "f",
+    "fl",
+    "g",
+    "gr",
+    "h",
+    "j",
+    "k",
+    "l",
+    "m",
+    "n",
+    "p",
+    "pl",
+    "r",
+    "s",
+    "st",
+    "t",
+    "tr",
+    "v",
+    "w",
+    "z",
+)
+VOWELS = ("a", "e", "i", "o", "u", "ai", "ea", "ou")
+ENDINGS = ("", "", "l", "m", "n", "r", "s", "t", "ck", "nd", "lt", "rk")
 
 
 @dataclass(frozen=True)
@@ -57,24 +88,46 @@ class Sketch:
 
     # ---- words ----
 
+    def coined(self) -> str:
+        """A word that nobody has heard."""
+        syllables = (self.pick(*ONSETS) + self.pick(*VOWELS) for _ in range(self.pick(1, 2, 2, 3)))
+        return "".join(syllables) + self.pick(*ENDINGS)
+
+    def fresh(self, words: Sequence[str]) -> list[str]:
+        """These words, some of them coined anew, of longer ones the last part.
+
+        What a task names must be copied and looked for; out of a list that is always the same it would be recalled.
+        """
+        found: dict[str, None] = {}
+        for word in words:
+            *before, last = word.split(" ")
+            while self.maybe(COINED_SHARE) or word in found:
+                coined = self.coined()
+                word = " ".join([*before, coined.title() if last[0].isupper() else coined])
+                if word not in found:
+                    break
+            found[word] = None
+        return list(found)
+
     def person(self) -> str:
-        return f"{self.pick(*FIRST_NAMES)} {self.pick(*LAST_NAMES)}"
+        return f"{self.pick(*self.fresh(FIRST_NAMES))} {self.pick(*self.fresh(LAST_NAMES))}"
 
     def people(self, count: int) -> list[str]:
         """Different in both names, so that each alone tells who is meant."""
-        first, last = self.some(FIRST_NAMES, count), self.some(LAST_NAMES, count)
+        first, last = self.some(self.fresh(FIRST_NAMES), count), self.some(self.fresh(LAST_NAMES), count)
         return [f"{a} {b}" for a, b in zip(first, last, strict=True)]
 
     def user(self) -> str:
-        name, number = self.pick(*FIRST_NAMES).lower(), self.number(1, 99)
-        return self.pick(name, name, f"{name}{number}", f"{name}.{self.pick(*LAST_NAMES).lower()}")
+        name, number = self.pick(*self.fresh(FIRST_NAMES)).lower(), self.number(1, 99)
+        return self.pick(name, name, f"{name}{number}", f"{name}.{self.pick(*self.fresh(LAST_NAMES)).lower()}")
 
     def mail(self, name: str | None = None) -> str:
-        user = (name or self.pick(*FIRST_NAMES)).lower().replace(" ", self.pick(".", "_", ""))
+        user = (name or self.pick(*self.fresh(FIRST_NAMES))).lower().replace(" ", self.pick(".", "_", ""))
         return f"{user}@{self.pick('example.com', 'mail.org', 'post.net', 'home.io')}"
 
     def password(self) -> str:
-        return "".join(self.chance.choices(PASSWORD_LETTERS, k=self.number(4, 9)))
+        scrambled = "".join(self.chance.choices(PASSWORD_LETTERS, k=self.number(4, 9)))
+        return self.pick(scrambled, scrambled, self.coined(), f"{self.coined()}{self.number(1, 999)}")
 
     def price(self) -> str:
         return f"{self.number(2, 180)}.{self.pick('00', '50', '90', '95', '99')}"

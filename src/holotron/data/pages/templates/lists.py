@@ -16,7 +16,7 @@ def _joined(s: Sketch, names: list[str]) -> str:
 
 @template()
 def todo_tick(s: Sketch) -> Drawn:
-    items = s.some(TODOS, s.number(4, 8))
+    items = s.some(s.fresh(TODOS), s.number(4, 8))
     done = [s.maybe(0.2) for _ in items]
     open_ones = [index for index, is_done in enumerate(done) if not is_done] or [0]
     done[open_ones[0]] = False
@@ -46,7 +46,7 @@ def todo_tick(s: Sketch) -> Drawn:
 
 @template()
 def todo_add(s: Sketch) -> Drawn:
-    old, new = (picked := s.some(TODOS, 7))[: s.number(2, 5)], picked[5:][: s.number(1, 2)]
+    old, new = (picked := s.some(s.fresh(TODOS), 7))[: s.number(2, 5)], picked[5:][: s.number(1, 2)]
     text = s.phrase(
         "Add {what} to the list",
         "Put {what} on my list",
@@ -83,9 +83,9 @@ def todo_add(s: Sketch) -> Drawn:
 def list_button(s: Sketch) -> Drawn:
     """Every item has the same few buttons."""
     items = (
-        s.some(TODOS, s.number(4, 8))
+        s.some(s.fresh(TODOS), s.number(4, 8))
         if s.maybe()
-        else [f"{thing.title()} {s.number(1, 9)}" for thing in s.some(THINGS, s.number(4, 8))]
+        else [f"{thing.title()} {s.number(1, 9)}" for thing in s.some(s.fresh(THINGS), s.number(4, 8))]
     )
     words = s.some(
         (("Delete", "✕"), ("Star", "★"), ("Open", "Open"), ("Share", "Share"), ("Pin", "Pin")), s.number(1, 3)

@@ -127,7 +127,7 @@ def menu_account(s: Sketch) -> Drawn:
     )
     body = f'<div class="between">{s.heading(s.pick("Dashboard", "Overview", "Start"))}{corner}</div>{s.prose(3)}'
     tiles = "".join(
-        f'<div class="tile"><h3>{thing.title()}s</h3>{s.number(3, 400)}</div>' for thing in s.some(THINGS, 4)
+        f'<div class="tile"><h3>{thing.title()}s</h3>{s.number(3, 400)}</div>' for thing in s.some(s.fresh(THINGS), 4)
     )
     data = {"entry": f"me/{entry}", "path": ["m0"], "done": f"{entry} opened."}
     return Drawn(text, f'{body}<div class="grid">{tiles}</div>', MENU_SCRIPT, data, "Dashboard")

@@ -34,7 +34,7 @@ draw();
 
 def _paged(s: Sketch, numbers: bool) -> tuple[dict[str, object], list[str], str]:
     size, pages = s.number(4, 7), s.number(3, 6)
-    names = [f"{colour} {thing}".title() for colour in COLOURS for thing in THINGS]
+    names = [f"{colour} {thing}".title() for colour in COLOURS for thing in s.fresh(THINGS)]
     items = sorted(s.some(names, size * pages - s.number(0, 2))) if s.maybe() else s.some(names, size * pages)
     labels = s.pick(("Previous", "Next"), ("‹", "›"), ("« Back", "More »"), ("Prev", "Next"))
     data: dict[str, object] = {"items": items, "size": size, "start": 1, "labels": labels, "numbers": numbers}
@@ -170,7 +170,7 @@ def scroll_ask(s: Sketch) -> Drawn:
 @template()
 def scroll_list(s: Sketch) -> Drawn:
     """A list in a frame of its own that scrolls."""
-    items = s.some([f"{colour} {thing}".title() for colour in COLOURS for thing in THINGS], s.number(14, 26))
+    items = s.some([f"{colour} {thing}".title() for colour in COLOURS for thing in s.fresh(THINGS)], s.number(14, 26))
     item = s.pick(*items)
     text = s.phrase(
         'Choose "{item}" in the list',

@@ -59,9 +59,9 @@ def _results(query: str, s: Sketch, count: int) -> list[list[str]]:
 @template()
 def search_open(s: Sketch) -> Drawn:
     query = (
-        f"{s.pick(*COLOURS)} {s.pick(*THINGS)}"
+        f"{s.pick(*COLOURS)} {s.pick(*s.fresh(THINGS))}"
         if s.maybe(0.7)
-        else f"{s.pick(*THINGS)} {s.pick('museum', 'repair', 'prices', 'club')}"
+        else f"{s.pick(*s.fresh(THINGS))} {s.pick('museum', 'repair', 'prices', 'club')}"
     )
     results = _results(query, s, s.number(4, 6))
     mode = s.number(0, 2)
@@ -144,7 +144,7 @@ def search_ask(s: Sketch) -> Drawn:
 @template()
 def site_search_ask(s: Sketch) -> Drawn:
     """A shop's search, whose results have prices."""
-    things = s.some(THINGS, 4)
+    things = s.some(s.fresh(THINGS), 4)
     thing = things[0]
     query = f"{s.pick(*COLOURS)} {thing}"
     price = f"${s.price()}"

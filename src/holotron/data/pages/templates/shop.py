@@ -14,7 +14,7 @@ def _products(s: Sketch, count: int) -> list[tuple[str, str]]:
     prices: set[str] = set()
     while len(prices) < count:
         prices.add(s.price())
-    names = [f"{s.pick(*COLOURS)} {thing}".title() for thing in s.some(THINGS, count)]
+    names = [f"{s.pick(*COLOURS)} {thing}".title() for thing in s.some(s.fresh(THINGS), count)]
     return list(zip(names, s.some(sorted(prices), count), strict=True))
 
 

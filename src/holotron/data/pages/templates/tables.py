@@ -12,7 +12,7 @@ from holotron.data.pages.words import CITIES, DEPARTMENTS, ROLES
 def _people(s: Sketch, count: int) -> tuple[list[str], list[dict[str, str]]]:
     """Some columns, and rows of different people."""
     makers = {
-        "City": lambda: s.pick(*CITIES),
+        "City": lambda: s.pick(*s.fresh(CITIES)),
         "Department": lambda: s.pick(*DEPARTMENTS),
         "Role": lambda: s.pick(*ROLES),
         "Age": lambda: str(s.number(19, 75)),

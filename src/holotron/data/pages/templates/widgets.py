@@ -13,8 +13,8 @@ from holotron.data.pages.words import CITIES, COLOURS, MONTHS, SENTENCES, THINGS
 def poll(s: Sketch) -> Drawn:
     question, options = s.pick(
         ("Which colour do you like best?", [colour.title() for colour in s.some(COLOURS, s.number(3, 5))]),
-        ("Where shall we go next year?", s.some(CITIES, s.number(3, 6))),
-        ("What should we buy first?", [f"A {thing}" for thing in s.some(THINGS, s.number(3, 5))]),
+        ("Where shall we go next year?", s.some(s.fresh(CITIES), s.number(3, 6))),
+        ("What should we buy first?", [f"A {thing}" for thing in s.some(s.fresh(THINGS), s.number(3, 5))]),
     )
     index = s.number(0, len(options) - 1)
     text = s.phrase(

@@ -15,7 +15,7 @@ def _step(number: int) -> str:
 @template()
 def order_wizard(s: Sketch) -> Drawn:
     """Three pages of a form, one after the other."""
-    name, city, thing = s.person(), s.pick("Berlin", "Lisbon", "Osaka", "Denver", "Cairo"), s.pick(*THINGS)
+    name, city, thing = s.person(), s.pick("Berlin", "Lisbon", "Osaka", "Denver", "Cairo"), s.pick(*s.fresh(THINGS))
     street = f"{s.pick('Oak', 'Mill', 'Lake', 'Hill', 'Station')} Street {s.number(1, 99)}"
     ways = s.some(("Standard", "Express", "Pick-up", "Overnight"), 3)
     way = s.pick(*ways)
