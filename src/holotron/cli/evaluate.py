@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -188,8 +189,7 @@ def grounding(
     chosen = _screens_of(sources, model)
     with registered("eval"), agent_failures():
         found = run(model, screens, chosen, device=device, workers=workers, at_once=at_once)
-    _keep(found, out)
-    typer.echo(told(found))
+    _tell(found, told, out)
 
 
 @app.command("reading", epilog=READING_EXAMPLES)
@@ -209,8 +209,7 @@ def reading(
     chosen = _screens_of(sources, model)
     with registered("eval"), agent_failures():
         found = run(model, screens, chosen, device=device, workers=workers, at_once=at_once)
-    _keep(found, out)
-    typer.echo(told(found))
+    _tell(found, told, out)
 
 
 def _screens_of(sources: str | None, model: str) -> list[str]:
@@ -250,14 +249,15 @@ def pages(
         found = page_tasks(
             model, episodes_per_template, held_out=not taught, device=device, workers=workers, pages=at_once
         )
-    _keep(found, out)
-    typer.echo(told(found))
+    _tell(found, told, out)
 
 
-def _keep(found: dict[str, Any], out: Path | None) -> None:
+def _tell(found: dict[str, Any], told: Callable[[dict[str, Any]], str], out: Path | None) -> None:
+    """Keep a report where that is asked for, and say it."""
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(found), encoding="utf-8")
+    typer.echo(told(found))
 
 
 def _print(report: dict[str, Any], folder: Path) -> None:

@@ -1,12 +1,10 @@
 """Where a small policy points when asked for an element of a screen it has never seen.
 
-Screens are drawn from held-out seeds, generated pages from held-out templates and themes too. An answer is right if
-it lies in the element's box. Each question is asked in a conversation of its own.
+An answer is right if it lies in the element's box.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -15,20 +13,20 @@ from datetime import date
 from typing import Any
 
 from holotron.agent.actions import ActionError
-from holotron.agent.chat import ChatModel, Said
+from holotron.agent.chat import ChatModel
 from holotron.agent.prompts import POINT_SCHEMA, parse_point
 from holotron.agent.space import Space
 from holotron.data.ground.describe import Describer
-from holotron.data.ground.generate import HELD_OUT_FROM
 from holotron.data.ground.labels import choose
 from holotron.data.ground.questions import FIND
-from holotron.data.ground.sources import SOURCES, Sources
+from holotron.data.ground.rendering import Shot
+from holotron.data.ground.sources import SOURCES
+from holotron.eval.screens import Screen, answer, ask_share, held_out
 from holotron.eval.shares import Share, share_out
 from holotron.eval.statistics import wilson
 
 QUESTIONS = 4  # of one screen
 SIDES = (12, 20, 32, 64)  # pixels: the shorter side of an element, below each bound and above the last
-Screen = tuple[str, int]  # source, seed
 
 
 @dataclass(frozen=True)
@@ -56,21 +54,11 @@ class Pointed:
 
 
 def point_share(share: Share[Screen]) -> list[Pointed]:
-    with share.policy() as policy:
-        return asyncio.run(_point(share, policy))
+    return ask_share(share, _questions)
 
 
-async def _point(share: Share[Screen], policy: ChatModel) -> list[Pointed]:
-    async with Sources(held_out=True, at_once=share.at_once) as sources:
-        await sources.prepare({source: 1 for source, _ in share.items})
-        asked = await share.each(lambda screen: _questions(sources, *screen, policy))
-    return [answer for answers in asked for answer in answers]
-
-
-async def _questions(sources: Sources, source: str, seed: int, policy: ChatModel) -> list[Pointed]:
-    shot = await sources.shot(source, seed)
-    if shot is None:
-        return []
+async def _questions(shot: Shot, screen: Screen, policy: ChatModel) -> list[Pointed]:
+    source, seed = screen
     chance = random.Random(f"grounding/{source}/{seed}")
     describer, space = Describer(shot.elements), Space("pixels", shot.width, shot.height)
     answers: list[Pointed] = []
@@ -78,17 +66,11 @@ async def _questions(sources: Sources, source: str, seed: int, policy: ChatModel
         description = describer.describe(element, chance)
         if description is None:
             continue
-        began = time.monotonic()
-        chat = await policy.open()
+        said, seconds = await answer(policy, FIND + description, shot.png, POINT_SCHEMA)
         try:
-            reply = await chat.say([Said("user", FIND + description, shot.png)], POINT_SCHEMA)
-        finally:
-            await chat.close()
-        try:
-            point = space.from_relative(*parse_point(reply.text))
+            point = space.from_relative(*parse_point(said))
         except ActionError:
             point = None
-        seconds = time.monotonic() - began
         answers.append(Pointed(source, seed, element.kind, description, element.box, point, seconds))
     return answers
 
@@ -103,9 +85,8 @@ def grounding(
     at_once: int = 4,
 ) -> dict[str, Any]:
     """`screens` of each source; shares of right answers over all, by source, by kind and by size."""
-    wanted = [(source, HELD_OUT_FROM + seed) for seed in range(screens) for source in sources]
     began = time.monotonic()
-    pointed = share_out(point_share, wanted, model, device=device, workers=workers, at_once=at_once)
+    pointed = share_out(point_share, held_out(screens, sources), model, device=device, workers=workers, at_once=at_once)
     pointed.sort(key=lambda each: (each.source, each.seed, each.description))
     return {
         "model": model,

@@ -1,12 +1,10 @@
 """What a small policy reads at a place of a screen it has never seen.
 
-Screens are those of `grounding`. An answer is right if it is the text, letter for letter. Each question is asked in a
-conversation of its own.
+An answer is right if it is the text, letter for letter.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Sequence
@@ -14,17 +12,16 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
-from holotron.agent.chat import ChatModel, Said
-from holotron.data.ground.generate import HELD_OUT_FROM
+from holotron.agent.chat import ChatModel
 from holotron.data.ground.labels import LONGEST
-from holotron.data.ground.questions import READ
-from holotron.data.ground.sources import SOURCES, Sources
+from holotron.data.ground.questions import READ, point_text
+from holotron.data.ground.rendering import Shot
+from holotron.data.ground.sources import SOURCES
+from holotron.eval.screens import Screen, answer, ask_share, held_out
 from holotron.eval.shares import Share, share_out
 from holotron.eval.statistics import wilson
-from holotron.model.coordinates import from_pixels
 
 QUESTIONS = 3  # of one screen
-Screen = tuple[str, int]  # source, seed
 
 
 @dataclass(frozen=True)
@@ -57,33 +54,17 @@ def distance(one: str, other: str) -> int:
 
 
 def read_share(share: Share[Screen]) -> list[ReadOut]:
-    with share.policy() as policy:
-        return asyncio.run(_read(share, policy))
+    return ask_share(share, _questions)
 
 
-async def _read(share: Share[Screen], policy: ChatModel) -> list[ReadOut]:
-    async with Sources(held_out=True, at_once=share.at_once) as sources:
-        await sources.prepare({source: 1 for source, _ in share.items})
-        asked = await share.each(lambda screen: _questions(sources, *screen, policy))
-    return [answer for answers in asked for answer in answers]
-
-
-async def _questions(sources: Sources, source: str, seed: int, policy: ChatModel) -> list[ReadOut]:
-    shot = await sources.shot(source, seed)
-    if shot is None:
-        return []
+async def _questions(shot: Shot, screen: Screen, policy: ChatModel) -> list[ReadOut]:
+    source, seed = screen
     readable = [each for each in shot.elements if each.usable and 0 < len(each.text) <= LONGEST]
     random.Random(f"reading/{source}/{seed}").shuffle(readable)
     answers: list[ReadOut] = []
     for element in readable[:QUESTIONS]:
-        x, y = from_pixels(*element.middle, shot.width, shot.height)
-        began = time.monotonic()
-        chat = await policy.open()
-        try:
-            reply = await chat.say([Said("user", f'{READ}{{"x":{x},"y":{y}}}', shot.png)])
-        finally:
-            await chat.close()
-        answers.append(ReadOut(source, seed, element.text, reply.text.strip(), time.monotonic() - began))
+        said, seconds = await answer(policy, READ + point_text(shot, element.middle), shot.png)
+        answers.append(ReadOut(source, seed, element.text, said.strip(), seconds))
     return answers
 
 
@@ -97,9 +78,8 @@ def reading(
     at_once: int = 4,
 ) -> dict[str, Any]:
     """`screens` of each source; shares of texts and of characters that were read rightly, over all and by source."""
-    wanted = [(source, HELD_OUT_FROM + seed) for seed in range(screens) for source in sources]
     began = time.monotonic()
-    read = share_out(read_share, wanted, model, device=device, workers=workers, at_once=at_once)
+    read = share_out(read_share, held_out(screens, sources), model, device=device, workers=workers, at_once=at_once)
     read.sort(key=lambda each: (each.source, each.seed, each.text))
     return {
         "model": model,

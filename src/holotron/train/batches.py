@@ -117,9 +117,9 @@ class Packer:
         self._chunk = config.mamba.chunk_size if config.mamba else 64
         self._taps = config.mamba.conv_kernel - 1 if config.mamba else 0
 
-    def fits(self, sequence: Sequence) -> bool:
-        """Whether a batch can hold it at all."""
-        return self.room().takes((sequence,))
+    def fits(self, *bunch: Sequence) -> bool:
+        """Whether a batch can hold them at all."""
+        return self.room().takes(bunch)
 
     def pack(self, sequences: Iterable[Sequence]) -> Iterator[tuple[list[Sequence], Batch]]:
         """Batches as full as the order allows; the last, half-full one too."""

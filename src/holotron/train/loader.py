@@ -192,7 +192,7 @@ class BatchStream(IterableDataset[Drawn]):
                 if room.takes(bunch):
                     room.take(bunch)
                     members += bunch
-                elif self._packer.room().takes(bunch):
+                elif self._packer.fits(*bunch):
                     aside.append((place, bunch))
                 else:
                     left_out += 1

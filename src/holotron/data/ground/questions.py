@@ -42,7 +42,7 @@ def ask(shot: Shot, kind: str, chance: random.Random) -> Sample | None:
         if any(_tell_of_each_other(element, other) for other in taken):
             continue
         if chance.random() < FIND_CHANCE and (described := describer.describe(element, chance)) is not None:
-            points[FIND + described] = _point(shot, element.middle)
+            points[FIND + described] = point_text(shot, element.middle)
         elif (asked := _text(shot, element, chance)) is not None:
             texts.setdefault(*asked)
         else:
@@ -65,7 +65,7 @@ def pairs(turn: Turn) -> list[tuple[str, str]]:
 
 def _text(shot: Shot, element: Element, chance: random.Random) -> tuple[str, str] | None:
     """What is said at a place, or what is there."""
-    point = _point(shot, chance.choice(element.spots))
+    point = point_text(shot, chance.choice(element.spots))
     described = describe_state(element)
     readable = 0 < len(element.text) <= LONGEST
     if readable and (described is None or chance.random() < 0.5):
@@ -109,7 +109,7 @@ def parse_screen(shot: Shot) -> str:
     for element in shot.elements:
         if not (element.usable and element.quotable) or element.kind in STATIC or len(element.name) > LONGEST_NAME:
             continue
-        line = f"{entry(element)} {_point(shot, element.middle)}"
+        line = f"{entry(element)} {point_text(shot, element.middle)}"
         size += len(line.encode()) + 1
         if len(lines) == SCREEN_LINES or size > SCREEN_BYTES + 1:
             break
@@ -124,6 +124,7 @@ def entry(element: Element) -> str:
     return f'{kind} "{element.name}"' if element.name else kind
 
 
-def _point(shot: Shot, pixel: Sequence[int]) -> str:
+def point_text(shot: Shot, pixel: Sequence[int]) -> str:
+    """A pixel of a screen as questions and answers write it."""
     x, y = from_pixels(pixel[0], pixel[1], shot.width, shot.height)
     return f'{{"x":{x},"y":{y}}}'
