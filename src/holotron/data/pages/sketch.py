@@ -9,40 +9,10 @@ from html import escape
 from typing import Any, TypeVar
 
 from holotron.data.pages.look import Look
-from holotron.data.pages.words import FIRST_NAMES, LAST_NAMES, PASSWORD_LETTERS, SENTENCES
+from holotron.data.pages.words import ENDINGS, FIRST_NAMES, LAST_NAMES, ONSETS, PASSWORD_LETTERS, SENTENCES, VOWELS
 
 T = TypeVar("T")
 COINED_SHARE = 0.4
-ONSETS = (
-    "b",
-    "br",
-    "c",
-    "ch",
-    "d",
-    "dr",
-    "f",
-    "fl",
-    "g",
-    "gr",
-    "h",
-    "j",
-    "k",
-    "l",
-    "m",
-    "n",
-    "p",
-    "pl",
-    "r",
-    "s",
-    "st",
-    "t",
-    "tr",
-    "v",
-    "w",
-    "z",
-)
-VOWELS = ("a", "e", "i", "o", "u", "ai", "ea", "ou")
-ENDINGS = ("", "", "l", "m", "n", "r", "s", "t", "ck", "nd", "lt", "rk")
 
 
 @dataclass(frozen=True)

@@ -87,3 +87,10 @@ MONTHS = (
     "December",
 )  # fmt: skip
 PASSWORD_LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+# What coined words are made of.
+ONSETS = (
+    "b", "br", "c", "ch", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "pl", "r", "s", "st", "t",
+    "tr", "v", "w", "z",
+)  # fmt: skip
+VOWELS = ("a", "e", "i", "o", "u", "ai", "ea", "ou")
+ENDINGS = ("", "", "l", "m", "n", "r", "s", "t", "ck", "nd", "lt", "rk")
