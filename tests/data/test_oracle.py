@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holotron.agent.actions import Click, parse_action, to_json
+from holotron.agent.actions import Action, Click, parse_action, to_json
 from holotron.agent.chat import Reply, Said
 from holotron.agent.miniwob_world import MiniWoBWorld
 from holotron.data.oracle.collect import Collecting, collect, same
@@ -129,6 +130,30 @@ def test_relabelling_teaches_the_way_back(tmp_path: Path) -> None:
         else:
             assert [turn.learn for turn in sample.turns] == [False, True, True]
             assert sample.turns[0].answer == '{"action":"click","x":990,"y":990}'
+
+
+class Vandal(Scripted):
+    """A policy that writes over whatever is there."""
+
+    async def open(self) -> Vandal:
+        return Vandal()
+
+    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+        return Reply('{"action":"type","x":500,"y":560,"text":"no","clear":true,"enter":false}')
+
+
+def test_what_was_taught_stays_when_the_oracle_knows_no_way_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def reads_a_word_that_is_gone(eyes: Eyes, chance: random.Random) -> Action | None:
+        (await eyes.read("editor.getText()")).index(eyes.said(r"the \w+ (\S+) the")[1])
+        return Click(x=100, y=400)
+
+    for oracle in (ORACLES["text-editor"], reads_a_word_that_is_gone):
+        monkeypatch.setitem(ORACLES, "text-editor", oracle)
+        asked = Collecting(tmp_path / oracle.__name__, ("text-editor",), first_seed=4, episodes=1, pages=1)
+        counts = asyncio.run(collect(asked, Vandal()))
+        assert counts["episodes"] == 1, counts
+        samples = [sample for path in shard_paths([asked.out]) for sample in read_shard(path)]
+        assert [sample.about["cut"] for sample in samples] == [True]
 
 
 def test_collecting_keeps_to_training_seeds(tmp_path: Path) -> None:

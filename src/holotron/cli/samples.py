@@ -181,23 +181,13 @@ def _write_table(path: Path, tasks: Sequence[str], episodes: int, noise: float, 
 
 
 def _oracle_tasks(names: Sequence[str], split: str | None) -> list[str]:
-    from holotron.data.oracle.teachers import load_teachers
+    from holotron.data.oracle.teachers import taught_tasks
     from holotron.env.miniwob.errors import MiniWoBError
-    from holotron.env.miniwob.tasks import all_tasks, find_task
 
     if split not in (None, "train", "test"):
         raise Misuse(f"--split is {split!r}; choose train or test")
-    taught = load_teachers()
     with misuse(MiniWoBError):
-        found = [find_task(name) for name in names or sorted(taught)]
-    for task in found:
-        if task.name not in taught:
-            without = ", ".join(name for name in all_tasks() if name not in taught)
-            raise Misuse(f"{task.name} has no oracle; all tasks have one but {without}")
-    chosen = [task.name for task in found if split in (None, task.split)]
-    if not chosen:
-        raise Misuse(f"none of {', '.join(names)} is in the part {split!r} of the split")
-    return chosen
+        return taught_tasks(names, split)
 
 
 def pages(

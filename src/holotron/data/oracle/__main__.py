@@ -14,12 +14,11 @@ import sys
 from pathlib import Path
 
 from holotron.data.oracle.collect import Collecting
-from holotron.data.oracle.registry import ORACLES
 from holotron.data.oracle.table import table, try_all
-from holotron.data.oracle.teachers import load_teachers
+from holotron.data.oracle.teachers import taught_tasks
 from holotron.data.oracle.trial import try_oracles
 from holotron.data.oracle.workers import collect_all
-from holotron.env.miniwob.tasks import find_task
+from holotron.env.miniwob.errors import MiniWoBError
 
 
 def main() -> None:
@@ -40,10 +39,10 @@ def main() -> None:
     parser.add_argument("--model", help="a policy: collect on the states it gets itself into")
     parser.add_argument("--device")
     given = parser.parse_args()
-    load_teachers()
-    tasks = given.tasks or sorted(ORACLES)
-    if given.split:
-        tasks = [task for task in tasks if find_task(task).split == given.split]
+    try:
+        tasks = taught_tasks(given.tasks, given.split)
+    except MiniWoBError as error:
+        parser.error(str(error))
     if given.table is not None:
         noise = 0.2 if given.noise is None else given.noise
         tried = asyncio.run(try_all(tasks, given.episodes or 20, noise, given.pages))

@@ -19,7 +19,7 @@ from holotron.agent.actions import Action, ActionError, parse_action, to_dict, t
 from holotron.agent.chat import ChatModel, Said
 from holotron.agent.manner import WIDGET_FORM
 from holotron.agent.miniwob_world import MiniWoBWorld
-from holotron.data.oracle.play import ask, is_solved, play, said
+from holotron.data.oracle.play import Puzzled, ask, is_solved, play, said
 from holotron.data.oracle.teachers import load_teachers
 from holotron.data.samples import Sample, ShardWriter, Turn
 from holotron.env.errors import ActionFailed, InfrastructureError
@@ -152,7 +152,10 @@ async def relabel(
     try:
         while len(turns) < max_steps:
             seen = await world.see()
-            wanted = await ask(env)
+            try:
+                wanted = await ask(env)
+            except Puzzled:
+                wanted = None
             if wanted is None:
                 return samples
             done = wanted

@@ -20,6 +20,10 @@ MOST_STEPS = 30
 NEARLY_FULL = 0.97
 
 
+class Puzzled(MiniWoBError):
+    """A page that a policy has changed in a way its oracle cannot read any more."""
+
+
 @dataclass(frozen=True)
 class Played:
     task: str
@@ -42,8 +46,11 @@ def is_solved(task: str, reward: float | None) -> bool:
 
 
 async def ask(env: MiniWoBEnv) -> Action | None:
-    """What the oracle would do now."""
-    return await ORACLES[env.task](Eyes(env), random.Random(env.seed))
+    """What the oracle would do now; None where no action leads to success any more."""
+    try:
+        return await ORACLES[env.task](Eyes(env), random.Random(env.seed))
+    except (LookupError, ValueError) as error:
+        raise Puzzled(f"{env.task}, seed {env.seed}: {type(error).__name__}: {error}") from error
 
 
 async def play(

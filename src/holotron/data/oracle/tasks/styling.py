@@ -26,7 +26,11 @@ async def style_text(eyes: Eyes, chance: random.Random) -> Action | None:
     first: str = await eyes.read("editor.getText()")
     said = eyes.said(r"(?:the text (?P<word>\S+)|everything) the (?:style (?P<style>\w+)|color (?P<color>\w+))")
     wanted: Look = ((STYLES[said["style"]], True),) if said["style"] else (("color", BRIGHT[said["color"]]),)
-    goal = (first.index(said["word"]), first.index(said["word"]) + len(said["word"])) if said["word"] else None
+    goal = None
+    if said["word"]:
+        if (start := first.find(said["word"])) < 0:
+            return None  # somebody has typed over it
+        goal = start, start + len(said["word"])
     change = _next_change(await _looks(eyes), goal, wanted)
     is_open = await eyes.shows(f"{PALETTE} .ql-picker-item")
     if change is None:
