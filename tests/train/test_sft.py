@@ -52,10 +52,12 @@ def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize(("kind", "workers"), [("adamw", 0), ("muon", 0), ("adamw", 2)])
-def test_an_interrupted_run_goes_on_bit_for_bit(folder: Path, tmp_path: Path, kind: str, workers: int) -> None:
+@pytest.mark.parametrize(("kind", "workers", "tremor"), [("adamw", 0, 0.0), ("muon", 0, 5.0), ("adamw", 2, 5.0)])
+def test_an_interrupted_run_goes_on_bit_for_bit(
+    folder: Path, tmp_path: Path, kind: str, workers: int, tremor: float
+) -> None:
     optimizer = OptimizerConfig(kind=kind, rate=3e-3, warmup=2, average=0.5)  # type: ignore[arg-type]
-    asked = recipe(folder, workers=workers, optimizer=optimizer, log_every=1, keep_every=100)
+    asked = recipe(folder, workers=workers, optimizer=optimizer, tremor=tremor, log_every=1, keep_every=100)
     whole = Trainer(asked, tmp_path / "whole", "cpu")
     whole.run()
 

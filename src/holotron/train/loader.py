@@ -22,6 +22,7 @@ from holotron.data.samples import SampleError, read_shard, shard_paths
 from holotron.train.batches import Batch, Bunch, Packer
 from holotron.train.recipe import Source
 from holotron.train.sequences import Sequence, SequenceWriter
+from holotron.train.tremor import Tremor
 
 MOST_LEFT_OUT = 1000
 MOST_ASIDE = 8
@@ -154,12 +155,14 @@ class BatchStream(IterableDataset[Drawn]):
         turn: int = 0,
         rank: int = 0,
         ranks: int = 1,
+        tremor: Tremor | None = None,
     ) -> None:
         super().__init__()
         self._sources, self._writer, self._packer = tuple(sources), writer, packer
         self._seed, self._workers, self._turn = seed, workers, turn
         self._cursors = cursors or {}
         self._rank, self._ranks = rank, ranks
+        self._tremor = tremor
 
     def __iter__(self) -> Iterator[Drawn]:
         info = get_worker_info()
@@ -206,7 +209,10 @@ class BatchStream(IterableDataset[Drawn]):
             waiting = aside
             kinds = tuple(member.kind for member in members)
             cursor = Cursor(draws, tuple(positions), tuple(place for place, _ in waiting))
-            yield Drawn(self._packer.build(members), worker, cursor, kinds)
+            batch = self._packer.build(members)
+            if self._tremor is not None:
+                batch = self._tremor.shake(batch, [self._seed, worker, draws])
+            yield Drawn(batch, worker, cursor, kinds)
 
 
 def load_batches(stream: BatchStream, workers: int) -> Iterator[Drawn]:

@@ -41,6 +41,7 @@ class Recipe:
     machine of unknown speed ends in time, decayed. Such a run cannot be repeated exactly.
 
     `glyphs` is the weight of telling what is written where (`glyphs.py`), beside what is said; 0 leaves it out.
+    `tremor` is how far, in thousandths, points are off that the policy remembers to have named (`tremor.py`).
     """
 
     name: str
@@ -55,6 +56,7 @@ class Recipe:
     dtype: str = "bfloat16"
     spread: float = 3.0
     glyphs: float = 0.0
+    tremor: float = 0.0
     keep_every: int = 1000
     log_every: int = 20
     workers: int = 2
@@ -71,6 +73,8 @@ class Recipe:
             raise RecipeError(f"dtype is {self.dtype!r}; known are 'bfloat16' and 'float32'")
         if self.glyphs < 0 or (self.glyphs and self.lora.rank):
             raise RecipeError(f"glyphs is {self.glyphs}; it must be 0 or more, and 0 beside low-rank changes")
+        if self.tremor < 0:
+            raise RecipeError(f"tremor is {self.tremor}; it must be 0 or more")
 
 
 def read_recipe(path: Path, **changes: Any) -> Recipe:

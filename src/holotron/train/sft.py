@@ -39,6 +39,7 @@ from holotron.train.sequences import SequenceWriter
 from holotron.train.shards import whole
 from holotron.train.state import NAME as STATE
 from holotron.train.state import load_state, save_state
+from holotron.train.tremor import Tremor
 
 METRICS = "metrics.jsonl"
 WEIGHTS = "weights"
@@ -177,6 +178,7 @@ class Trainer:
             turn,
             self.ranks.rank,
             self.ranks.size,
+            Tremor.of(self.tokenizer, self.recipe.tremor) if self.recipe.tremor else None,
         )
         return load_batches(stream, workers)
 
