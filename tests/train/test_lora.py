@@ -88,13 +88,19 @@ def test_it_starts_as_the_model_it_changes(folder: Path, tmp_path: Path) -> None
     assert float((logits(trainer.model, batch) - before).abs().max()) > 1e-3
 
 
-@pytest.mark.parametrize("start", ["wide", "half"])
-def test_only_the_changes_learn(folder: Path, tmp_path: Path, start: str) -> None:
-    asked = recipe(folder, start, steps=12, log_every=4)
+@pytest.mark.parametrize(
+    ("start", "dtype", "kept"),
+    [
+        ("wide", "float32", torch.float32),
+        ("half", "bfloat16", torch.bfloat16),
+        ("half", "float32", torch.float32),
+    ],
+)
+def test_only_the_changes_learn(folder: Path, tmp_path: Path, start: str, dtype: str, kept: torch.dtype) -> None:
+    asked = recipe(folder, start, dtype=dtype, steps=12, log_every=4)
     trainer = Trainer(asked, tmp_path, "cpu")
     base = {name: p.detach().clone() for name, p in trainer.model.named_parameters() if "lora" not in name}
-    dtype = torch.float32 if start == "wide" else torch.bfloat16
-    assert base["decoder.layers.0.mixer.in_proj.weight"].dtype == dtype
+    assert base["decoder.layers.0.mixer.in_proj.weight"].dtype == kept
     told: list[Progress] = []
     trainer.run(told.append)
     assert told[-1].loss < 0.9 * told[0].loss

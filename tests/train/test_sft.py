@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from holotron.agent.manner import TAUGHT, read_manner
 from holotron.data.samples import SampleError
 from holotron.model.loading import load
 from holotron.train.batches import Budget
@@ -86,6 +87,7 @@ def test_a_policy_learns_where_to_click(folder: Path, tmp_path: Path, kind: str)
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [6, 12, 18, 24]
     assert load(out).config.pattern == CONFIG.pattern
+    assert read_manner(out) == TAUGHT, "whoever runs it must ask as it was taught"
 
 
 def test_a_folder_belongs_to_one_recipe(folder: Path, tmp_path: Path) -> None:
@@ -107,6 +109,7 @@ def test_recipes_name_what_is_wrong(tmp_path: Path) -> None:
         (good + '[optimizer]\nkind="sgd"\n', "known are 'adamw' and 'muon'"),
         (good.replace("steps=5", 'steps="5"'), "steps is '5'"),
         (good.replace('[[data]]\npath="x"\n', ""), "data"),
+        ("tremor=-1.0\n" + good, "tremor is -1.0"),
         ("steps=", "cannot be read"),
     ):
         path.write_text(text)

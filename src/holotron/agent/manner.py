@@ -26,8 +26,15 @@ class Manner:
         return NavigationForm(kinds, reasons=not self.terse, terse=self.terse)
 
 
+# How policies are taught by `holotron.train`, on pages of about this size.
+TAUGHT = Manner(terse=True, size=(1024, 768))
 # How a small policy is asked on MiniWoB++, when it is taught and when it is judged.
-WIDGET_FORM = Manner(terse=True).form(WIDGET_KINDS)
+WIDGET_FORM = TAUGHT.form(WIDGET_KINDS)
+
+
+def save_manner(manner: Manner, folder: Path) -> None:
+    size = None if manner.size is None else list(manner.size)
+    (folder / NAME).write_text(json.dumps({"terse": manner.terse, "size": size}) + "\n", encoding="utf-8")
 
 
 def read_manner(folder: Path) -> Manner | None:
