@@ -13,7 +13,7 @@ from typing import Any
 
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.chat import ChatModel
-from holotron.agent.manner import Manner
+from holotron.agent.manner import TAUGHT
 from holotron.data.pages.pool import PagePool
 from holotron.data.pages.task import all_templates, draw_task
 from holotron.env.errors import InfrastructureError
@@ -23,7 +23,7 @@ from holotron.eval.statistics import typical, wilson
 FIRST_SEED = 10**9  # pages for training are of seeds below
 MOST_STEPS = 15
 TRIES = 3
-FORM = Manner(terse=True).form()
+FORM = TAUGHT.form()
 Asked = tuple[str, int]  # template, seed
 
 

@@ -47,8 +47,9 @@ def is_solved(task: str, reward: float | None) -> bool:
 
 async def ask(env: MiniWoBEnv) -> Action | None:
     """What the oracle would do now; None where no action leads to success any more."""
+    oracle = ORACLES[env.task]
     try:
-        return await ORACLES[env.task](Eyes(env), random.Random(env.seed))
+        return await oracle(Eyes(env), random.Random(env.seed))
     except (LookupError, ValueError) as error:
         raise Puzzled(f"{env.task}, seed {env.seed}: {type(error).__name__}: {error}") from error
 
