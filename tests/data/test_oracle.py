@@ -13,10 +13,11 @@ import pytest
 from holotron.agent.actions import Action, Click, parse_action, to_json
 from holotron.agent.chat import Reply, Said
 from holotron.agent.miniwob_world import MiniWoBWorld
-from holotron.data.oracle.collect import Collecting, collect, same
+from holotron.data.oracle.collect import Collecting, collect
 from holotron.data.oracle.play import Played, ask, play
 from holotron.data.oracle.registry import ORACLES
 from holotron.data.oracle.teachers import load_teachers
+from holotron.data.relabel import same
 from holotron.data.samples import read_shard, shard_paths
 from holotron.env.miniwob.config import MiniWoBConfig
 from holotron.env.miniwob.eyes import Eyes
@@ -162,6 +163,6 @@ def test_collecting_keeps_to_training_seeds(tmp_path: Path) -> None:
 
 
 def test_near_misses_are_the_same_click() -> None:
-    assert same(Click(x=500, y=500), Click(x=520, y=490))
-    assert not same(Click(x=500, y=500), Click(x=500, y=560))
-    assert not same(Click(x=500, y=500), parse_action('{"action":"hover","x":500,"y":500}'))
+    assert same(Click(x=500, y=500), Click(x=520, y=490), near=30)
+    assert not same(Click(x=500, y=500), Click(x=520, y=490), near=15)
+    assert not same(Click(x=500, y=500), parse_action('{"action":"hover","x":500,"y":500}'), near=30)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from playwright.async_api import async_playwright
@@ -14,6 +14,7 @@ from playwright.async_api import async_playwright
 from holotron.agent.actions import Answer, Infeasible, Scroll, Type, parse_action
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.baselines import RandomModel
+from holotron.agent.chat import Reply, Said
 from holotron.agent.prompts import NavigationForm
 from holotron.data.pages.make import Wanted, make_samples
 from holotron.data.pages.play import PlayedPage, next_action, play_page
@@ -212,6 +213,48 @@ def test_shards_hold_only_solved_training_tasks(folder: Path) -> None:
     assert len(samples) == 4
     assert sum(len(sample.turns) for sample in samples) == steps
     assert all(sample.about["reward"] == 1 for sample in samples)
+
+
+class Saying:
+    """A policy that always says the same."""
+
+    name = "saying"
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+
+    async def open(self) -> Saying:
+        return self
+
+    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+        return Reply(self.answer)
+
+    async def close(self) -> None:
+        pass
+
+
+def test_relabelling_teaches_the_way_back(folder: Path) -> None:
+    wrong = '{"action":"click","x":990,"y":990}'
+    asyncio.run(make_samples(Wanted(folder / "pages", 9, "0", 0.2, ("login",)), Saying(wrong)))
+    samples = [sample for path in sorted(folder.glob("*.tar")) for sample in read_shard(path)]
+    assert len(samples) == 9
+    assert {sample.kind for sample in samples} == {"dagger/pages/login"}
+    # Twice it goes astray, and is told what was right; then the teacher shows the way from there to the end.
+    taught = sorted({tuple(turn.learn for turn in sample.turns) for sample in samples}, key=len)
+    assert taught[:2] == [(True,), (False, True)]
+    assert all(learned[:2] == (False, False) and all(learned[2:]) for learned in taught[2:])
+    whole = [sample for sample in samples if "cut" not in sample.about]
+    assert whole
+    assert all(sample.about["reward"] == 1 for sample in whole)
+    assert all(sample.turns[0].answer == sample.turns[1].answer == wrong for sample in whole)
+
+
+def test_what_cannot_be_undone_is_told_and_no_more(folder: Path) -> None:
+    done = '{"action":"answer","text":"done"}'
+    asyncio.run(make_samples(Wanted(folder / "pages", 3, "0", 0.2, ("login",)), Saying(done)))
+    samples = [sample for path in sorted(folder.glob("*.tar")) for sample in read_shard(path)]
+    assert [[turn.learn for turn in sample.turns] for sample in samples] == [[True]] * 3
+    assert all(parse_action(sample.turns[0].answer).action == "type" for sample in samples)
 
 
 def test_plain_pages_tell_success_only_when_done() -> None:

@@ -32,6 +32,7 @@ ORACLE_EXAMPLES = examples(
 )
 PAGES_EXAMPLES = examples(
     "holotron data pages --out data/pages --samples 5000 --workers 4",
+    "holotron data pages --out data/pages-dagger --model runs/navigation/weights --samples 2000",
     "holotron data pages --try --samples 10 --noise 0",
 )
 
@@ -145,11 +146,7 @@ def oracle(
             asyncio.run(try_oracles(chosen, episodes or 20, noise or 0.0, save))
         return
     if model is not None:
-        from holotron.model.errors import ModelError
-        from holotron.model.loading import find_checkpoint
-
-        with misuse(ModelError):
-            find_checkpoint(model)
+        _check_model(model)
     from holotron.data.oracle.collect import Collecting
     from holotron.data.oracle.workers import collect_all
 
@@ -169,6 +166,14 @@ def oracle(
         if played := counts[f"kept {task}"] + counts[f"lost {task}"]:
             typer.echo(f"{task:32} {counts[f'kept {task}']:6d} of {played:6d} kept")
     typer.echo(f"{counts['samples']} samples, {counts['steps']} steps, {counts['broken']} broken episodes")
+
+
+def _check_model(name: str) -> None:
+    from holotron.model.errors import ModelError
+    from holotron.model.loading import find_checkpoint
+
+    with misuse(ModelError):
+        find_checkpoint(name)
 
 
 def _write_table(path: Path, tasks: Sequence[str], episodes: int, noise: float, pages: int) -> None:
@@ -200,6 +205,8 @@ def pages(
     held_out: Annotated[
         bool, typer.Option("--held-out", help="The templates kept for evaluation, and only those.")
     ] = False,
+    model: Annotated[str | None, typer.Option(help="A policy: collect on the states it gets itself into.")] = None,
+    device: Annotated[str | None, typer.Option(help="Of the policy: cpu or cuda.")] = None,
     tries: Annotated[bool, typer.Option("--try", help="Write nothing, print success per template.")] = False,
     save: Annotated[Path | None, typer.Option(file_okay=False, help="With --try: keep the screenshots there.")] = None,
 ) -> None:
@@ -208,6 +215,10 @@ def pages(
         raise Misuse("say one of --out FOLDER, for shards, and --try, which writes none")
     if save is not None and not tries:
         raise Misuse("--save goes with --try")
+    if model is not None:
+        if tries:
+            raise Misuse("--model goes with --out FOLDER, where what is collected goes")
+        _check_model(model)
     from holotron.data.pages.task import all_templates
 
     kept = {found.name for found in all_templates(held_out=True)}
@@ -228,7 +239,7 @@ def pages(
 
     shares = [samples // workers + (index < samples % workers) for index in range(workers)]
     wanted = [
-        Wanted(out / f"pages-{seed}-{index}", share, f"{seed}/{index}", noise, names)
+        Wanted(out / f"pages-{seed}-{index}", share, f"{seed}/{index}", noise, names, model, device)
         for index, share in enumerate(shares)
     ]
     began = time.monotonic()

@@ -1,8 +1,4 @@
-"""Many episodes by oracles into shards, from several pages at once; with a policy, on states it gets itself into.
-
-With a policy (DAgger) it plays, and the oracle says at each step what it would have done. Where the two differ, one
-sample ends with the oracle's action, and another goes on behind the policy's: there the oracle shows the way back.
-"""
+"""Many episodes by oracles into shards, from several pages at once; with a policy, on states it gets itself into."""
 
 from __future__ import annotations
 
@@ -13,16 +9,18 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from holotron.agent.actions import Action, ActionError, parse_action, to_dict, to_json
-from holotron.agent.chat import ChatModel, Said
+from holotron.agent.actions import Action
+from holotron.agent.chat import ChatModel
 from holotron.agent.manner import WIDGET_FORM
 from holotron.agent.miniwob_world import MiniWoBWorld
-from holotron.data.oracle.play import Puzzled, ask, is_solved, play, said
+from holotron.data.oracle.play import Puzzled, ask, is_solved, play
 from holotron.data.oracle.teachers import load_teachers
-from holotron.data.samples import Sample, ShardWriter, Turn
-from holotron.env.errors import ActionFailed, InfrastructureError
+from holotron.data.relabel import Lesson, relabel
+from holotron.data.samples import Sample, ShardWriter
+from holotron.env.errors import InfrastructureError
 from holotron.env.miniwob.config import MiniWoBConfig
 from holotron.env.miniwob.env import MiniWoBEnv
 from holotron.env.miniwob.errors import MiniWoBError
@@ -131,74 +129,22 @@ class _Queue:
 
 async def _episode(env: MiniWoBEnv, task: str, seed: int, asked: Collecting, policy: ChatModel | None) -> list[Sample]:
     if policy is not None:
-        return await relabel(env, task, seed, policy, asked.max_steps, asked.deviations)
+        taught = await lesson(env, task, seed)
+        return await relabel(MiniWoBWorld(env), taught, policy, max_steps=asked.max_steps, deviations=asked.deviations)
     noisy = random.Random(f"noise/{task}/{seed}").random() < 0.5
     noise = asked.noise if noisy else 0.0
     played = await play(env, task, seed, noise=noise, max_steps=asked.max_steps, reuse=task not in FRESH_PAGE)
     return [played.sample()] if played.solved else []
 
 
-async def relabel(
-    env: MiniWoBEnv, task: str, seed: int, policy: ChatModel, max_steps: int, deviations: int
-) -> list[Sample]:
-    """Samples of an episode that the policy plays until it has gone astray a few times; then the oracle finishes."""
+async def lesson(env: MiniWoBEnv, task: str, seed: int) -> Lesson:
+    """A fresh episode, and its oracle as the teacher."""
     await env.reset(task, seed, reuse=task not in FRESH_PAGE)
-    world, utterance = MiniWoBWorld(env), env.utterance
-    about = {"seed": seed}
-    samples: list[Sample] = []
-    turns: list[Turn] = []
-    astray = 0
-    chat = await policy.open()
-    try:
-        while len(turns) < max_steps:
-            seen = await world.see()
-            try:
-                wanted = await ask(env)
-            except Puzzled:
-                wanted = None
-            if wanted is None:
-                return samples
-            done = wanted
-            told = said(utterance, len(turns))
-            if astray < deviations:
-                reply = await chat.say([Said("user", told, seen.image)], WIDGET_FORM.schema())
-                chosen = _understood(reply.text)
-                if chosen is None or not same(chosen, wanted):
-                    astray += 1
-                    right = Turn(told, to_json(wanted), seen.image)
-                    samples.append(Sample(f"dagger/{task}", (*turns, right), about | {"cut": True}))
-                    if chosen is None:
-                        return samples
-                    done = chosen
-            turns.append(Turn(told, to_json(done), seen.image, learn=done is wanted))
-            try:
-                await world.act(done)
-            except ActionFailed:
-                if done is wanted:
-                    return samples
-            standing = await world.standing()
-            if standing.done:
-                if turns[-1].learn and is_solved(task, standing.reward):
-                    samples.append(Sample(f"dagger/{task}", tuple(turns), about | {"reward": standing.reward}))
-                break
-    finally:
-        await chat.close()
-    return samples
 
+    async def ask_oracle() -> Action | None:
+        try:
+            return await ask(env)
+        except Puzzled:
+            return None
 
-def _understood(text: str) -> Action | None:
-    try:
-        return parse_action(text)
-    except ActionError:
-        return None
-
-
-def same(action: Action, other: Action) -> bool:
-    """Whether two actions do the same, up to a near miss of a point."""
-    first, second = to_dict(action), to_dict(other)
-    if first.keys() != second.keys():
-        return False
-    return all(
-        abs(value - second[key]) <= SAME_POINT if key in ("x", "y", "to_x", "to_y") else value == second[key]
-        for key, value in first.items()
-    )
+    return Lesson(task, env.utterance, seed, WIDGET_FORM, ask_oracle, partial(is_solved, task), SAME_POINT)

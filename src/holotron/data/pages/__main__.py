@@ -26,6 +26,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes, each with a browser of its own")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--noise", type=float, default=0.1, help="probability of a disturbance before each step")
+    parser.add_argument("--model", help="a policy: collect on the states it gets itself into")
+    parser.add_argument("--device", help="of the policy: cpu or cuda")
     parser.add_argument("--held-out", action="store_true", help="the templates kept for evaluation, and only those")
     parser.add_argument("--try", dest="tries", action="store_true", help="write nothing, print success per template")
     parser.add_argument("--save", type=Path, help="with --try: keep the screenshots there")
@@ -46,7 +48,15 @@ def main() -> None:
         given.samples // given.workers + (index < given.samples % given.workers) for index in range(given.workers)
     ]
     wanted = [
-        Wanted(given.out / f"pages-{given.seed}-{index}", share, f"{given.seed}/{index}", given.noise, names)
+        Wanted(
+            given.out / f"pages-{given.seed}-{index}",
+            share,
+            f"{given.seed}/{index}",
+            given.noise,
+            names,
+            given.model,
+            given.device,
+        )
         for index, share in enumerate(shares)
     ]
     began = time.monotonic()

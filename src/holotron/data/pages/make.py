@@ -6,15 +6,21 @@ import asyncio
 import random
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from holotron.data.pages.play import PlayedPage, play_page
+from holotron.agent.chat import ChatModel, Style
+from holotron.data.pages.play import lesson, play_page
 from holotron.data.pages.pool import PagePool
-from holotron.data.pages.task import draw_task
-from holotron.data.samples import ShardWriter
+from holotron.data.pages.task import PageTask, draw_task
+from holotron.data.pages.world import PageWorld
+from holotron.data.relabel import relabel
+from holotron.data.samples import Sample, ShardWriter
 from holotron.env.errors import InfrastructureError
 
+T = TypeVar("T")
 PAGES = 3  # per browser: while one is drawn, another is asked
 SEEDS = 1 << 40
 REPORT_SECONDS = 10.0
@@ -31,10 +37,15 @@ class Wanted:
     seed: str
     noise: float
     templates: tuple[str, ...]
+    model: str | None = None
+    device: str | None = None
 
 
-async def make_samples(wanted: Wanted) -> int:
-    """Draw tasks of random templates and keep those that were solved; how many steps they have together."""
+async def make_samples(wanted: Wanted, policy: ChatModel | None = None) -> int:
+    """Draw tasks of random templates and keep those that were solved; how many steps they have together.
+
+    With a policy it plays, and what the teacher says to that is kept.
+    """
     chance, made, steps, began = random.Random(wanted.seed), 0, 0, time.monotonic()
     reported = began
     with ShardWriter(wanted.prefix, SHARD_BYTES) as shards:
@@ -43,13 +54,11 @@ async def make_samples(wanted: Wanted) -> int:
             async def keep_on() -> None:
                 nonlocal made, steps, reported
                 while made < wanted.samples:
-                    played = await play_one(
-                        pool, chance.choice(wanted.templates), chance.randrange(SEEDS), wanted.noise
-                    )
-                    if played is None or played.reward != 1 or made >= wanted.samples:
-                        continue
-                    shards.add(played.sample())
-                    made, steps = made + 1, steps + len(played.turns)
+                    name, seed = chance.choice(wanted.templates), chance.randrange(SEEDS)
+                    for sample in await samples_of(pool, name, seed, wanted.noise, policy):
+                        if made < wanted.samples:
+                            shards.add(sample)
+                            made, steps = made + 1, steps + len(sample.turns)
                     if time.monotonic() - reported > REPORT_SECONDS:
                         reported = time.monotonic()
                         rate = steps / (reported - began)
@@ -60,16 +69,34 @@ async def make_samples(wanted: Wanted) -> int:
     return steps
 
 
-async def play_one(pool: PagePool, name: str, seed: int, noise: float) -> PlayedPage | None:
-    """One task on a free page; None, and a line about it, where the browser failed."""
+async def samples_of(pool: PagePool, name: str, seed: int, noise: float, policy: ChatModel | None) -> list[Sample]:
+    """What one task teaches."""
+
+    async def taught(world: PageWorld, task: PageTask) -> list[Sample]:
+        if policy is not None:
+            return await relabel(world, await lesson(world, task), policy)
+        played = await play_page(world, task, noise)
+        return [played.sample()] if played.reward == 1 else []
+
+    return await on_page(pool, name, seed, taught) or []
+
+
+async def on_page(pool: PagePool, name: str, seed: int, do: Callable[[PageWorld, PageTask], Awaitable[T]]) -> T | None:
+    """Do something with one task on a free page; None, and a line about it, where the browser failed."""
     async with pool.world() as world:
         try:
-            return await play_page(world, draw_task(name, seed), noise)
+            return await do(world, draw_task(name, seed))
         except InfrastructureError as error:
             print(f"{name} seed {seed}: {error}", file=sys.stderr)
             return None
 
 
 def work(wanted: Wanted) -> int:
-    """make_samples for a process of its own."""
-    return asyncio.run(make_samples(wanted))
+    """make_samples for a process of its own, with a copy of the policy if there is one."""
+    if wanted.model is None:
+        return asyncio.run(make_samples(wanted))
+    from holotron.agent.in_process import loaded
+
+    style = Style(max_tokens=160, temperature=0.5)
+    with loaded(wanted.model, wanted.device, style=style, cuda_graphs=False) as policy:
+        return asyncio.run(make_samples(wanted, policy))

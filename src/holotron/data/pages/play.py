@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from holotron.agent import actions as a
+from holotron.agent.manner import TAUGHT
 from holotron.agent.space import Space
 from holotron.data.pages.task import PageTask
 from holotron.data.pages.world import PageWorld
+from holotron.data.relabel import Lesson
 from holotron.data.samples import Sample, Turn
 from holotron.env.errors import ActionFailed
 
 MOST_STEPS = 30
 TEXT_FIELDS = "input:not([type=checkbox]):not([type=radio]), textarea"
 CONTROLS = "button, a, input, [data-opens], .tabs > div, .head"
+# Rows of lists are no more than twice as high.
+SAME_POINT = 12
 WRONG_WORDS = ("hello", "test", "abc", "Anna", "12", "ok")
 
 
@@ -40,6 +45,17 @@ async def next_action(world: PageWorld) -> a.Action | None:
     """What leads to success from here in the fewest natural steps, or None if nothing does any more."""
     step = await world.evaluate("__page.next()")
     return None if step is None else _action(step, Space("pixels", *world.task.viewport))
+
+
+async def lesson(world: PageWorld, task: PageTask) -> Lesson:
+    """The task on its page, and the page itself as the teacher."""
+    await world.begin(task)
+    name = f"pages/{task.template}"
+    return Lesson(name, task.text, task.seed, TAUGHT.form(), partial(next_action, world), _is_full, SAME_POINT)
+
+
+def _is_full(reward: float | None) -> bool:
+    return reward == 1
 
 
 async def play_page(world: PageWorld, task: PageTask, noise: float = 0.0, *, max_steps: int = MOST_STEPS) -> PlayedPage:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from holotron.data.pages.make import PAGES, play_one
-from holotron.data.pages.play import PlayedPage
+from holotron.data.pages.make import PAGES, on_page
+from holotron.data.pages.play import PlayedPage, play_page
 from holotron.data.pages.pool import PagePool
 
 
@@ -18,7 +19,8 @@ async def try_templates(names: Sequence[str], episodes: int, noise: float, first
     async with PagePool(PAGES) as pool:
         for name in names:
             began = time.monotonic()
-            played = await asyncio.gather(*(play_one(pool, name, first + index, noise) for index in range(episodes)))
+            play = partial(play_page, noise=noise)
+            played = await asyncio.gather(*(on_page(pool, name, first + index, play) for index in range(episodes)))
             there = [episode for episode in played if episode is not None]
             solved = [episode for episode in there if episode.reward == 1]
             steps, seconds = sum(len(episode.turns) for episode in there), time.monotonic() - began

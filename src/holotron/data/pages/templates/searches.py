@@ -58,44 +58,48 @@ def _results(query: str, s: Sketch, count: int) -> list[list[str]]:
 
 @template()
 def search_open(s: Sketch) -> Drawn:
-    query = (
-        f"{s.pick(*COLOURS)} {s.pick(*s.fresh(THINGS))}"
-        if s.maybe(0.7)
-        else f"{s.pick(*s.fresh(THINGS))} {s.pick('museum', 'repair', 'prices', 'club')}"
+    thing = s.pick(*s.fresh(THINGS))
+    query = s.pick(
+        thing,
+        s.coined(),
+        s.person(),
+        f"{s.pick(*COLOURS)} {thing}",
+        f"{thing} {s.pick('museum', 'repair', 'prices', 'club')}",
     )
+    said = s.pick(query, f'"{query}"')
     results = _results(query, s, s.number(4, 6))
     mode = s.number(0, 2)
     if mode == 0:
         wanted = -1
         text = s.phrase(
-            'Search for "{query}"',
+            "Search for {query}",
             "Search {query}",
             "Find {query}",
-            'Look for "{query}"',
+            "Look for {query}",
             "Look up {query}",
-            query=query,
+            query=said,
         )
     elif mode == 1:
         wanted = s.number(0, 2)
         text = s.phrase(
-            'Search for "{query}" and open the {nth} result',
+            "Search for {query} and open the {nth} result",
             "Search {query}, click the {nth} result",
             "Look for {query} and go to the {nth} hit",
-            'Find "{query}" and open result {number}',
+            "Find {query} and open result {number}",
             "Open the {nth} result for {query}",
-            query=query,
+            query=said,
             nth=ORDER[wanted],
             number=wanted + 1,
         )
     else:
         wanted = s.number(0, len(results) - 1)
         text = s.phrase(
-            'Search for "{query}" and open "{title}"',
+            'Search for {query} and open "{title}"',
             "Search {query}, then click {title}",
             'Look for {query} and go to "{title}"',
             'Find {query} and open the page "{title}"',
-            'Search "{query}", result "{title}"',
-            query=query,
+            'Search {query}, result "{title}"',
+            query=said,
             title=results[wanted][0],
         )
     title = s.pick("Search", "Library", "Encyclopedia", "Find anything")
