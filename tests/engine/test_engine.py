@@ -59,6 +59,31 @@ def test_many_sessions_take_turns(model):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("is_small", [True, False])
+def test_a_small_model_takes_its_steps_on_one_core_and_prompts_on_all(model, monkeypatch, is_small):
+    monkeypatch.setattr("holotron.engine.runner.SMALL_LAYER", 4_000_000 if is_small else 0)
+    threads, forward = [], model.decoder.forward
+
+    def watched(x, *rest):
+        threads.append((len(x), torch.get_num_threads()))
+        return forward(x, *rest)
+
+    monkeypatch.setattr(model.decoder, "forward", watched)
+
+    async def main():
+        with engine_for(model) as engine:
+            engine._call(lambda: torch.set_num_threads(2))
+            session = engine.open_session()
+            for _ in range(2):
+                await session.generate([1, 2, 3], GREEDY)
+
+    asyncio.run(main())
+    # Of the second prompt's tokens the first is the answer's last, which was never fed.
+    assert [length for length, _ in threads] == [3, 1, 1, 1, 1, 4, 1, 1, 1, 1]
+    assert {used for length, used in threads if length > 1} == {2}
+    assert {used for length, used in threads if length == 1} == {1 if is_small else 2}
+
+
 def test_append_compute_then_generate(model):
     async def main():
         with engine_for(model) as engine:

@@ -11,6 +11,7 @@ import torch
 
 from holotron.agent.manner import TAUGHT, read_manner
 from holotron.data.samples import SampleError
+from holotron.model.checkpoint.config_json import read_config
 from holotron.model.loading import load
 from holotron.train.batches import Budget
 from holotron.train.optimizer import OptimizerConfig
@@ -73,6 +74,16 @@ def test_an_interrupted_run_goes_on_bit_for_bit(
     assert not all(torch.equal(weight, weights(first)[name]) for name, weight in expected.items())
 
 
+def test_a_recipe_can_make_pictures_smaller(folder: Path, tmp_path: Path) -> None:
+    before = read_config(folder / "start").vision
+    assert before is not None
+    smaller = before.max_patches // 2
+    trainer = Trainer(recipe(folder, steps=1, max_patches=smaller), tmp_path, "cpu")
+    assert trainer.model.config.vision == replace(before, max_patches=smaller)
+    # What is exported sees as it was taught, and so does whoever goes on from there.
+    assert read_config(trainer.run()).vision == replace(before, max_patches=smaller)
+
+
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
 def test_a_policy_learns_where_to_click(folder: Path, tmp_path: Path, kind: str) -> None:
     asked = recipe(
@@ -110,6 +121,7 @@ def test_recipes_name_what_is_wrong(tmp_path: Path) -> None:
         (good.replace("steps=5", 'steps="5"'), "steps is '5'"),
         (good.replace('[[data]]\npath="x"\n', ""), "data"),
         ("tremor=-1.0\n" + good, "tremor is -1.0"),
+        ("max_patches=3\n" + good, "max_patches is 3"),
         ("steps=", "cannot be read"),
     ):
         path.write_text(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +50,10 @@ BUCKETS = (
     512,
 )
 
+# On a CPU a layer of fewer parameters is sooner done with by one core than by several that have to be woken for each of
+# its operations: 13 ms a token instead of 23 with two for holotron-nano, whose layers have a quarter of this.
+SMALL_LAYER = 4_000_000
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -55,6 +61,17 @@ class Piece:
 
     context: Context
     count: int
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """What this thread computes inside, it computes alone."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Runner:
@@ -67,6 +84,8 @@ class Runner:
         self.memory = self._allocate(self.device)
         self._table = self._allocate_table(self.device)
         self._graphs: dict[int, DecodeGraph] = {}
+        parameters = sum(parameter.numel() for parameter in model.decoder.parameters())
+        self._is_small = self.device.type == "cpu" and parameters < SMALL_LAYER * len(model.config.pattern)
 
     def _allocate(self, device: torch.device) -> Memory:
         return Memory.allocate(
@@ -137,8 +156,9 @@ class Runner:
             tokens_T = tokens_T.masked_fill(tokens_T == vision.image_token_id, 0)  # there is nothing to look up for it
         x_TD = self.model.decoder.embeddings(tokens_T)
         self._splice_images(x_TD, steps, pieces)
-        hidden_TD = self.model.decoder(x_TD, batch, self.memory)
-        return self.model.decoder.logits(hidden_TD[numbers.last])
+        with one_thread() if self._is_small and not pieces else nullcontext():
+            hidden_TD = self.model.decoder(x_TD, batch, self.memory)
+            return self.model.decoder.logits(hidden_TD[numbers.last])
 
     def _numbers(self, steps: list[Context], pieces: list[Piece]) -> Numbers:
         """Everything the batch needs to know, laid out in one array so that it crosses to the device in one copy."""

@@ -29,7 +29,10 @@ Asked = tuple[str, int]  # template, seed
 
 @dataclass(frozen=True)
 class PageEpisode:
-    """`ended`: the reason of its ending, or "broken" where the browser failed each time. seconds: of each step."""
+    """`ended`: the reason of its ending, or "broken" where the browser failed each time.
+
+    seconds: of each step; thinking: the policy's part of them.
+    """
 
     template: str
     seed: int
@@ -37,6 +40,7 @@ class PageEpisode:
     ended: str
     success: bool
     seconds: tuple[float, ...] = ()
+    thinking: tuple[float, ...] = ()
 
 
 def play_share(share: Share[Asked]) -> list[PageEpisode]:
@@ -59,7 +63,8 @@ async def play_page(pool: PagePool, policy: ChatModel, template: str, seed: int)
                 ending = await agent.run(task.text)
                 won = ending.reason == "answered" and (await world.judge(ending.answer)).success is True
                 seconds = tuple(round(step.timings.total, 3) for step in agent.steps)
-                return PageEpisode(template, seed, len(seconds), ending.reason, won, seconds)
+                thinking = tuple(round(step.timings.think, 3) for step in agent.steps)
+                return PageEpisode(template, seed, len(seconds), ending.reason, won, seconds, thinking)
             except InfrastructureError:
                 continue
     return PageEpisode(template, seed, 0, "broken", False)

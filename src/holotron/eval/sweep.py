@@ -35,7 +35,8 @@ Asked = tuple[str, int, int]  # task, seed, most steps
 class Episode:
     """One that was played. No reward: it had not ended after all steps. `broken`: the browser failed each time.
 
-    seconds: of each step, from the screenshot to what became of the action.
+    seconds: of each step, from the screenshot to what became of the action; thinking: the policy's part of them. The
+    rest is the page's, which may move for a while.
     """
 
     task: str
@@ -45,6 +46,7 @@ class Episode:
     reward: float | None
     broken: bool = False
     seconds: tuple[float, ...] = ()
+    thinking: tuple[float, ...] = ()
 
 
 def play_share(share: Share[Asked]) -> list[Episode]:
@@ -65,7 +67,8 @@ async def play_episode(pool: MiniWoB, policy: ChatModel, task: str, seed: int, m
                 agent = Agent(policy, MiniWoBWorld(env), form=WIDGET_FORM, budget=Budget(steps=most))
                 ending = await agent.run(env.utterance)
                 seconds = tuple(round(step.timings.total, 3) for step in agent.steps)
-                return Episode(task, seed, most, len(seconds), ending.reward, seconds=seconds)
+                thinking = tuple(round(step.timings.think, 3) for step in agent.steps)
+                return Episode(task, seed, most, len(seconds), ending.reward, seconds=seconds, thinking=thinking)
             except InfrastructureError:
                 continue
     return Episode(task, seed, most, 0, None, broken=True)

@@ -42,6 +42,7 @@ class Recipe:
 
     `glyphs` is the weight of telling what is written where (`glyphs.py`), beside what is said; 0 leaves it out.
     `tremor` is how far, in thousandths, points are off that the policy remembers to have named (`tremor.py`).
+    `max_patches` is how many patches a picture may have from now on, larger ones are shrunk; 0 leaves that as it was.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Recipe:
     spread: float = 3.0
     glyphs: float = 0.0
     tremor: float = 0.0
+    max_patches: int = 0
     keep_every: int = 1000
     log_every: int = 20
     workers: int = 2
@@ -75,6 +77,8 @@ class Recipe:
             raise RecipeError(f"glyphs is {self.glyphs}; it must be 0 or more, and 0 beside low-rank changes")
         if self.tremor < 0:
             raise RecipeError(f"tremor is {self.tremor}; it must be 0 or more")
+        if self.max_patches < 0 or 0 < self.max_patches < 4:
+            raise RecipeError(f"max_patches is {self.max_patches}; it must be 4 or more, or 0 to leave it as it was")
 
 
 def read_recipe(path: Path, **changes: Any) -> Recipe:

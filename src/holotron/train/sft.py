@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -304,6 +304,9 @@ def _start(recipe: Recipe, device: torch.device) -> tuple[Model, Tokenizer]:
     else:
         folder = find_checkpoint(recipe.start)
         model, tokenizer = load(folder, device, dtype), load_tokenizer(folder)
+    if recipe.max_patches and model.vision is not None:
+        model.vision.config = replace(model.vision.config, max_patches=recipe.max_patches)
+        model.config = replace(model.config, vision=model.vision.config)
     if recipe.lora.rank:
         add_lora(model, recipe.lora, recipe.seed)
     else:

@@ -38,6 +38,7 @@ _TOWERS = {
     "vit_huge_patch16_224": (1280, 32, 16, 5120),
 }
 
+PROCESSOR = "preprocessor_config.json"
 _PROCESSOR_KEYS = {
     "min_num_patches": "min_patches",
     "max_num_patches": "max_patches",
@@ -85,7 +86,7 @@ def read_config(folder: str | Path) -> ModelConfig:
 
 def overlay_processor(config: ModelConfig, folder: Path) -> ModelConfig:
     """The config with the image sizes that preprocessor_config.json, if there is one, says otherwise."""
-    path = folder / "preprocessor_config.json"
+    path = folder / PROCESSOR
     if config.vision is None or not path.exists():
         return config
     try:

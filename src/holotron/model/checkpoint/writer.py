@@ -13,7 +13,7 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from holotron.model.checkpoint.config_json import render_config, render_processor
+from holotron.model.checkpoint.config_json import PROCESSOR, read_config, render_config, render_processor
 from holotron.model.checkpoint.names import Dialect, default_dialect
 from holotron.model.checkpoint.storage import INDEX
 from holotron.model.errors import CheckpointError
@@ -26,7 +26,7 @@ COMPANIONS = (
     "special_tokens_map.json",
     "chat_template.jinja",
     "chat_template.json",
-    "preprocessor_config.json",
+    PROCESSOR,
     "processor_config.json",
     "generation_config.json",
 )
@@ -75,9 +75,18 @@ def _write(model: Model, folder: Path, max_shard_bytes: int) -> None:
         for companion in (source.folder / name for name in COMPANIONS):
             if companion.is_file():
                 shutil.copyfile(companion, folder / companion.name)
-    elif model.config.vision:
-        _write_json(folder / "preprocessor_config.json", render_processor(model.config.vision))
     _write_json(folder / "config.json", raw)
+    if model.config.vision:
+        _write_processor(folder, render_processor(model.config.vision))
+
+
+def _write_processor(folder: Path, wanted: dict[str, Any]) -> None:
+    """The sizes of images, where the files that are there already do not say them."""
+    path, said = folder / PROCESSOR, read_config(folder).vision
+    if path.exists() and said and render_processor(said) == wanted:
+        return
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    _write_json(path, kept | wanted)
 
 
 def _stored_tensors(model: Model, dialect: Dialect) -> Iterator[tuple[str, Tensor]]:
