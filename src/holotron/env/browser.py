@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -13,7 +14,7 @@ from playwright.async_api import Error, Page
 from holotron.env import probe
 from holotron.env.browsers import Browsers
 from holotron.env.clipboard import CHORDS
-from holotron.env.errors import ActionFailed, Refused
+from holotron.env.errors import ActionFailed, Refused, TabClosed
 from holotron.env.keys import read_keys
 from holotron.env.observation import Observation
 from holotron.env.options import EnvOptions
@@ -65,7 +66,8 @@ class BrowserEnv:
     async def click(self, x: float, y: float, button: Button = "left", count: int = 1) -> None:
         self._check_point(x, y)
         await self._stage.confirm(f"click({x:g}, {y:g})", lambda: probe.label_at(self._tab, x, y))
-        await self._stage.act("click", lambda: self._page.mouse.click(x, y, button=button, click_count=count))
+        with suppress(TabClosed):  # a button that closes its own tab was clicked, though nobody is left to say so
+            await self._stage.act("click", lambda: self._page.mouse.click(x, y, button=button, click_count=count))
 
     async def hover(self, x: float, y: float) -> None:
         self._check_point(x, y)
@@ -131,7 +133,8 @@ class BrowserEnv:
             for _ in range(min(repeat, MOST_REPEATS)):
                 await self._page.keyboard.press(chord)
 
-        await self._stage.act("press", (lambda: self._stage.with_clipboard(do)) if chord in CHORDS else do)
+        with suppress(TabClosed):
+            await self._stage.act("press", (lambda: self._stage.with_clipboard(do)) if chord in CHORDS else do)
 
     async def select_option(self, x: float, y: float, choice: str | Sequence[str]) -> None:
         """Choose from the native `<select>` at a point, by what the option shows or by its value."""

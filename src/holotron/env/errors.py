@@ -12,6 +12,10 @@ class ActionFailed(EnvError):
     """
 
 
+class TabClosed(ActionFailed):
+    """The tab went away while something was done in it, perhaps because of it."""
+
+
 class Refused(EnvError):
     """The safety policy, or the person asked, said no. `rule` names what was broken."""
 

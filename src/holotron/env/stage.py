@@ -13,7 +13,7 @@ from playwright.async_api import Error
 from holotron.env import probe
 from holotron.env.browsers import Browsers, Lease
 from holotron.env.confirm import Question
-from holotron.env.errors import ActionFailed, BrowserCrashed, EnvError, InfrastructureError, Refused
+from holotron.env.errors import ActionFailed, BrowserCrashed, EnvError, InfrastructureError, Refused, TabClosed
 from holotron.env.gate import Gate
 from holotron.env.guard import GuardedTabs
 from holotron.env.happenings import Happenings
@@ -179,7 +179,7 @@ class Stage:
         if self._lease.lost or (closed and not await self._lease.alive()):
             return BrowserCrashed("the browser's process ended")
         if closed:
-            return ActionFailed(f"the tab was closed during {what}")
+            return TabClosed(f"the tab was closed during {what}")
         return ActionFailed(self.options.secrets.redact(f"{what} failed: {message}"))
 
     # ---- looking ----
