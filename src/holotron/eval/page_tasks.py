@@ -17,6 +17,7 @@ from holotron.agent.manner import TAUGHT
 from holotron.data.pages.pool import PagePool
 from holotron.data.pages.task import all_templates, draw_task
 from holotron.env.errors import InfrastructureError
+from holotron.eval.machine import stolen_seconds, stolen_since
 from holotron.eval.shares import Share, share_out
 from holotron.eval.statistics import typical, wilson
 
@@ -82,7 +83,7 @@ def page_tasks(
     """Success by template and over all. Broken episodes are left out and counted apart."""
     templates = [template.name for template in all_templates(held_out=held_out)]
     wanted = [(template, FIRST_SEED + number) for number in range(episodes_per_template) for template in templates]
-    began = time.monotonic()
+    began, stolen = time.monotonic(), stolen_seconds()
     played = share_out(play_share, wanted, model, device=device, workers=workers, at_once=pages)
     whole = [episode for episode in played if episode.ended != "broken"]
     won = sum(episode.success for episode in whole)
@@ -94,6 +95,7 @@ def page_tasks(
         "seconds": seconds,
         "steps_per_second": sum(episode.steps for episode in played) / seconds,
         "at_once": workers * pages,
+        "stolen_seconds": stolen_since(stolen),
         "step_seconds": typical([step for episode in played for step in episode.seconds]),
         "success_rate": won / len(whole) if whole else None,
         "interval": wilson(won, len(whole)),

@@ -24,6 +24,7 @@ from holotron.env.miniwob.config import MiniWoBConfig
 from holotron.env.miniwob.pages import MiniWoB
 from holotron.env.miniwob.protocols import Protocol, find_protocol, is_success
 from holotron.env.miniwob.tasks import find_task
+from holotron.eval.machine import stolen_seconds, stolen_since
 from holotron.eval.shares import Share, share_out
 from holotron.eval.statistics import typical, wilson
 
@@ -92,7 +93,7 @@ def sweep(
         for task in protocol.tasks
     }
     episodes = list(wanted)
-    began = time.monotonic()
+    began, stolen = time.monotonic(), stolen_seconds()
     played = share_out(play_share, episodes, model, device=device, workers=workers, at_once=pages)
     seconds = time.monotonic() - began
     return {
@@ -101,6 +102,7 @@ def sweep(
         "seconds": seconds,
         "steps_per_second": sum(episode.steps for episode in played) / seconds,
         "at_once": workers * pages,
+        "stolen_seconds": stolen_since(stolen),
         "step_seconds": typical([step for episode in played for step in episode.seconds]),
         "protocols": {protocol.name: report(protocol, played, episodes_per_task) for protocol in chosen},
         "episodes": [asdict(episode) for episode in sorted(played, key=lambda e: (e.task, e.seed, e.max_steps))],
