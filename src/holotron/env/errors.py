@@ -13,7 +13,7 @@ class ActionFailed(EnvError):
 
 
 class TabClosed(ActionFailed):
-    """The tab went away while something was done in it, perhaps because of it."""
+    """The tab went away by itself while something was done in it, perhaps because of it."""
 
 
 class Refused(EnvError):

@@ -156,7 +156,7 @@ class Stage:
             raise ActionFailed(f"the page was replaced during {what}") from None
         except Error as error:
             # Without the original: its text is the driver's and may quote anything.
-            raise await self._sorted(error, what) from None
+            raise await self._sorted(error, what, tab) from None
 
     async def _replace(self, tab: LiveTab | None) -> None:
         """A page does not answer. If the browser does, only the page is at fault."""
@@ -172,14 +172,15 @@ class Stage:
                 raise BrowserCrashed("the browser's process ended") from None
             raise InfrastructureError("the browser does not answer") from None
 
-    async def _sorted(self, error: Error, what: str) -> EnvError:
+    async def _sorted(self, error: Error, what: str, tab: LiveTab | None) -> EnvError:
         """Whose fault an error of the driver is."""
         message = error.message.strip().partition("\n")[0]
         closed = "closed" in message
         if self._lease.lost or (closed and not await self._lease.alive()):
             return BrowserCrashed("the browser's process ended")
         if closed:
-            return TabClosed(f"the tab was closed during {what}")
+            by_page = tab is not None and not tab.is_given_up
+            return (TabClosed if by_page else ActionFailed)(f"the tab was closed during {what}")
         return ActionFailed(self.options.secrets.redact(f"{what} failed: {message}"))
 
     # ---- looking ----

@@ -30,6 +30,7 @@ class LiveTab:
         self.frames = Frames(page, session)
         self.loading = False
         self.crashed = False
+        self.is_given_up = False  # closed from outside, and not by itself
         self.opened_by_page = opened_by_page
         self.title = ""
         self.dialogs = 0  # of the document it shows
@@ -92,6 +93,7 @@ class Tabs:
         """Close a tab that does not answer and put a blank one in its place."""
         if tab not in self._tabs:
             return
+        tab.is_given_up = True
         index, current = self._tabs.index(tab), self._current
         new = await self.open()
         self._tabs.remove(new)
