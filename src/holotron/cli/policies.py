@@ -80,7 +80,7 @@ class Chosen:
         if self.model is not None or self.endpoint is not None:
             return ""
         return (
-            f"{BUNDLED} acts: a small policy that sees pixels alone and solves three quarters of MiniWoB++'s tasks; "
+            f"{BUNDLED} acts: a small policy that sees pixels alone and solves four fifths of MiniWoB++'s tasks; "
             "expect it to fail on all but the simplest pages. For real sites name a large one, with "
             "--endpoint URL (an OpenAI-compatible server, such as holotron serve) or --model FOLDER."
         )

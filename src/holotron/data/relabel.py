@@ -6,14 +6,15 @@ teacher shows the way back.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from holotron.agent.actions import Action, ActionError, parse_action, to_dict, to_json
-from holotron.agent.chat import ChatModel, Said
+from holotron.agent.chat import ChatModel, Said, Style
 from holotron.agent.prompts import NavigationForm
 from holotron.agent.world import World
-from holotron.data.samples import Sample, Turn
+from holotron.data.samples import Sample, Turn, said
 from holotron.env.errors import ActionFailed
 
 
@@ -34,6 +35,15 @@ class Lesson:
     near: int
 
 
+@contextmanager
+def playing(model: str, device: str | None) -> Iterator[ChatModel]:
+    """A policy that plays to be corrected, not always as it thinks best: it shall go astray in more than one way."""
+    from holotron.agent.in_process import loaded
+
+    with loaded(model, device, style=Style(max_tokens=160, temperature=0.5), cuda_graphs=False) as policy:
+        yield policy
+
+
 async def relabel(
     world: World, lesson: Lesson, policy: ChatModel, *, max_steps: int = 20, deviations: int = 2
 ) -> list[Sample]:
@@ -50,7 +60,7 @@ async def relabel(
             if wanted is None:
                 return samples
             done = wanted
-            told = "" if turns else f"Task: {lesson.text}"
+            told = said(lesson.text, len(turns))
             if astray < deviations:
                 reply = await chat.say([Said("user", told, seen.image)], lesson.form.schema())
                 chosen = _understood(reply.text)

@@ -42,6 +42,11 @@ class Sample:
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
+def said(task: str, step: int) -> str:
+    """What a policy is told at each step: the task once, then nothing but the screen."""
+    return f"Task: {task}" if step == 0 else ""
+
+
 class ShardWriter:
     """Writes samples into PREFIX-00000.tar and on; a shard has its final name only once it is whole.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from holotron.agent.actions import Action, Click, to_json
 from holotron.agent.miniwob_world import MiniWoBWorld
 from holotron.data.oracle.registry import ORACLES
-from holotron.data.samples import Sample, Turn
+from holotron.data.samples import Sample, Turn, said
 from holotron.env.errors import ActionFailed
 from holotron.env.miniwob.env import MiniWoBEnv
 from holotron.env.miniwob.errors import MiniWoBError
@@ -88,11 +88,6 @@ async def play(
     except (ActionFailed, MiniWoBError) as error:
         return Played(task, seed, utterance, None, tuple(turns), f"{type(error).__name__}: {error}")
     return Played(task, seed, utterance, None, tuple(turns), "not done after all steps")
-
-
-def said(utterance: str, step: int) -> str:
-    """What the policy is told at each step: the task once, then nothing but the screen."""
-    return f"Task: {utterance}" if step == 0 else ""
 
 
 def disturbance(chance: random.Random, last: Action | None, wanted: Action) -> Action:

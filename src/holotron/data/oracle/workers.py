@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from holotron.agent.chat import Style
 from holotron.data.oracle.collect import Collecting, collect
+from holotron.data.relabel import playing
 from holotron.env.workers import end_with_parent
 
 
@@ -28,9 +28,7 @@ def _collect(asked: Collecting, model: str | None, device: str | None) -> Counte
     """One worker's part."""
     if model is None:
         return asyncio.run(collect(asked, on_episode=_teller(asked)))
-    from holotron.agent.in_process import loaded
-
-    with loaded(model, device, style=Style(max_tokens=160, temperature=0.5), cuda_graphs=False) as policy:
+    with playing(model, device) as policy:
         return asyncio.run(collect(asked, policy, _teller(asked)))
 
 

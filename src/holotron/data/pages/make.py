@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from holotron.agent.chat import ChatModel, Style
+from holotron.agent.chat import ChatModel
 from holotron.data.pages.play import lesson, play_page
 from holotron.data.pages.pool import PagePool
 from holotron.data.pages.task import PageTask, draw_task
 from holotron.data.pages.world import PageWorld
-from holotron.data.relabel import relabel
+from holotron.data.relabel import playing, relabel
 from holotron.data.samples import Sample, ShardWriter
 from holotron.env.errors import InfrastructureError
 
@@ -95,8 +95,5 @@ def work(wanted: Wanted) -> int:
     """make_samples for a process of its own, with a copy of the policy if there is one."""
     if wanted.model is None:
         return asyncio.run(make_samples(wanted))
-    from holotron.agent.in_process import loaded
-
-    style = Style(max_tokens=160, temperature=0.5)
-    with loaded(wanted.model, wanted.device, style=style, cuda_graphs=False) as policy:
+    with playing(wanted.model, wanted.device) as policy:
         return asyncio.run(make_samples(wanted, policy))

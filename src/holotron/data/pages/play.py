@@ -14,7 +14,7 @@ from holotron.agent.space import Space
 from holotron.data.pages.task import PageTask
 from holotron.data.pages.world import PageWorld
 from holotron.data.relabel import Lesson
-from holotron.data.samples import Sample, Turn
+from holotron.data.samples import Sample, Turn, said
 from holotron.env.errors import ActionFailed
 
 MOST_STEPS = 30
@@ -73,8 +73,7 @@ async def play_page(world: PageWorld, task: PageTask, noise: float = 0.0, *, max
         if disturbed:
             action = await disturbance(world, chance, last, action)
         last = action
-        said = "" if turns else f"Task: {task.text}"
-        turns.append(Turn(said, a.to_json(action), seen.image, not disturbed))
+        turns.append(Turn(said(task.text, len(turns)), a.to_json(action), seen.image, not disturbed))
         try:
             await world.act(action)
         except ActionFailed as error:
