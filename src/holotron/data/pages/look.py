@@ -16,6 +16,7 @@ FONTS = (
 )  # fmt: skip
 LINK = re.compile(r'<a href="#">([^<]*)</a>')
 Labels = Literal["above", "left", "inside"]
+FIELDS = ".styled input:not([type=checkbox]):not([type=radio]), .styled textarea"
 
 CSS = """
 [hidden] { display: none !important; }
@@ -112,6 +113,7 @@ class Look:
     aside: str
     footer: str
     viewport: tuple[int, int]
+    adornment: str = ""
 
     def without(self, text: str) -> Look:
         """Without the links around the content that a reader of this text might take for what is meant."""
@@ -123,13 +125,17 @@ class Look:
         header, aside, footer = (LINK.sub(keep, part) for part in (self.header, self.aside, self.footer))
         return replace(self, header=header, aside=aside, footer=footer)
 
+    def adorned(self, chance: random.Random) -> Look:
+        """With some habits of its own, as every page has them that somebody made."""
+        return replace(self, adornment=_adornment(chance) if chance.random() < 0.7 else "")
+
     def document(self, title: str, body: str, script: str) -> str:
         """The whole page around its content."""
         side = "columns right" if "right" in self.classes else "columns"
         main = f'<main><div id="notice" class="notice" hidden></div>{body}</main>'
         return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-            f"<style>:root {{ {self.variables} }}{CSS}</style></head>"
+            f"<style>:root {{ {self.variables} }}{CSS}{self.adornment}</style></head>"
             f'<body class="{self.classes}">{self.header}<div class="{side}">{self.aside}{main}</div>{self.footer}'
             f"<script>(() => {{\n{script}\n}})();</script></body></html>"
         )
@@ -170,6 +176,53 @@ def draw_look(chance: random.Random, *, roomy: bool = False) -> Look:
         footer=_footer(chance) if chance.random() < 0.5 else "",
         viewport=chance.choice(VIEWPORTS),
     )
+
+
+def _adornment(chance: random.Random) -> str:
+    """Some of many rules on top of the common ones."""
+    pad, wide = chance.uniform(0.15, 0.9), chance.uniform(0.5, 2.0)
+    rules = {
+        "button { text-transform: uppercase; letter-spacing: .05em; }": 0.12,
+        "h1, h2, th { text-transform: uppercase; letter-spacing: .08em; }": 0.1,
+        "label, dt, td:first-child { font-weight: bold; }": 0.2,
+        "h1, h2 { font-weight: normal; }": 0.15,
+        "h1 { text-align: center; }": 0.12,
+        "h1 { font-size: 2.4em; }": 0.12,
+        f".styled button {{ padding: {pad:.2f}em {wide:.2f}em; }}": 0.35,
+        ".styled button.main { border-radius: 99px; box-shadow: 0 2px 6px rgba(0, 0, 0, .3); }": 0.2,
+        ".styled form > button.main { width: 100%; max-width: 560px; }": 0.15,
+        ".styled button:not(.main) { background: none; border-color: transparent; color: var(--accent); }": 0.12,
+        f"{FIELDS} {{ padding: {pad:.2f}em .6em; }}": 0.3,
+        f"{FIELDS} {{ background: var(--quiet); border-color: transparent; }}": 0.15,
+        f"{FIELDS} {{ width: {chance.randrange(9, 26)}em; max-width: 100%; }}": 0.25,
+        "body { background-image: linear-gradient(135deg, var(--quiet), var(--ground) 60%); }": 0.15,
+        f"body {{ padding: {chance.randrange(10, 60)}px; }}": 0.15,
+        f"body {{ line-height: {chance.choice((1.2, 1.3, 1.7, 1.9))}; }}": 0.25,
+        "body { letter-spacing: .03em; }": 0.1,
+        "main { max-width: 46em; margin-inline: auto; }": 0.12,
+        "a { text-decoration: none; font-weight: bold; }": 0.2,
+        "header { flex-direction: row-reverse; }": 0.1,
+        "footer { background: var(--quiet); border: 0; }": 0.2,
+        "input[type=checkbox]:not(.switch), input[type=radio] { width: 1.6em; height: 1.6em; }": 0.15,
+        "input[type=checkbox]:not(.switch), input[type=radio] { width: 13px; height: 13px; }": 0.2,
+        ".item, .tile, .fold { border-style: dashed; }": 0.1,
+        ".item { border: 1px solid var(--line); border-radius: var(--radius); margin: .4em 0; }": 0.15,
+        _picture(chance): 0.2,
+    }
+    return " ".join(rule for rule, share in rules.items() if chance.random() < share)
+
+
+def _picture(chance: random.Random) -> str:
+    """Something painted above the content: sky, hills, suns."""
+    spots = ", ".join(
+        f"radial-gradient(circle at {chance.randrange(100)}% {chance.randrange(100)}%, "
+        f"hsl({chance.randrange(360)} 60% {chance.randrange(30, 80)}%) {chance.randrange(4, 30)}%, transparent 0)"
+        for _ in range(chance.randrange(1, 6))
+    )
+    sky, ground = (f"hsl({chance.randrange(360)} 45% {light}%)" for light in (75, 40))
+    below = f"linear-gradient({chance.randrange(150, 210)}deg, {sky} 60%, {ground} 0)"
+    shape = f'content: ""; display: block; height: {chance.randrange(50, 190)}px; margin-bottom: 1em;'
+    return f"main::before {{ {shape} background: {spots}, {below}; }}"
 
 
 def _light(chance: random.Random, hue: int) -> dict[str, str]:

@@ -40,7 +40,7 @@ const choose = (what, option) =>
   find(what).selectedOptions[0]?.label === option ? null : { kind: "select", at: find(what), option };
 const fill = (what, text, enter = false) => {
   const field = find(what);
-  if (field.value === text && !enter) return null;
+  if (field.value === text && (!enter || data.deaf)) return null;
   if (field.value === text && document.activeElement === field) return { kind: "press", keys: "Enter" };
   return { kind: "type", at: field, text, clear: field.value !== "", enter };
 };
@@ -114,6 +114,10 @@ window.__page = {
 // click.
 document.addEventListener("click", (happened) => { if (happened.target.closest("a")) happened.preventDefault(); });
 document.addEventListener("submit", (happened) => happened.preventDefault());
+// Where somebody wrote a button and no form, Enter sends nothing.
+document.addEventListener("keydown", (happened) => {
+  if (data.deaf && happened.key === "Enter" && happened.target.tagName === "INPUT") happened.preventDefault();
+});
 document.addEventListener("mousedown", (happened) => {
   const list = happened.target.closest("select");
   if (list) { happened.preventDefault(); list.focus(); }

@@ -16,6 +16,8 @@ from holotron.data.pages.look import draw_look
 from holotron.data.pages.sketch import Drawn, Sketch
 
 Draw = Callable[[Sketch], Drawn]
+# Of the pages, those on which the Enter key sends nothing.
+DEAF_SHARE = 0.2
 
 
 class NoSuchTemplate(KeyError):
@@ -74,10 +76,14 @@ def draw_task(name: str, seed: int) -> PageTask:
     chance = random.Random(f"{name}/{seed}")
     look = draw_look(chance, roomy=made.roomy)
     drawn = made.draw(Sketch(chance, look))
+    data = dict(drawn.data)
+    if not made.held_out:  # those stay as they were first measured
+        habits = random.Random(f"{name}/{seed}/habits")
+        look, data["deaf"] = look.adorned(habits), habits.random() < DEAF_SHARE
     # "</" would end the script in the middle of a text.
-    data = json.dumps(drawn.data).replace("</", "<\\/")
+    written = json.dumps(data).replace("</", "<\\/")
     html = look.without(drawn.text).document(
-        drawn.title, drawn.body, f"{_runtime()}\nconst data = {data};\n{drawn.script}"
+        drawn.title, drawn.body, f"{_runtime()}\nconst data = {written};\n{drawn.script}"
     )
     return PageTask(drawn.text, html, look.viewport, name, seed, made.held_out)
 
