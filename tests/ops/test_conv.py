@@ -62,6 +62,25 @@ def test_steps_equal_the_whole():
     assert torch.equal(state, final)
 
 
+def test_no_tokens_leave_the_states_as_they_are():
+    x, weight, bias, state = draw([0, 0], 3, 4, 0)
+    y, final, marked = causal_conv(x, weight, bias, Packing((0, 0), ((1, 0),)), state)
+    assert y.shape == (0, 3)
+    assert torch.equal(final, state)
+    assert torch.equal(marked, state[1:])
+
+
+def test_a_broken_sequence_does_not_touch_its_neighbours():
+    x, weight, bias, state = draw([5, 2, 3], 3, 4, 3)
+    packing = Packing((5, 2, 3))
+    y, final, _ = causal_conv(x, weight, bias, packing, state)
+    x[4] = float("nan")
+    hurt_y, hurt_final, _ = causal_conv(x, weight, bias, packing, state)
+    assert torch.isnan(hurt_y[4]).all()
+    assert torch.equal(hurt_y[5:], y[5:])
+    assert torch.equal(hurt_final[1:], final[1:])
+
+
 def test_gradients():
     x, weight, bias, state = (t.requires_grad_() for t in draw([2, 3], 2, 3, 2))
     packing = Packing((2, 3), ((1, 1),))

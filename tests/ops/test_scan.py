@@ -117,6 +117,14 @@ def test_a_broken_sequence_does_not_touch_its_neighbours():
     assert torch.equal(hurt_final[1:], final[1:])
 
 
+def test_no_tokens_leave_the_states_as_they_are():
+    inputs, state = draw_inputs([0, 0])
+    y, final, marked = ssd_scan(**inputs, packing=Packing((0, 0), ((1, 0),)), chunk_size=4, state_SHPN=state)
+    assert y.shape == (0, 4, 3)
+    assert torch.equal(final, state)
+    assert torch.equal(marked, state[1:])
+
+
 def test_half_precision_accumulates_in_float32():
     inputs, state = draw_inputs([40], dtype=torch.float32)
     narrow = {name: t.bfloat16() if name in ("x_THP", "B_TGN", "C_TGN") else t for name, t in inputs.items()}

@@ -3,6 +3,8 @@
 Shapes: T packed tokens, S sequences, Q marks, C channels, K kernel width, J = K - 1 carried inputs.
 """
 
+from collections.abc import Iterable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -19,19 +21,27 @@ def causal_conv(
     Returns the output, the state after each sequence and the state at each mark.
     """
     carried = weight_CK.shape[1] - 1
+    dtype = accumulation_dtype(x_TC)
     if state_SCJ is None:
         state_SCJ = x_TC.new_zeros(packing.sequences, x_TC.shape[1], carried)
-    source, place_T, final_SJ, marked_QJ = packing.windows(carried)
-    # Each sequence is laid out behind the inputs it carries, so one window expression serves every token.
-    states_RC = state_SCJ.transpose(1, 2).reshape(-1, x_TC.shape[1]).to(x_TC.dtype)
-    padded_RC = torch.cat([states_RC, x_TC])[source]
-    dtype = accumulation_dtype(x_TC)
-    y_TC = x_TC.new_zeros(x_TC.shape, dtype=dtype)
-    for k in range(carried + 1):
-        y_TC = y_TC + padded_RC[place_T - carried + k].to(dtype) * weight_CK[:, k].to(dtype)
-    if bias_C is not None:
-        y_TC = y_TC + bias_C.to(dtype)
-    return F.silu(y_TC).to(x_TC.dtype), padded_RC[final_SJ].transpose(1, 2), padded_RC[marked_QJ].transpose(1, 2)
+    weight_KC = weight_CK.T.to(dtype).contiguous()
+    bias = x_TC.new_zeros(x_TC.shape[1], dtype=dtype) if bias_C is None else bias_C.to(dtype)
+    outputs: list[Tensor] = []
+    padded: list[Tensor] = []
+    for x_LC, state_CJ in zip(x_TC.split(packing.lengths), state_SCJ, strict=True):
+        # Behind the inputs it carries, so that what a sequence's tokens see k places on is one slice.
+        padded_RC = torch.cat([state_CJ.T.to(x_TC.dtype), x_LC])
+        wide_RC, y_LC = padded_RC.to(dtype), bias
+        for k in range(carried + 1):
+            y_LC = torch.addcmul(y_LC, wide_RC[k : k + len(x_LC)], weight_KC[k])
+        outputs.append(F.silu(y_LC).to(x_TC.dtype))
+        padded.append(padded_RC)
+
+    def states_after(counts: Iterable[tuple[int, int]]) -> Tensor:
+        states = [padded[sequence][count : count + carried].T for sequence, count in counts]
+        return torch.stack(states) if states else state_SCJ[:0].to(x_TC.dtype)
+
+    return torch.cat(outputs), states_after(enumerate(packing.lengths)), states_after(packing.marks)
 
 
 def causal_conv_(

@@ -2,15 +2,17 @@
 
 Per head, with a_t = exp(dt_t · A):   S_t = a_t · S_{t-1} + dt_t · x_t ⊗ B_t,   y_t = S_t · C_t + D · x_t.
 
-Shapes: T packed tokens, S sequences, Q marks, C chunks, L tokens per chunk, H heads, P head dim, N state size,
-G groups of heads that share B and C.
+Shapes: T packed tokens, S sequences, Q marks, M tokens of one sequence, C chunks, L tokens per chunk, H heads, P head
+dim, N state size, G groups of heads that share B and C.
 """
+
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotron.ops.packing import Chunks, Packing
+from holotron.ops.packing import Packing
 from holotron.ops.plain.precision import accumulation_dtype
 
 
@@ -37,65 +39,72 @@ def ssd_scan(
     changes the cost and the rounding, not the result. Returns the output, the state after each sequence and the
     state at each mark.
     """
-    chunks = packing.chunks(chunk_size)
-    dtype = accumulation_dtype(x_THP)
-    heads, groups = x_THP.shape[1], B_TGN.shape[1]
+    narrow, dtype = x_THP.dtype, accumulation_dtype(x_THP)
+    x_THP, dt_TH, A_H = x_THP.to(dtype), dt_TH.to(dtype), A_H.to(dtype)
+    B_TGN, C_TGN, D_H = B_TGN.to(dtype), C_TGN.to(dtype), D_H.to(dtype)
+    if state_SHPN is None:
+        state_SHPN = x_THP.new_zeros(packing.sequences, *x_THP.shape[1:], B_TGN.shape[2])
+    outputs: list[Tensor] = []
+    reached = {(sequence, 0): state_HPN for sequence, state_HPN in enumerate(state_SHPN.to(dtype))}
+    for sequence, (start, length) in enumerate(zip(packing.starts, packing.lengths, strict=False)):
+        marks = (count for marked, count in packing.marks if marked == sequence)
+        for first, last in pairwise(sorted({0, length, *marks})):
+            rows = slice(start + first, start + last)
+            y_MHP, reached[sequence, last] = _scan_piece(
+                x_THP[rows], dt_TH[rows], A_H, B_TGN[rows], C_TGN[rows], D_H, chunk_size, reached[sequence, first]
+            )
+            outputs.append(y_MHP)
+    y_THP = torch.cat(outputs) if outputs else x_THP
+    final_SHPN = torch.stack([reached[end] for end in enumerate(packing.lengths)])
+    marked_QHPN = torch.stack([reached[mark] for mark in packing.marks]) if packing.marks else final_SHPN[:0]
+    return y_THP.to(narrow), final_SHPN, marked_QHPN
 
-    # A padded place holds zeros: with dt = 0 it neither decays the state nor adds to it. Filled, not multiplied, so
-    # that a NaN in one sequence stays there.
-    def chunked(values: Tensor) -> Tensor:
-        filler = ~chunks.valid_CL.reshape(*chunks.valid_CL.shape, *(1,) * (values.dim() - 1))
-        return values.to(dtype)[chunks.tokens_CL].masked_fill(filler, 0)
 
-    dt_CLH, B_CLGN, C_CLGN = chunked(dt_TH), chunked(B_TGN), chunked(C_TGN)
-    input_CLHP = chunked(x_THP) * dt_CLH[..., None]
+def _scan_piece(
+    x_MHP: Tensor,
+    dt_MH: Tensor,
+    A_H: Tensor,
+    B_MGN: Tensor,
+    C_MGN: Tensor,
+    D_H: Tensor,
+    chunk_size: int,
+    state_HPN: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The output of M tokens of one sequence, and the state after them."""
+    length = min(len(x_MHP), chunk_size)
+    chunks = -(-len(x_MHP) // length)
+
+    # The last chunk is filled up with zeros: with dt = 0 they neither decay the state nor add to it.
+    def cut(values: Tensor) -> Tensor:
+        filled = F.pad(values, (0, 0) * (values.dim() - 1) + (0, chunks * length - len(values)))
+        return filled.unflatten(0, (chunks, length)).transpose(1, 2)
+
+    dt_CHL, x_CHLP, B_CGLN, C_CGLN = cut(dt_MH), cut(x_MHP), cut(B_MGN), cut(C_MGN)
+    input_CHLP = x_CHLP.contiguous() * dt_CHL[..., None]
 
     # Summed in float64: the difference of two long sums would lose what separates neighbours.
-    log_decay_CHL = (dt_CLH * A_H.to(dtype)).double().cumsum(1).transpose(1, 2)
-    between_CHLL = (log_decay_CHL[..., :, None] - log_decay_CHL[..., None, :]).to(dtype)
-    causal_LL = torch.ones(chunk_size, chunk_size, dtype=torch.bool, device=x_THP.device).tril()
-    decay_CHLL = between_CHLL.masked_fill(~causal_LL, float("-inf")).exp()
+    log_decay_CHL = (dt_CHL * A_H[:, None]).double().cumsum(2)
+    between_CHLL = (log_decay_CHL[..., :, None] - log_decay_CHL[..., None, :]).to(x_MHP.dtype)
+    # What comes later counts for nothing. It is taken away before exp, too, which might make it infinite.
+    decay_CHLL = between_CHLL.tril().exp().tril()
+    kept_CHL = log_decay_CHL.to(x_MHP.dtype).exp()
 
-    scores_CGLL = torch.einsum("clgn,csgn->cgls", C_CLGN, B_CLGN)
-    scores_CHLL = scores_CGLL.repeat_interleave(heads // groups, dim=1) * decay_CHLL
-    inside_CLHP = torch.einsum("chls,cshp->clhp", scores_CHLL, input_CLHP)
+    B_CHLN = B_CGLN.repeat_interleave(len(A_H) // B_MGN.shape[1], dim=1)
+    added_CHPN = (input_CHLP * decay_CHLL[:, :, -1, :, None]).transpose(2, 3) @ B_CHLN
+    entering = [state_HPN]
+    for kept_HL, added_HPN in zip(kept_CHL, added_CHPN, strict=True):
+        entering.append(torch.addcmul(added_HPN, entering[-1], kept_HL[:, -1, None, None]))
+    entering_CHPN = torch.stack(entering[:-1])
 
-    B_CLHN = B_CLGN.repeat_interleave(heads // groups, dim=2)
-    C_CLHN = C_CLGN.repeat_interleave(heads // groups, dim=2)
-    added_CHPN = torch.einsum("chl,clhp,clhn->chpn", decay_CHLL[:, :, -1], input_CLHP, B_CLHN)
-    kept_CHL = log_decay_CHL.to(dtype).exp()
-    if state_SHPN is None:
-        state_SHPN = x_THP.new_zeros(packing.sequences, heads, x_THP.shape[2], B_TGN.shape[2])
-    state_SHPN = state_SHPN.to(dtype)
-    entering_CHPN, final_SHPN = _carry(state_SHPN, kept_CHL[:, :, -1], added_CHPN, chunks)
-
-    carried_CLHP = torch.einsum("clhn,chpn,chl->clhp", C_CLHN, entering_CHPN, kept_CHL)
-    y_THP = (inside_CLHP + carried_CLHP).flatten(0, 1)[chunks.place_T] + D_H.to(dtype)[:, None] * x_THP.to(dtype)
-
-    marked: list[Tensor] = []
-    for sequence, count in packing.marks:
-        if count == 0:
-            marked.append(state_SHPN[sequence])
-            continue
-        chunk, last = chunks.first_S[sequence] + (count - 1) // chunk_size, (count - 1) % chunk_size
-        added_HPN = torch.einsum("hl,lhp,lhn->hpn", decay_CHLL[chunk, :, last], input_CLHP[chunk], B_CLHN[chunk])
-        marked.append(entering_CHPN[chunk] * kept_CHL[chunk, :, last, None, None] + added_HPN)
-    marked_QHPN = torch.stack(marked) if marked else state_SHPN[:0]
-    return y_THP.to(x_THP.dtype), final_SHPN, marked_QHPN
+    inside_CHLP = _per_head(C_CGLN @ B_CGLN.transpose(2, 3), decay_CHLL) @ input_CHLP
+    carried_CHLP = _per_head(C_CGLN, kept_CHL[..., None]) @ entering_CHPN.transpose(2, 3)
+    y_MHP = (inside_CHLP + carried_CHLP).transpose(1, 2).flatten(0, 1)[: len(x_MHP)]
+    return torch.addcmul(y_MHP, x_MHP, D_H[:, None]), entering[-1]
 
 
-def _carry(state_SHPN: Tensor, kept_CH: Tensor, added_CHPN: Tensor, chunks: Chunks) -> tuple[Tensor, Tensor]:
-    """The state that enters each chunk and the state that leaves each sequence."""
-    entering: list[Tensor] = []
-    final: list[Tensor] = []
-    for sequence, (first, count) in enumerate(zip(chunks.first_S, chunks.counts_S, strict=True)):
-        state_HPN = state_SHPN[sequence]
-        for chunk in range(first, first + count):
-            entering.append(state_HPN)
-            state_HPN = state_HPN * kept_CH[chunk, :, None, None] + added_CHPN[chunk]
-        final.append(state_HPN)
-    entering_CHPN = torch.stack(entering) if entering else state_SHPN[:0]
-    return entering_CHPN, torch.stack(final)
+def _per_head(shared_CGLK: Tensor, own_CHLK: Tensor) -> Tensor:
+    """What the heads of a group share, times what each has of its own."""
+    return (shared_CGLK[:, :, None] * own_CHLK.unflatten(1, (shared_CGLK.shape[1], -1))).flatten(1, 2)
 
 
 def ssd_scan_(
