@@ -92,6 +92,34 @@ def test_teachers_recover_from_disturbances() -> None:
     assert len(disturbed) > len(NAMES) // 6
 
 
+def test_mosaics_are_solved_wherever_things_are_hidden() -> None:
+    games = [(name, seed) for name in NAMES if name.startswith("mosaic") for seed in range(20, 26)]
+    pages = [draw_task(*game).html for game in games]
+    for way in ('class="tabs"', 'class="fold"', 'class="veil"', 'class="menu"', 'class="back"'):
+        assert any(way in page for page in pages), f"none of these pages has {way}"
+    assert unsolved(play_all(games)) == []
+
+
+def test_where_enter_sends_nothing_the_button_is_pressed() -> None:
+    deaf = next(seed for seed in range(100) if '"deaf": true' in draw_task("login", seed).html)
+
+    async def enter_then(world: PageWorld) -> tuple[bool, Sequence[str]]:
+        said = []
+        for _ in range(6):
+            action = await next_action(world)
+            assert action is not None
+            if isinstance(action, Type):
+                action = action.model_copy(update={"enter": True})
+            await world.act(action)
+            said.append(action.action)
+        return (await world.standing()).success is True, said
+
+    won, said = in_world("login", deaf, enter_then)
+    assert said[:3] == ["type", "type", "click"]
+    assert won
+    assert not any('"deaf"' in draw_task(found.name, 0).html for found in all_templates(held_out=True))
+
+
 def test_a_seed_always_draws_the_same_task() -> None:
     for name in NAMES:
         assert draw_task(name, 11) == draw_task(name, 11)
