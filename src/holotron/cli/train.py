@@ -16,6 +16,10 @@ EXAMPLES = examples(
     "holotron train sft recipes/localization.toml --out runs/localization",
     "holotron train sft recipes/navigation.toml --out runs/navigation",
 )
+BLEND_EXAMPLES = examples(
+    "holotron train blend runs/first/weights runs/second/weights --out runs/between",
+    "holotron train blend holotron-nano runs/mine/weights --share 0.3 --out runs/mostly-nano",
+)
 PLOT_EXAMPLES = examples(
     "holotron train plot runs/navigation",
     "holotron train plot runs/localization runs/navigation --out stages.svg",
@@ -52,6 +56,23 @@ def sft(
 
     with suppress(PlotError):  # a run that ended by the clock may have noted nothing
         typer.echo(f"how it went: {write_plot([out], out / PLOT)}")
+
+
+@app.command("blend", epilog=BLEND_EXAMPLES)
+def blend(
+    first: Annotated[str, typer.Argument(help="A checkpoint folder, or the bundled policy.")],
+    second: Annotated[str, typer.Argument(help="One that was trained on from it, or beside it from the same start.")],
+    out: Annotated[Path, typer.Option(help="Folder for the weights between them; it must be new or empty.")],
+    share: Annotated[float, typer.Option(min=0.0, max=1.0, help="How far from the first to the second.")] = 0.5,
+) -> None:
+    """Weights between two checkpoints: what a second training forgot comes back, and most of what it brought stays."""
+    from holotron.model.errors import ModelError
+    from holotron.train.blend import BlendError
+    from holotron.train.blend import blend as between
+
+    with failure(BlendError, ModelError):
+        folder = between(first, second, out, share)
+    typer.echo(f"blended; try it with: holotron demo --model {folder}")
 
 
 @app.command("plot", epilog=PLOT_EXAMPLES)
