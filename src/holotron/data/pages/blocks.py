@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from holotron.data.pages.sketch import Drawn, Sketch
-from holotron.data.pages.words import CITIES, LINKS, SENTENCES, THINGS, TODOS, TOPICS
+from holotron.data.pages.words import CITIES, COLOURS, LINKS, SENTENCES, THINGS, TODOS, TOPICS
 
 CODE_LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ0123456789"
 # Labels of fields and what kind of thing is written into them.
@@ -145,6 +145,8 @@ def value_of(s: Sketch, kind: str) -> str:
             return s.pick(*s.fresh(CITIES))
         case "street":
             return f"{s.coined().title()} {s.pick('Street', 'Road', 'Lane')} {s.number(1, 99)}"
+        case "colour":
+            return s.pick(*s.fresh(COLOURS))
         case "thing":
             return s.pick(*s.fresh(THINGS))
         case "todo":

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from holotron.data.pages.blocks import quoted, value_of
 from holotron.data.pages.sketch import Drawn, Sketch, view
 from holotron.data.pages.task import template
 from holotron.data.pages.templates.forms import FORM, thanks
-from holotron.data.pages.words import CITIES, COLOURS, LINKS, THINGS, TODOS, TOPICS
+from holotron.data.pages.words import COLOURS, LINKS, THINGS, TODOS, TOPICS
 
 # Labels of fields and what kind of thing is written into them.
 LABELS = (
@@ -25,11 +26,6 @@ BOXES = (
     "Round trip", "Insurance", "Urgent", "Public", "Remind me", "Accept the terms", "Pay by invoice",
 )  # fmt: skip
 SENDING = ("Send", "Submit", "Save", "OK", "Continue", "Next", "Apply", "Create", "Done")
-CODE_LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ0123456789"
-
-
-def _quoted(s: Sketch, text: str) -> str:
-    return s.pick(text, f'"{text}"')
 
 
 @template()
@@ -40,7 +36,7 @@ def todo_tick_add(s: Sketch) -> Drawn:
     done = [s.maybe(0.3) for _ in items]
     chosen = s.number(0, len(items) - 1)
     done[chosen] = False
-    tick, add = _quoted(s, items[chosen]), _quoted(s, new)
+    tick, add = quoted(s, items[chosen]), quoted(s, new)
     text = s.phrase(
         "Tick {tick} and add {add}",
         "Tick {tick} and add {add} to the list",
@@ -103,7 +99,7 @@ def login_open(s: Sketch) -> Drawn:
         "Use {user} and {password} to log in and show me {section}",
         user=user,
         password=password,
-        section=_quoted(s, sections[wanted]),
+        section=quoted(s, sections[wanted]),
     )
     form = s.form(
         s.field("user", s.pick("User name", "Username", "Login", "Member")),
@@ -151,7 +147,7 @@ def search_add(s: Sketch) -> Drawn:
     wanted = s.number(0, min(2, len(hits) - 1))
     word, deed = s.pick(("Add to cart", "add"), ("Open", "open"), ("Save", "save"), ("Details", "open"))
     nth = ("first", "second", "third")[wanted]
-    said, title = _quoted(s, query), _quoted(s, hits[wanted])
+    said, title = quoted(s, query), quoted(s, hits[wanted])
     text = s.phrase(
         "Search for {query} and {deed} the {nth} hit",
         "Search for {query} and {deed} the {nth} one",
@@ -218,35 +214,12 @@ def search_add(s: Sketch) -> Drawn:
     return Drawn(text, body, script, data, name)
 
 
-def _value(s: Sketch, kind: str) -> str:
-    match kind:
-        case "person":
-            return s.person()
-        case "word":
-            return s.coined().title()
-        case "user":
-            return s.user()
-        case "mail":
-            return s.mail()
-        case "city":
-            return s.pick(*s.fresh(CITIES))
-        case "colour":
-            return s.pick(*s.fresh(COLOURS))
-        case "thing":
-            return s.pick(*s.fresh(THINGS))
-        case "digits":
-            return str(s.number(1, 10 ** s.number(1, 6)))
-        case "code":
-            return "".join(s.chance.choices(CODE_LETTERS, k=s.number(3, 7)))
-    return " ".join(s.coined() for _ in range(s.number(2, 3))).capitalize()
-
-
 def _pairs(s: Sketch, pairs: Sequence[tuple[str, str]]) -> str:
     """What goes where, in a sentence."""
     shape = s.pick(
         "{label}: {value}", "{label} {value}", "{label} = {value}", "{value} as {lower}", "{value} for {lower}"
     )
-    said = [shape.format(label=label, lower=label.lower(), value=_quoted(s, value)) for label, value in pairs]
+    said = [shape.format(label=label, lower=label.lower(), value=quoted(s, value)) for label, value in pairs]
     return s.pick(", ", " and ", "; ").join(said)
 
 
@@ -255,7 +228,7 @@ def any_form(s: Sketch) -> Drawn:
     """Some fields of a form that has more of them, perhaps a box to tick, and a button of some name."""
     labels = s.some(LABELS, s.number(1, 5))
     wanted = sorted(s.some(range(len(labels)), min(len(labels), s.number(1, 3))))
-    values = {index: _value(s, labels[index][1]) for index in wanted}
+    values = {index: value_of(s, labels[index][1]) for index in wanted}
     boxes = s.some(BOXES, s.pick(0, 0, 1, 2, 3))
     ticked = s.pick(None, *boxes)
     sending = s.pick(*SENDING)
@@ -267,8 +240,8 @@ def any_form(s: Sketch) -> Drawn:
         "Type {pairs}{tick}, {lower}",
         "Set {pairs}{tick} and press the {send} button",
         pairs=_pairs(s, [(labels[index][0], values[index]) for index in wanted]),
-        tick=s.pick(", tick {}", " and check {}", ", with {} ticked").format(_quoted(s, ticked)) if ticked else "",
-        send=_quoted(s, sending),
+        tick=s.pick(", tick {}", " and check {}", ", with {} ticked").format(quoted(s, ticked)) if ticked else "",
+        send=quoted(s, sending),
         lower=sending.lower() if sending != "OK" else "confirm",
     )
     parts = [s.field(f"f{index}", label) for index, (label, _) in enumerate(labels)]
@@ -308,7 +281,7 @@ def press_any(s: Sketch) -> Drawn:
         "Choose {name}",
         "Click the {tag} {name}",
         "Select the {name} {tag}",
-        name=_quoted(s, wanted),
+        name=quoted(s, wanted),
         tag=tags[wanted],
     )
 
