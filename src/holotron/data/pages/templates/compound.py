@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from holotron.data.pages.blocks import quoted, value_of
 from holotron.data.pages.sketch import Drawn, Sketch, view
 from holotron.data.pages.task import template
 from holotron.data.pages.templates.forms import FORM, thanks
+from holotron.data.pages.values import quoted, value_of
 from holotron.data.pages.words import COLOURS, LINKS, THINGS, TODOS, TOPICS
 
 # Labels of fields and what kind of thing is written into them.

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from holotron.data.pages.blocks import (
-    Block,
-    Names,
-    any_block,
-    page_of,
-    place,
-    quoted,
-    theme_block,
-    value_of,
-)
+from holotron.data.pages.mosaic.blocks import Block, any_block, theme_block
+from holotron.data.pages.mosaic.parts import Names
+from holotron.data.pages.mosaic.placing import page_of, place
+from holotron.data.pages.mosaic.themes import THEMES
 from holotron.data.pages.sketch import Drawn, Sketch
 from holotron.data.pages.task import template
-from holotron.data.pages.themes import THEMES
+from holotron.data.pages.values import quoted, value_of
 from holotron.data.pages.words import COLOURS, LINKS, SUBJECTS, THINGS, TODOS, TOPICS
 
 DEEDS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holotron.data.pages.blocks import Theme
+from holotron.data.pages.mosaic.blocks import Theme
 
 # Sayings begin small, since they may stand in the middle of a sentence.
 THEMES = (
