@@ -88,11 +88,16 @@ def _menu(s: Sketch, name: str, topics: Sequence[str]) -> str:
     )
     label = s.pick("Menu", "More", "☰", "Actions", "⋯", "Options", "Tools ▾")
     side = ' style="display:flex;justify-content:flex-end"' if s.maybe(0.4) else ""
-    shift = "right:0;left:auto" if side else ""
+    return f"<div{side}>{menu(name, label, items, leftward=bool(side))}</div>"
+
+
+def menu(name: str, label: str, items: str, *, leftward: bool, classes: str = "") -> str:
+    """A button with a list behind it, which opens towards the left where there is no room on the right."""
+    shift = "right:0;left:auto" if leftward else ""
     return (
-        f'<div{side}><div class="menu" style="display:inline-block"><button type="button" id="{name}" '
+        f'<div class="menu" style="display:inline-block"><button type="button" class="{classes}" id="{name}" '
         f'data-opens="{name}-list">{label}</button><div class="list" id="{name}-list" style="{shift}" hidden>{items}'
-        f"</div></div></div>"
+        f"</div></div>"
     )
 
 

@@ -7,7 +7,7 @@ from html import escape
 
 from holotron.data.pages.mosaic.blocks import Block, any_block, theme_block
 from holotron.data.pages.mosaic.parts import Names
-from holotron.data.pages.mosaic.placing import page_of, place
+from holotron.data.pages.mosaic.placing import menu, page_of, place
 from holotron.data.pages.mosaic.themes import THEMES
 from holotron.data.pages.sketch import Drawn, Sketch
 from holotron.data.pages.task import template
@@ -41,7 +41,7 @@ def _said(s: Sketch, block: Block, *, hidden: bool, alone: bool, explained: bool
     ).format(topic=quoted(s, block.topic), said=block.said)  # fmt: skip
 
 
-def _page(s: Sketch, names: Names, wanted: Sequence[Block], others: Sequence[Block], explained: bool) -> Drawn:
+def _page(s: Sketch, wanted: Sequence[Block], others: Sequence[Block], explained: bool) -> Drawn:
     blocks = s.some([*wanted, *others], len(wanted) + len(others))
     body, paths, hidden = place(s, blocks)
     alone = len(blocks) == 1
@@ -58,7 +58,7 @@ def mosaic_theme(s: Sketch) -> Drawn:
     names = Names(s)
     themes = s.some(THEMES, s.pick(1, 2, 2, 3, 4))
     blocks = [theme_block(s, names, f"b{index}", theme) for index, theme in enumerate(themes)]
-    return _page(s, names, blocks[:1], _distinct(blocks[0], blocks[1:]), explained=True)
+    return _page(s, blocks[:1], _distinct(blocks[0], blocks[1:]), explained=True)
 
 
 def _distinct(wanted: Block, others: Sequence[Block]) -> list[Block]:
@@ -72,7 +72,7 @@ def mosaic_parts(s: Sketch) -> Drawn:
     names = Names(s)
     count = s.pick(1, 1, 2, 3, 4)
     blocks = [any_block(s, names, f"b{index}", wanted=index == 0) for index in range(count)]
-    return _page(s, names, blocks[:1], blocks[1:], explained=False)
+    return _page(s, blocks[:1], blocks[1:], explained=False)
 
 
 @template()
@@ -87,7 +87,7 @@ def mosaic_two(s: Sketch) -> Drawn:
         for index in range(2)
     ]
     others = [any_block(s, names, "b2", wanted=False)] if s.maybe(0.3) else []
-    return _page(s, names, wanted, others, explained=False)
+    return _page(s, wanted, others, explained=False)
 
 
 @template(roomy=True)
@@ -108,12 +108,7 @@ def mosaic_rows(s: Sketch) -> Drawn:
                 f'<div id="r{at}d{index}" data-press="{after}">{word}</div>'
                 for index, (word, after) in enumerate(deeds)
             )
-            shift = "right:0;left:auto" if style != "tiles" else ""
-            return (
-                f'<div class="menu" style="display:inline-block"><button type="button" class="small" id="r{at}" '
-                f'data-opens="r{at}-list">⋯</button><div class="list" id="r{at}-list" style="{shift}" hidden>{listed}'
-                f"</div></div>"
-            )
+            return menu(f"r{at}", "⋯", listed, leftward=style != "tiles", classes="small")
         kind = "link" if linked else "small"
         return "".join(
             f'<button type="button" class="{kind}" id="r{at}d{index}" data-press="{after}">{word}</button> '
@@ -159,7 +154,7 @@ def mosaic_rows(s: Sketch) -> Drawn:
 def mosaic_press(s: Sketch) -> Drawn:
     """A button that stands in one of several places."""
     names = Names(s)
-    blocks, wanted = [], None
+    blocks: list[Block] = []
     for index in range(s.number(1, 4)):
         buttons, count = [], s.number(2, 6)
         for at in range(count):
@@ -172,13 +167,12 @@ def mosaic_press(s: Sketch) -> Drawn:
         html = f'<div id="b{index}">{s.prose(1) if s.maybe(0.4) else ""}<div class="row">{shown}</div></div>'
         topic = names.new((*LINKS, *TOPICS, *SUBJECTS))
         said, parts = "", []
-        if wanted is None:
+        if not blocks:
             name, label, _ = s.pick(*buttons)
             said = s.pick("click {}", "press {}", "choose {}", "click on {}").format(quoted(s, label))
             parts = [{"kind": "press", "id": name, "says": s.pick("Done.", f"{label}: done.", "Thank you.")}]
         blocks.append(Block(f"b{index}", topic, html, parts, said, button=False))
-        wanted = wanted or blocks[0]
-    return _page(s, names, blocks[:1], blocks[1:], explained=False)
+    return _page(s, blocks[:1], blocks[1:], explained=False)
 
 
 @template()
