@@ -18,7 +18,7 @@ test: $(STAMP) browser ## all tests that need no GPU, and the import contract
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 browser: $(STAMP) ## a Chromium, if this machine has none
-	@$(BIN)/python -m holotron.env.install
+	@$(BIN)/python -m holotron.env.browser.install
 
 test-gpu: $(STAMP) ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu

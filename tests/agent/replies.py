@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from holotron.agent.chat import Reply, Said
+from holotron.agent.chat import Message, Reply
 
 
 class Recited:
@@ -14,16 +14,16 @@ class Recited:
 
     name = "recited"
 
-    def __init__(self, *answers: str | dict[str, Any] | Callable[[Sequence[Said]], str]) -> None:
+    def __init__(self, *answers: str | dict[str, Any] | Callable[[Sequence[Message]], str]) -> None:
         self.answers = list(answers)
-        self.heard: list[Said] = []
+        self.heard: list[Message] = []
         self.schemas: list[Mapping[str, Any] | None] = []
         self.closed = 0
 
     async def open(self) -> Recited:
         return self
 
-    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+    async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         self.heard += new
         self.schemas.append(schema)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]

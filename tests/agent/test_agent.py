@@ -6,18 +6,18 @@ import asyncio
 
 import pytest
 
-from holotron.agent.actions import Click
+from holotron.actions.action import Click
 from holotron.agent.agent import Agent, Budget
-from holotron.agent.chat import Style
+from holotron.agent.chat import ChatOptions
 from holotron.agent.endpoint import EndpointModel
 from holotron.agent.in_process import EngineModel
 from holotron.agent.prompts import NavigationForm
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
-from holotron.model.byte_tokenizer import byte_tokenizer
-from holotron.model.chat import DEFAULT_TEMPLATE, ChatTemplate
 from holotron.model.initialize import random_model
-from holotron.model.prompt import PromptBuilder
+from holotron.model.text.byte_tokenizer import byte_tokenizer
+from holotron.model.text.chat import DEFAULT_TEMPLATE, ChatTemplate
+from holotron.model.text.conversation import PromptBuilder
 from tests.agent.replies import Recited, act
 from tests.env.conftest import good, world  # noqa: F401  fixtures
 from tests.env.driver import World
@@ -56,7 +56,7 @@ def test_a_task_from_its_page_to_its_answer(world, site):  # noqa: F811
     agent, ending = run(world, site, model)
     assert (ending.reason, ending.answer) == ("answered", "logged in")
     assert site.hits[-1] == "/welcome?user=ada&word=secret"
-    assert [step.seen.title for step in agent.steps] == ["Log in", "Log in", "Log in", "Welcome"]
+    assert [step.observation.title for step in agent.steps] == ["Log in", "Log in", "Log in", "Welcome"]
     assert agent.steps[0].note == "a form"
     assert agent.steps[2].action == Click(x=500, y=590)
     assert model.heard[0].role == "system"
@@ -131,7 +131,7 @@ def test_infeasible_is_an_ending(world, site):  # noqa: F811
     assert (ending.reason, ending.detail) == ("infeasible", "no such user")
 
 
-STYLE = Style(max_tokens=120, temperature=1.0, seed=1, keep_images=2)
+STYLE = ChatOptions(max_tokens=120, temperature=1.0, seed=1, keep_images=2)
 FORM = NavigationForm(("click", "hover", "press", "scroll", "answer"), reasons=False)
 
 

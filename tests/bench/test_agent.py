@@ -12,7 +12,7 @@ from holotron.bench.agent import AgentLoad, AgentWorkload
 from holotron.bench.plot import Series, line_plot
 from holotron.bench.suite import CASES, plot_sessions
 from holotron.engine.config import EngineConfig, fit_to_memory
-from holotron.engine.core import Core
+from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.errors import EngineError
 from holotron.model.presets import preset
 
@@ -25,7 +25,7 @@ def load(workload: AgentWorkload, model=None, **config) -> AgentLoad:
     model = model or tiny_model("M-M*-", dtype=torch.float32)
     values = {"slots": 40, "pages": 2000, "page_size": 4, "prefill_tokens": 32, "checkpoints": 0, "max_running": 100}
     return AgentLoad(
-        Core(model, EngineConfig(**(values | {"max_context": workload.end_tokens + 64} | config))), workload
+        EngineLoop(model, EngineConfig(**(values | {"max_context": workload.end_tokens + 64} | config))), workload
     )
 
 

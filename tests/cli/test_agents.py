@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from holotron.bench.tiny import write_checkpoint
 from holotron.cli.main import app
-from holotron.data.episodes.store import EpisodeStore
+from holotron.episodes.store import EpisodeStore
 from tests.env.driver import descendants
-from tests.env.miniwob_driver import needs_chromium
 from tests.env.site import Site
+from tests.suites.miniwob_driver import needs_chromium
 
 pytestmark = needs_chromium
 PAGE = "<title>A page</title><h1>Hello</h1><button>One</button><input>"

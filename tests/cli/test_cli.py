@@ -14,10 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 import holotron
-from holotron.bench.gpus import GPUS
 from holotron.cli import checks, doctor, plan
 from holotron.cli.main import app
 from holotron.model.presets import PRESETS
+from holotron.plan.gpus import GPUS
 
 SOURCE = Path(holotron.__file__).parents[1]
 COMMANDS = ("models", "plan", "doctor")

@@ -15,16 +15,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from holotron.agent.actions import Answer, Click
+from holotron.actions.action import Answer, Click
 from holotron.cli import data
 from holotron.cli.main import CommandGroup
-from holotron.data.episodes.store import EpisodeStore
-from holotron.data.pages.task import all_templates
-from holotron.data.samples import read_shard, shard_paths
-from holotron.env.browsers import Browsers
-from tests.data.samples import check_store, write_task
-from tests.data.test_replay import START, record
+from holotron.env.browser.pool import Browsers
+from holotron.episodes.shards import read_shard, shard_paths
+from holotron.episodes.store import EpisodeStore
+from holotron.suites.pages.task import all_templates
 from tests.env.site import Site
+from tests.episodes.samples import check_store, write_task
+from tests.episodes.test_replay import START, record
 
 app = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False)
 app.add_typer(data.app, name="data")
@@ -83,7 +83,7 @@ def test_out_and_in_again(store, tmp_path, format, images):
 def test_formats_are_those_there_are():
     from typing import get_args
 
-    from holotron.data.episodes.transfer import Format
+    from holotron.episodes.transfer import Format
 
     assert get_args(Format) == data.FORMATS
 

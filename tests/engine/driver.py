@@ -7,9 +7,9 @@ import time
 import torch
 
 from holotron.engine.config import EngineConfig
-from holotron.engine.context import Context
-from holotron.engine.core import Core
+from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.sampling import SamplingParams
+from holotron.engine.session_state import SessionState
 from holotron.engine.tasks import FinishEvent, Task, TokenEvent
 from holotron.model.model import Model
 
@@ -22,7 +22,7 @@ class Driver:
     def __init__(self, model: Model, **config: object) -> None:
         values = {"slots": 9, "pages": 40, "page_size": 4, "prefill_tokens": 8, "max_context": 128}
         dtype = {"state_dtype": model.dtype, "host_bytes": 2**24}
-        self.core = Core(model, EngineConfig(**(values | dtype | config)))
+        self.core = EngineLoop(model, EngineConfig(**(values | dtype | config)))
         self.answers: dict[Task, list[int]] = {}
         self.finished: dict[Task, FinishEvent] = {}
 
@@ -32,7 +32,7 @@ class Driver:
         else:
             self.finished[task] = event
 
-    def start(self, context: Context, tokens: list[int] = (), sampling: SamplingParams | None = GREEDY) -> Task:
+    def start(self, context: SessionState, tokens: list[int] = (), sampling: SamplingParams | None = GREEDY) -> Task:
         if tokens:
             self.core.append(context, tokens)
         task = Task(context, self.emit, sampling)
@@ -50,7 +50,7 @@ class Driver:
             self.core.check()
         raise AssertionError(f"not finished after {most} steps")
 
-    def turn(self, context: Context, tokens: list[int] = (), sampling: SamplingParams = GREEDY) -> list[int]:
+    def turn(self, context: SessionState, tokens: list[int] = (), sampling: SamplingParams = GREEDY) -> list[int]:
         task = self.start(context, tokens, sampling)
         self.run(task)
         assert self.finished[task].error is None, self.finished[task].error

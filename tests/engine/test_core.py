@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from holotron.engine.context import OnUpdate, Residency
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.sampling import SamplingParams
+from holotron.engine.session_state import OnUpdate, Residency
 
 from ..model.tiny import DENSE_TRANSFORMER, draw_tokens, tiny_model
 from .driver import GREEDY, Driver, greedy_continuation

@@ -8,10 +8,10 @@ import time
 import pytest
 import torch
 
-from holotron.engine.context import Residency
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.grammar import Grammar
 from holotron.engine.sampling import SamplingParams
+from holotron.engine.session_state import Residency
 from holotron.engine.tasks import FinishEvent, TokenEvent
 from tests.engine.driver import GREEDY, greedy_continuation
 from tests.engine.outside import LONG, check, engine_for, settle

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from holotron.engine.context import Residency
 from holotron.engine.errors import EngineError
 from holotron.engine.sampling import SamplingParams
+from holotron.engine.session_state import Residency
 from holotron.model.errors import ImageError
 from holotron.model.tiling import ImageProcessor
 from tests.engine.driver import GREEDY

@@ -9,9 +9,9 @@ import weakref
 import pytest
 import torch
 
-from holotron.engine.context import Residency
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed
 from holotron.engine.sampling import SamplingParams
+from holotron.engine.session_state import Residency
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model
 from tests.engine.driver import GREEDY, greedy_continuation

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holotron.env.errors import Refused
-from holotron.env.gate import Gate
-from holotron.env.safety import SafetyPolicy
+from holotron.env.safety.egress_proxy import EgressProxy
+from holotron.env.safety.policy import SafetyPolicy
 from tests.env.driver import World, observe_until
 from tests.env.site import Datagrams, Site, redirect, slowly
 
@@ -350,7 +350,7 @@ def test_a_service_worker_does_not_get_around_the_gate(world: World, good: Site)
 
         async def run() -> None:
             refused: list[str] = []
-            gate = Gate(SafetyPolicy([good.origin]), lambda place, rule: refused.append(place))
+            gate = EgressProxy(SafetyPolicy([good.origin]), lambda place, rule: refused.append(place))
             await gate.start()
             lease = await world.browsers.open_context(proxy={"server": gate.address, "bypass": "<-loopback>"})
             page = await lease.context.new_page()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from holotron.env import install
+from holotron.env.browser import install
 
 
 def test_nothing_is_installed_twice(monkeypatch):

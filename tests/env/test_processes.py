@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from holotron.env.browser import BrowserEnv
-from holotron.env.browsers import Browsers
+from holotron.env.browser.environment import BrowserEnv
+from holotron.env.browser.options import EnvOptions
+from holotron.env.browser.pool import Browsers
 from holotron.env.errors import ActionFailed, BrowserCrashed, BrowserMissing, InfrastructureError
-from holotron.env.options import EnvOptions
-from holotron.env.safety import SafetyPolicy
+from holotron.env.safety.policy import SafetyPolicy
 from tests.env.driver import descendants
 from tests.env.site import Site
 
@@ -181,10 +181,10 @@ def test_an_interrupt_ends_everything(good: Site) -> None:
     program = f"""
 import asyncio
 import signal
-from holotron.env.browser import BrowserEnv
-from holotron.env.browsers import Browsers
-from holotron.env.options import EnvOptions
-from holotron.env.safety import SafetyPolicy
+from holotron.env.browser.environment import BrowserEnv
+from holotron.env.browser.pool import Browsers
+from holotron.env.browser.options import EnvOptions
+from holotron.env.safety.policy import SafetyPolicy
 
 async def main():
     async with Browsers(1) as browsers:

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holotron.env.browser import complete_address
+from holotron.env.browser.environment import complete_address, read_keys
 from holotron.env.errors import ActionFailed
-from holotron.env.gate import NOT_ALLOWED, SUCCEEDED, UNREACHABLE, UNSUPPORTED, Gate
-from holotron.env.keys import read_keys
-from holotron.env.safety import OriginPattern, SafetyPolicy, is_private_address
+from holotron.env.safety.egress_proxy import NOT_ALLOWED, SUCCEEDED, UNREACHABLE, UNSUPPORTED, EgressProxy
+from holotron.env.safety.policy import OriginPattern, SafetyPolicy, is_private_address
 from tests.env.site import Site
 
 
@@ -149,7 +148,7 @@ def test_what_is_no_key(text: str) -> None:
 # ---- the gate ----
 
 
-async def ask(gate: Gate, request: bytes) -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter]:
+async def ask(gate: EgressProxy, request: bytes) -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(gate.address.rpartition(":")[2]))
     writer.write(bytes([5, 1, 0]) + request)
     assert await reader.readexactly(2) == bytes([5, 0])
@@ -166,7 +165,7 @@ def test_the_gate(good: Site, evil: Site) -> None:
 
     async def run() -> None:
         policy = SafetyPolicy([good.origin, "http://nowhere.invalid"])
-        gate = Gate(policy, lambda place, rule: refused.append(place))
+        gate = EgressProxy(policy, lambda place, rule: refused.append(place))
         await gate.start()
         code, reader, writer = await ask(gate, by_name("127.0.0.1", good.port))
         assert code == SUCCEEDED
@@ -198,7 +197,7 @@ def test_the_gate_asks_for_a_name_once(good: Site, evil: Site) -> None:
         return ["127.0.0.1"]
 
     async def run() -> None:
-        gate = Gate(SafetyPolicy(allow_private=True), lambda place, rule: None, resolve)
+        gate = EgressProxy(SafetyPolicy(allow_private=True), lambda place, rule: None, resolve)
         await gate.start()
         assert (await ask(gate, by_name("example.com", good.port)))[0] == SUCCEEDED
         await gate.close()

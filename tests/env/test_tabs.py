@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holotron.env.confirm import Confirmation, Question
 from holotron.env.errors import ActionFailed, Refused
+from holotron.env.safety.confirm import Confirmation, Question
 from tests.env.driver import World, observe_until
 from tests.env.site import BIG, Site
 

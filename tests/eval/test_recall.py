@@ -10,24 +10,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from holotron.agent.chat import ModelUnavailable, Reply, Style
+from holotron.agent.chat import ChatOptions, ModelUnavailable, Reply
 from holotron.agent.in_process import EngineModel
 from holotron.bench.tiny import TINY
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
-from holotron.env.browser import BrowserEnv
-from holotron.env.browsers import Browsers
+from holotron.env.browser.environment import BrowserEnv
+from holotron.env.browser.options import EnvOptions
+from holotron.env.browser.pool import Browsers
 from holotron.env.errors import ActionFailed, InfrastructureError
-from holotron.env.options import EnvOptions
-from holotron.env.safety import SafetyPolicy
+from holotron.env.safety.policy import SafetyPolicy
 from holotron.eval import recall
 from holotron.eval.recall import answer_in, names_code, run_recall
 from holotron.eval.recall_pages import CONDITIONS, SHOWN_AT, PageServer, make_trial
 from holotron.eval.recall_report import LOG, RecallReport, RecallResult
-from holotron.model.byte_tokenizer import byte_tokenizer
-from holotron.model.chat import DEFAULT_TEMPLATE, ChatTemplate
 from holotron.model.initialize import random_model
-from holotron.model.prompt import PromptBuilder
+from holotron.model.text.byte_tokenizer import byte_tokenizer
+from holotron.model.text.chat import DEFAULT_TEMPLATE, ChatTemplate
+from holotron.model.text.conversation import PromptBuilder
 
 SIZE = (480, 360)
 NEAR, FAR = 4, 6
@@ -153,7 +153,7 @@ def test_a_model_of_nonsense_plays_along_and_knows_nothing():
         tokenizer = byte_tokenizer(TINY)
         prompts = PromptBuilder(tokenizer, ChatTemplate(DEFAULT_TEMPLATE.read_text()), TINY)
         sizes = EngineConfig(slots=8, pages=512, page_size=16, prefill_tokens=512, max_context=4096, host_bytes=2**20)
-        style = Style(max_tokens=48, keep_images=2)
+        style = ChatOptions(max_tokens=48, keep_images=2)
         with Engine(random_model(TINY), sizes, tokenizer) as engine:
             async with Browsers() as browsers:
                 model = EngineModel(engine, prompts, style)

@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from holotron.agent.chat import Reply, Said
-from holotron.data.ground.generate import HELD_OUT_FROM
-from holotron.data.pages.task import all_templates
+from holotron.agent.chat import Message, Reply
 from holotron.eval.grounding import Pointed, grounding
 from holotron.eval.page_tasks import FIRST_SEED, page_tasks
 from holotron.eval.reading import QUESTIONS, ReadOut, distance, reading
 from holotron.eval.reading import told as told_of_reading
-from holotron.eval.shares import Share, share_out
 from holotron.eval.statistics import typical
+from holotron.eval.worker_pool import Share, share_out
+from holotron.suites.pages.task import all_templates
+from holotron.suites.screens.generate import HELD_OUT_FROM
 
 
 def pointed(point: tuple[int, int] | None, box: tuple[float, float, float, float] = (10, 20, 40, 30)) -> Pointed:
@@ -47,7 +47,7 @@ class Middle:
     async def open(self) -> Middle:
         return self
 
-    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+    async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         assert schema is not None
         assert new[0].image is not None
         Middle.asked.append(new[0].text)
@@ -58,7 +58,7 @@ class Middle:
 
 def test_every_question_of_a_screen_is_asked_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     Middle.asked = []
-    monkeypatch.setattr("holotron.eval.shares.RandomModel", Middle)
+    monkeypatch.setattr("holotron.eval.worker_pool.RandomModel", Middle)
     found = grounding("random", 3, ["widgets"], at_once=1)
     questions = found["questions"]
     assert len(questions) == len(Middle.asked) == found["all"]["of"] > 3
@@ -90,7 +90,7 @@ class Reader:
     async def open(self) -> Reader:
         return self
 
-    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+    async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         assert schema is None
         assert new[0].image is not None
         Reader.asked.append(new[0].text)
@@ -101,7 +101,7 @@ class Reader:
 
 def test_what_is_read_is_compared_letter_by_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     Reader.asked, Reader.knows = [], {}
-    monkeypatch.setattr("holotron.eval.shares.RandomModel", Reader)
+    monkeypatch.setattr("holotron.eval.worker_pool.RandomModel", Reader)
     nothing = reading("random", 2, ["widgets"], at_once=1)
     assert 2 <= nothing["all"]["of"] == len(Reader.asked) <= 2 * QUESTIONS
     assert (nothing["all"]["right"], nothing["all"]["characters"]) == (0, 0.0)

@@ -9,15 +9,15 @@ import pytest
 
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.in_process import loaded
-from holotron.agent.manner import WIDGET_FORM, Manner, read_manner
-from holotron.agent.miniwob_world import MiniWoBWorld
+from holotron.agent.policy_format import WIDGET_FORM, PolicyFormat, read_policy_format
 from holotron.agent.prompts import NavigationForm
-from holotron.env.miniwob.config import MiniWoBConfig
-from holotron.env.miniwob.pages import MiniWoB
-from holotron.env.miniwob.protocols import find_protocol
 from holotron.eval.sweep import Episode, report, sweep
 from holotron.model.errors import ModelError
 from holotron.model.loading import find_checkpoint
+from holotron.suites.miniwob.config import MiniWoBConfig
+from holotron.suites.miniwob.pages import MiniWoB
+from holotron.suites.miniwob.protocols import find_protocol
+from holotron.suites.miniwob.world import MiniWoBWorld
 
 
 def test_one_episode_is_judged_by_each_protocol() -> None:
@@ -51,8 +51,8 @@ def test_random_actions_are_played_and_counted() -> None:
 def test_the_bundled_policy_solves_what_it_is_for() -> None:
     """Held-out seeds of tasks it is sure of: something broke on the way from weights to mouse if it fails at them."""
     folder = find_checkpoint("holotron-nano")
-    manner = read_manner(folder)
-    assert manner == Manner(True, (1024, 768))
+    manner = read_policy_format(folder)
+    assert manner == PolicyFormat(True, (1024, 768))
 
     async def play() -> int:
         solved = 0
@@ -69,13 +69,13 @@ def test_the_bundled_policy_solves_what_it_is_for() -> None:
 
 
 def test_a_manner_is_read_or_refused(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    assert read_manner(tmp_path) is None
+    assert read_policy_format(tmp_path) is None
     (tmp_path / "policy.json").write_text('{"terse": true}')
-    manner = read_manner(tmp_path)
+    manner = read_policy_format(tmp_path)
     assert manner is not None
     assert manner.form() == NavigationForm(manner.form().kinds, reasons=False, terse=True)
     (tmp_path / "policy.json").write_text("[]")
     with pytest.raises(ModelError, match=r"policy\.json cannot be read"):
-        read_manner(tmp_path)
+        read_policy_format(tmp_path)
     with pytest.raises(ValueError, match="reasons=False"):
         NavigationForm(terse=True)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holotron.model.byte_tokenizer import byte_tokenizer
-from holotron.model.chat import DEFAULT_TEMPLATE, ChatTemplate
 from holotron.model.errors import ModelError
 from holotron.model.presets import PRESETS
-from holotron.model.prompt import PromptBuilder
+from holotron.model.text.byte_tokenizer import byte_tokenizer
+from holotron.model.text.chat import DEFAULT_TEMPLATE, ChatTemplate
+from holotron.model.text.conversation import PromptBuilder
 
 NANO = PRESETS["holotron-nano"].config
 TOKENIZER = byte_tokenizer(NANO)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from holotron.engine.grammar import Grammar, GrammarCompiler
 from holotron.model.config import ModelConfig
 from holotron.model.errors import ModelError
-from holotron.model.policy_tokenizer import policy_tokenizer
 from holotron.model.presets import preset
+from holotron.model.text.policy_tokenizer import policy_tokenizer
 
 CONFIG = preset("holotron-nano").config
 TOKENIZER = policy_tokenizer(CONFIG)

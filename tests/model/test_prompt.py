@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
-from holotron.model.chat import DEFAULT_TEMPLATE, ChatTemplate, Tokenizer
 from holotron.model.config import AttentionConfig, MlpConfig, ModelConfig, VisionConfig
 from holotron.model.errors import ImageError, ModelError
-from holotron.model.prompt import PromptBuilder
+from holotron.model.text.chat import DEFAULT_TEMPLATE, ChatTemplate, Tokenizer
+from holotron.model.text.conversation import PromptBuilder
 
 SPECIAL = ["<s>", "<SPECIAL_10>", "<SPECIAL_11>", "<SPECIAL_12>", "<image>", "<img>", "</img>", "<TOOLCALL>"]
 IMAGE, START, END = 4, 5, 6

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holotron.data.episodes.nouns import Environment, Outcome, Policy, Task
-from holotron.data.episodes.store import EpisodeStore
+from holotron.episodes.record import EnvironmentInfo, Outcome, PolicyInfo, Task
+from holotron.episodes.store import EpisodeStore
 from holotron.server.settings import ServerSettings
 
 from .live import serving
@@ -11,7 +11,9 @@ from .live import serving
 
 def test_episodes_are_shown_beside_the_api(checkpoint, tmp_path):
     store = EpisodeStore(tmp_path)
-    with store.begin(Task(text="Look", url="http://x"), Policy(model="m"), Environment(name="browser")) as writer:
+    with store.begin(
+        Task(text="Look", url="http://x"), PolicyInfo(model="m"), EnvironmentInfo(name="browser")
+    ) as writer:
         writer.finish(Outcome(reason="answered"))
     with serving(checkpoint, episodes=str(tmp_path)) as live, live.client() as http:
         assert "<html" in http.get("/view/").text

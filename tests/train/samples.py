@@ -8,11 +8,11 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from holotron.data.samples import Sample, ShardWriter, Turn
+from holotron.episodes.shards import Sample, ShardWriter, Turn
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, VisionConfig
 from holotron.model.initialize import random_model
-from holotron.model.policy_tokenizer import save_policy_texts
+from holotron.model.text.policy_tokenizer import save_policy_texts
 
 CONFIG = ModelConfig(
     name="tiny-policy",

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from holotron.model.image import load_image
 from holotron.model.initialize import random_model
 from holotron.model.model import Model
-from holotron.model.policy_tokenizer import policy_template, policy_tokenizer
-from holotron.model.prompt import PromptBuilder
+from holotron.model.text.conversation import PromptBuilder
+from holotron.model.text.policy_tokenizer import policy_template, policy_tokenizer
 from holotron.model.tiling import ImageProcessor
 from holotron.train.batches import Batch, Budget, Packer
 from holotron.train.forward import logits_of_learned, place_patches, prepare_patches

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holotron.data.samples import Sample, SampleError, ShardWriter
-from holotron.model.policy_tokenizer import policy_tokenizer
+from holotron.episodes.shards import Sample, SampleError, ShardWriter
+from holotron.model.text.policy_tokenizer import policy_tokenizer
 from holotron.train import loader
 from holotron.train.batches import Budget, Packer
 from holotron.train.loader import BatchStream, SourceShare

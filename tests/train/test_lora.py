@@ -10,14 +10,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from holotron.data.samples import ShardWriter
+from holotron.episodes.shards import ShardWriter
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.errors import ModelError
 from holotron.model.initialize import random_model
 from holotron.model.loading import load
 from holotron.model.model import Model
-from holotron.model.policy_tokenizer import save_policy_texts
 from holotron.model.presets import preset
+from holotron.model.text.policy_tokenizer import save_policy_texts
 from holotron.train.batches import Batch, Budget, Packer
 from holotron.train.forward import logits_of_learned, place_patches, prepare_patches
 from holotron.train.lora import LoraConfig, LoraLinear, add_lora

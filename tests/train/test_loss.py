@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from holotron.model.policy_tokenizer import policy_tokenizer
+from holotron.model.text.policy_tokenizer import policy_tokenizer
 from holotron.train.loss import Coordinates, losses_of_learned
 from holotron.train.optimizer import OptimizerConfig, orthogonal
 

@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from holotron.cli.main import app
-from holotron.data.samples import ShardWriter
+from holotron.episodes.shards import ShardWriter
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model
-from holotron.model.policy_tokenizer import save_policy_texts
+from holotron.model.text.policy_tokenizer import save_policy_texts
 from holotron.train import plot, sft
 from holotron.train.plot import PANELS, PLOT, PlotError, Run, draw, read_run, write_plot
 

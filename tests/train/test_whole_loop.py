@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from holotron.data.ground.generate import GroundSettings, generate
-from holotron.data.oracle.collect import Collecting, collect
-from holotron.eval.shares import Share
 from holotron.eval.sweep import play_share
+from holotron.eval.worker_pool import Share
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, VisionConfig
 from holotron.model.initialize import random_model
-from holotron.model.policy_tokenizer import save_policy_texts
+from holotron.model.text.policy_tokenizer import save_policy_texts
+from holotron.suites.miniwob.oracle.collect import Collecting, collect
+from holotron.suites.screens.generate import GroundSettings, generate
 from holotron.train.batches import Budget
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import Recipe, Source

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, async_playwright
 
-from holotron.data.episodes.store import EpisodeStore
-from holotron.env.chromium import find_chromium, launch_arguments
+from holotron.env.browser.chromium import find_chromium, launch_arguments
+from holotron.episodes.store import EpisodeStore
 from holotron.web.app import address_of, listen, make_server
 from holotron.web.catalog import Catalog
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from holotron.agent.actions import Action, Answer, Click, Drag, Goto, Hover, Infeasible, Press, Scroll, Type
-from holotron.data.episodes.nouns import (
-    Environment,
+from holotron.actions.action import Action, Answer, Click, Drag, Goto, Hover, Infeasible, Press, Scroll, Type
+from holotron.episodes.record import (
+    EnvironmentInfo,
     EpisodeInfo,
     ModelOutput,
-    Observation,
+    ObservationRecord,
     Outcome,
-    Policy,
+    PolicyInfo,
     Result,
     Step,
     StepAction,
     Task,
     Timings,
 )
-from holotron.data.episodes.store import EpisodeStore
-from holotron.data.episodes.writer import EpisodeWriter
+from holotron.episodes.store import EpisodeStore
+from holotron.episodes.writer import EpisodeWriter
 from tests.web.screens import HEIGHT, WIDTH, board, login, shelf
 
-POLICY = Policy(model="holotron-nano", weight_version=42, sampling={"temperature": 0.7})
-ENVIRONMENT = Environment(name="browser", browser="Chromium 141", viewport=(WIDTH, HEIGHT))
+POLICY = PolicyInfo(model="holotron-nano", weight_version=42, sampling={"temperature": 0.7})
+ENVIRONMENT = EnvironmentInfo(name="browser", browser="Chromium 141", viewport=(WIDTH, HEIGHT))
 EVIL = '<img src=x onerror="window.pwned=1"><script>window.pwned=2</script>"\'>${window.pwned=3}</script><!--'
 
 
@@ -33,7 +33,9 @@ def a_step(index: int, action: Action | None, thought: str, title: str = "Page",
     place = "sign-in" if title.startswith("Sign in") else "shelf"
     fields: dict[str, object] = {
         "index": index,
-        "observation": Observation(width=WIDTH, height=HEIGHT, url=f"https://harbour.example/{place}", title=title),
+        "observation": ObservationRecord(
+            width=WIDTH, height=HEIGHT, url=f"https://harbour.example/{place}", title=title
+        ),
         "output": ModelOutput(
             text=f"<think>{thought}</think>\n{text}",
             token_ids=tuple(range(40 + 7 * index)),
@@ -107,7 +109,7 @@ def write_failure(store: EpisodeStore, started: float) -> EpisodeInfo:
                 Click(x=410, y=765, element="Forgotten your password?"),
                 "The password is missing. Perhaps it can be reset.",
                 "Sign in",
-                observation=Observation(
+                observation=ObservationRecord(
                     width=WIDTH,
                     height=HEIGHT,
                     url="https://harbour.example/sign-in",
@@ -179,10 +181,10 @@ def make_store(folder: Path, now: float | None = None, more: int = 9) -> Episode
 def write_evil(store: EpisodeStore, started: float) -> EpisodeInfo:
     """Every text that an episode can hold, as an attacker would write it."""
     task = Task(text=EVIL, url="javascript:window.pwned=4", benchmark=EVIL, name=EVIL, extra={EVIL: EVIL})
-    policy = Policy(model=EVIL, weight_version=EVIL, sampling={EVIL: EVIL})
-    environment = Environment(name=EVIL, browser=EVIL)
+    policy = PolicyInfo(model=EVIL, weight_version=EVIL, sampling={EVIL: EVIL})
+    environment = EnvironmentInfo(name=EVIL, browser=EVIL)
     with store.begin(task, policy, environment, episode_id="evil", started=started) as writer:
-        seen = Observation(
+        seen = ObservationRecord(
             width=WIDTH, height=HEIGHT, url="javascript:window.pwned=5", title=EVIL, tabs=(EVIL, EVIL), notices=(EVIL,)
         )
         for index, action in enumerate(

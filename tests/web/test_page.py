@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from holotron.agent.actions import Click, DoubleClick, Select, Type
-from holotron.data.episodes.nouns import Episode
-from holotron.data.episodes.store import EpisodeStore
+from holotron.actions.action import Click, DoubleClick, Select, Type
+from holotron.episodes.record import Episode
+from holotron.episodes.store import EpisodeStore
 from holotron.web.report import write_report
 from tests.web import samples
 from tests.web.browser import Watched, fragment, id_of, serving, text, until, watching

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page
 
-from holotron.agent.actions import Click
-from holotron.data.episodes.nouns import Outcome
-from holotron.data.episodes.store import EpisodeStore
+from holotron.actions.action import Click
+from holotron.episodes.record import Outcome
+from holotron.episodes.store import EpisodeStore
 from holotron.web.report import write_report
 from tests.web import samples
 from tests.web.browser import DESKTOP, Watched, id_of, serving, text, until, watching

@@ -14,10 +14,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from holotron.agent.actions import Click
+from holotron.actions.action import Click
 from holotron.cli import view
-from holotron.data.episodes.nouns import Episode, Outcome
-from holotron.data.episodes.store import EpisodeStore
+from holotron.episodes.record import Episode, Outcome
+from holotron.episodes.store import EpisodeStore
 from holotron.web import catalog as catalog_module
 from holotron.web.app import create_app
 from holotron.web.catalog import Catalog

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import holotron
 from holotron.cli import view
 from holotron.cli.main import CommandGroup
-from holotron.data.episodes.store import EpisodeStore
+from holotron.episodes.store import EpisodeStore
 from tests.web import samples
 
 

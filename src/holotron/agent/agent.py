@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holotron.agent.actions import Action, ActionError, Answer, Click, DoubleClick, Hover, Infeasible, Select, Type
-from holotron.agent.browser_world import BrowserWorld
-from holotron.agent.chat import Chat, ChatModel, Reply, Said
+from holotron.actions.action import Action, ActionError, Answer, Click, DoubleClick, Hover, Infeasible, Select, Type
+from holotron.agent.chat import Chat, ChatModel, Message, Reply
 from holotron.agent.prompts import (
     POINT_SCHEMA,
     VERDICT_SCHEMA,
@@ -19,8 +18,9 @@ from holotron.agent.prompts import (
     parse_verdict,
     validation_prompt,
 )
-from holotron.agent.world import Seen, Standing, World
-from holotron.env.browser import BrowserEnv
+from holotron.env.browser.environment import BrowserEnv
+from holotron.env.browser.world import BrowserWorld
+from holotron.env.environment import Environment, Observation, TaskStatus
 from holotron.env.errors import ActionFailed, Refused
 
 LOCATED = (Click, DoubleClick, Hover, Type, Select)
@@ -52,13 +52,13 @@ class StepRecord:
     """All of one step. No action: the answer could not be understood, and `error` says why."""
 
     index: int
-    seen: Seen
+    observation: Observation
     reply: Reply
     action: Action | None = None
     note: str = ""
     thought: str = ""
     error: str = ""
-    standing: Standing = field(default_factory=Standing)
+    status: TaskStatus = field(default_factory=TaskStatus)
     feedback: str | None = None
     timings: Timings = field(default_factory=Timings)
 
@@ -84,7 +84,7 @@ class Agent:
     def __init__(
         self,
         policy: ChatModel,
-        env: World | BrowserEnv,
+        env: Environment | BrowserEnv,
         *,
         form: NavigationForm | None = None,
         budget: Budget | None = None,
@@ -94,7 +94,7 @@ class Agent:
         on_step: Callable[[StepRecord], Awaitable[None]] | None = None,
     ) -> None:
         self.policy = policy
-        self.world: World = BrowserWorld(env) if isinstance(env, BrowserEnv) else env
+        self.world: Environment = BrowserWorld(env) if isinstance(env, BrowserEnv) else env
         self.form = form or NavigationForm()
         self.budget = budget or Budget()
         self.localizer = localizer
@@ -119,7 +119,7 @@ class Agent:
             record = await self._step(index, told, chat, forced)
             ending = self._ending(record)
             if ending is not None and isinstance(record.action, Answer) and self.validator and not forced:
-                accepted, feedback = await self._validate(task, ending.answer, record.seen)
+                accepted, feedback = await self._validate(task, ending.answer, record.observation)
                 record = replace(record, feedback=feedback)
                 ending = ending if accepted else None
                 told = f"Your answer was checked and is not accepted: {feedback}"
@@ -140,39 +140,41 @@ class Agent:
 
     async def _step(self, index: int, told: str, chat: Chat, forced: bool) -> StepRecord:
         start = time.monotonic()
-        seen = await self.world.see()
+        observation = await self.world.observe()
         looked = time.monotonic()
-        reply = await chat.say(self._question(index, told, seen, forced), self._schema(forced))
+        reply = await chat.say(self._question(index, told, observation, forced), self._schema(forced))
         thought = time.monotonic()
         try:
             step = self.form.parse(reply.text)
-            action = await self._located(step.action, seen)
+            action = await self._located(step.action, observation)
         except ActionError as error:
             timings = Timings(looked - start, thought - looked)
-            return StepRecord(index, seen, reply, error=str(error), timings=timings)
+            return StepRecord(index, observation, reply, error=str(error), timings=timings)
         problem = ""
         if not isinstance(action, Answer | Infeasible):
             try:
                 await self.world.act(action)
             except (ActionFailed, Refused) as error:
                 problem = str(error)
-        standing = await self.world.standing()
+        status = await self.world.status()
         timings = Timings(looked - start, thought - looked, time.monotonic() - thought)
-        return StepRecord(index, seen, reply, action, step.note, step.thought, problem, standing, timings=timings)
+        return StepRecord(index, observation, reply, action, step.note, step.thought, problem, status, timings=timings)
 
-    def _question(self, index: int, told: str, seen: Seen, forced: bool) -> list[Said]:
+    def _question(self, index: int, told: str, observation: Observation, forced: bool) -> list[Message]:
         if self.form.terse:
-            return [Said("user", "" if index else told, seen.image)]
+            return [Message("user", "" if index else told, observation.image)]
         lines = [told]
-        if seen.url:
-            lines.append(f"Page: {seen.title} ({seen.url})" if seen.title else f"Page: {seen.url}")
-        if len(seen.tabs) > 1:
-            lines.append("Tabs: " + "; ".join(seen.tabs))
-        lines += [f"Notice: {notice}" for notice in seen.notices]
+        if observation.url:
+            lines.append(
+                f"Page: {observation.title} ({observation.url})" if observation.title else f"Page: {observation.url}"
+            )
+        if len(observation.tabs) > 1:
+            lines.append("Tabs: " + "; ".join(observation.tabs))
+        lines += [f"Notice: {notice}" for notice in observation.notices]
         if forced and self._can_answer:
             lines.append("This is the last step: give the answer now.")
-        question = Said("user", "\n".join(lines), seen.image)
-        return [question] if index else [Said("system", self.form.system()), question]
+        question = Message("user", "\n".join(lines), observation.image)
+        return [question] if index else [Message("system", self.form.system()), question]
 
     def _schema(self, forced: bool) -> dict[str, Any]:
         ends = [kind for kind in ("answer", "infeasible") if kind in self.form.kinds]
@@ -182,26 +184,26 @@ class Agent:
     def _can_answer(self) -> bool:
         return "answer" in self.form.kinds
 
-    async def _located(self, action: Action, seen: Seen) -> Action:
+    async def _located(self, action: Action, observation: Observation) -> Action:
         """The action with the localizer's point, where there is a localizer and something to look for."""
         element = getattr(action, "element", "")
         if self.localizer is None or not element or not isinstance(action, LOCATED):
             return action
         chat = await self.localizer.open()
         try:
-            reply = await chat.say([Said("user", localization_prompt(element), seen.image)], POINT_SCHEMA)
+            reply = await chat.say([Message("user", localization_prompt(element), observation.image)], POINT_SCHEMA)
         finally:
             await chat.close()
         x, y = parse_point(reply.text)
         return action.model_copy(update={"x": x, "y": y})
 
-    async def _validate(self, task: str, answer: str, last: Seen) -> tuple[bool, str]:
+    async def _validate(self, task: str, answer: str, last: Observation) -> tuple[bool, str]:
         assert self.validator is not None
-        images = [record.seen.image for record in self.steps[-(self._validator_images - 1) :]] + [last.image]
-        messages = [Said("user", f"Screenshot {i + 1} of {len(images)}", image) for i, image in enumerate(images)]
+        images = [record.observation.image for record in self.steps[-(self._validator_images - 1) :]] + [last.image]
+        messages = [Message("user", f"Screenshot {i + 1} of {len(images)}", image) for i, image in enumerate(images)]
         chat = await self.validator.open()
         try:
-            reply = await chat.say([*messages, Said("user", validation_prompt(task, answer))], VERDICT_SCHEMA)
+            reply = await chat.say([*messages, Message("user", validation_prompt(task, answer))], VERDICT_SCHEMA)
             return parse_verdict(reply.text)
         except ActionError as error:
             return True, f"the validator could not be understood: {error}"
@@ -209,8 +211,8 @@ class Agent:
             await chat.close()
 
     def _ending(self, record: StepRecord) -> Ending | None:
-        if record.standing.done:
-            return Ending("done", success=record.standing.success, reward=record.standing.reward)
+        if record.status.done:
+            return Ending("done", success=record.status.success, reward=record.status.reward)
         if isinstance(record.action, Answer):
             return Ending("answered", answer=record.action.text)
         if isinstance(record.action, Infeasible):

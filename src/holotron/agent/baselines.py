@@ -6,8 +6,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holotron.agent.actions import Click, Drag, Hover, Press, Scroll, Type, to_json
-from holotron.agent.chat import Reply, Said
+from holotron.actions.action import Click, Drag, Hover, Press, Scroll, Type, to_json
+from holotron.agent.chat import Message, Reply
 
 WORDS = ("a", "the", "ok", "yes", "no", "1", "2", "10", "hello", "test", "name", "search")
 KEYS = ("Enter", "Tab", "ArrowDown", "ArrowUp", "Backspace", "Escape")
@@ -31,7 +31,7 @@ class RandomChat:
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(seed)
 
-    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+    async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         return Reply(to_json(self._action()), finish_reason="stop")
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ class ModelUnavailable(Exception):
 
 
 @dataclass(frozen=True)
-class Said:
+class Message:
     """One message: a text, and the screenshot that goes with it."""
 
     role: str
@@ -34,7 +34,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Style:
+class ChatOptions:
     """How the model is asked. keep_images: how many of the last screenshots it is shown, None for all of them."""
 
     max_tokens: int = 512
@@ -50,7 +50,7 @@ class Style:
 class Chat(Protocol):
     """One conversation."""
 
-    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+    async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """Add messages and hear the answer, which is a JSON text after the schema if there is one."""
         ...
 
@@ -66,13 +66,13 @@ class ChatModel(Protocol):
     async def open(self) -> Chat: ...
 
 
-def trimmed(messages: Sequence[Said], keep_images: int | None) -> list[Said]:
+def trimmed(messages: Sequence[Message], keep_images: int | None) -> list[Message]:
     """The conversation with a line of text in place of all but the last screenshots."""
     if keep_images is None:
         return list(messages)
     shown = [i for i, said in enumerate(messages) if said.image is not None]
     dropped = set(shown[: max(0, len(shown) - keep_images)])
     return [
-        Said(said.role, f"{said.text}\n(an older screenshot, no longer shown)".strip()) if i in dropped else said
+        Message(said.role, f"{said.text}\n(an older screenshot, no longer shown)".strip()) if i in dropped else said
         for i, said in enumerate(messages)
     ]

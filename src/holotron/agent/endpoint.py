@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from holotron.agent.chat import ModelUnavailable, Reply, Said, Style, trimmed
+from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply, trimmed
 
 # An overloaded server asks to come back; so do the statuses of proxies whose server restarts.
 AGAIN = (429, 502, 503, 504)
@@ -25,13 +25,13 @@ class EndpointModel:
         base_url: str,
         model: str | None = None,
         api_key: str | None = None,
-        style: Style | None = None,
+        style: ChatOptions | None = None,
         *,
         sessions: bool | None = None,
         seconds: float = 300.0,
         attempts: int = 6,
     ) -> None:
-        self.style = style or Style()
+        self.style = style or ChatOptions()
         self._model = model
         self._sessions = sessions
         self._attempts = attempts
@@ -116,9 +116,9 @@ class EndpointChat:
     def __init__(self, model: EndpointModel, session: str | None) -> None:
         self._model = model
         self._session = session
-        self._messages: list[Said] = []
+        self._messages: list[Message] = []
 
-    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+    async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         style = self._model.style
         told = list(new) if self._session else trimmed([*self._messages, *new], style.keep_images)
         body: dict[str, Any] = {
@@ -147,7 +147,7 @@ class EndpointChat:
             raise
         self._messages += new
         reply = _reply(answer)
-        self._messages.append(Said("assistant", reply.text))
+        self._messages.append(Message("assistant", reply.text))
         return reply
 
     async def close(self) -> None:
@@ -157,7 +157,7 @@ class EndpointChat:
                 await self._model.request("DELETE", f"/v1/sessions/{session}")
 
 
-def _message_body(said: Said) -> dict[str, Any]:
+def _message_body(said: Message) -> dict[str, Any]:
     if said.image is None:
         return {"role": said.role, "content": said.text}
     url = "data:image/png;base64," + base64.b64encode(said.image).decode()

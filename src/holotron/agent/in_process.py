@@ -11,25 +11,25 @@ from typing import Any
 
 import torch
 
-from holotron.agent.chat import ModelUnavailable, Reply, Said, Style
+from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply
 from holotron.engine.config import fit_to_memory
 from holotron.engine.engine import Answer, Engine, Session
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar
 from holotron.engine.sampling import SamplingParams
-from holotron.model.chat import load_chat_template, load_tokenizer
 from holotron.model.image import image_size
 from holotron.model.loading import find_checkpoint, load
-from holotron.model.prompt import PromptBuilder, Written
+from holotron.model.text.chat import load_chat_template, load_tokenizer
+from holotron.model.text.conversation import PromptBuilder, Written
 
 
 class EngineModel:
     """Conversations over an engine that has a tokenizer."""
 
-    def __init__(self, engine: Engine, prompts: PromptBuilder, style: Style | None = None) -> None:
+    def __init__(self, engine: Engine, prompts: PromptBuilder, style: ChatOptions | None = None) -> None:
         self.engine = engine
         self.prompts = prompts
-        self.style = style or Style()
+        self.style = style or ChatOptions()
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class EngineChat:
         self._messages: list[dict[str, Any]] = []
         self._ended_with: int | None = None
 
-    async def say(self, new: Sequence[Said], schema: Mapping[str, Any] | None = None) -> Reply:
+    async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         model, style = self._model, self._model.style
         images = [said.image for said in new if said.image is not None]
         sizes = [image_size(image) for image in images]
@@ -90,13 +90,13 @@ class EngineChat:
         await asyncio.to_thread(self._session.close)
 
 
-def _grammar(schema: Mapping[str, Any] | None, style: Style) -> Grammar | None:
+def _grammar(schema: Mapping[str, Any] | None, style: ChatOptions) -> Grammar | None:
     if schema is None or not style.use_grammar:
         return None
     return Grammar.from_schema(schema)
 
 
-def _plain(said: Said) -> dict[str, Any]:
+def _plain(said: Message) -> dict[str, Any]:
     if said.image is None:
         return {"role": said.role, "content": said.text}
     return {"role": said.role, "content": [{"type": "image"}, {"type": "text", "text": said.text}]}
@@ -120,7 +120,7 @@ def loaded(
     folder: Path | str,
     device: torch.device | str | None = None,
     *,
-    style: Style | None = None,
+    style: ChatOptions | None = None,
     memory: int = 2 * 2**30,
     tokens_per_session: int = 8192,
     cuda_graphs: bool = True,
@@ -144,4 +144,4 @@ def loaded(
     tokenizer = load_tokenizer(path)
     prompts = PromptBuilder(tokenizer, load_chat_template(path), model.config)
     with Engine(model, config, tokenizer) as engine:
-        yield EngineModel(engine, prompts, replace(style or Style(), keep_images=None))
+        yield EngineModel(engine, prompts, replace(style or ChatOptions(), keep_images=None))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holotron.agent.actions import KINDS, Action, ActionError, action_schema, load_json, parse_action
+from holotron.actions.action import KINDS, Action, ActionError, action_schema, load_json, parse_action
 
 BROWSER_KINDS = tuple(KINDS)
 # One page, no address bar: what the tasks of MiniWoB++ can be solved with.
@@ -81,24 +81,24 @@ class NavigationForm:
             "additionalProperties": False,
         }
 
-    def parse(self, text: str) -> Step:
+    def parse(self, text: str) -> ParsedAnswer:
         """What the policy asks for; ActionError if that cannot be understood."""
         value = load_json(_json_part(text))
         if not isinstance(value, dict):
             raise ActionError(f"an answer is a JSON object, not {text[:80]!r}")
         inner = value.get("action")
         if isinstance(inner, str):  # the bare action, whoever was asked for more
-            return Step(parse_action(value))
+            return ParsedAnswer(parse_action(value))
         if not isinstance(inner, dict):
             raise ActionError("the answer has no action; it must be an object with the field 'action'")
         note, thought = value.get("note", ""), value.get("thought", "")
-        return Step(
+        return ParsedAnswer(
             parse_action(inner), note if isinstance(note, str) else "", thought if isinstance(thought, str) else ""
         )
 
 
 @dataclass(frozen=True)
-class Step:
+class ParsedAnswer:
     action: Action
     note: str = ""
     thought: str = ""

@@ -22,7 +22,7 @@ from holotron.bench.phases import measure_phases
 from holotron.bench.report import agent_report, machine, print_agent, write_json
 from holotron.bench.suite import CASES, run_suite
 from holotron.engine.config import fit_to_memory
-from holotron.engine.core import Core
+from holotron.engine.engine_loop import EngineLoop
 from holotron.model.grids import image_tokens
 from holotron.model.loading import load
 from holotron.model.model import Model
@@ -120,7 +120,7 @@ def _load(options: argparse.Namespace) -> Model:
     return load(options.model, options.device, random_weights=options.random)
 
 
-def _core(options: argparse.Namespace, model: Model, tokens_per_session: int, max_context: int) -> Core:
+def _core(options: argparse.Namespace, model: Model, tokens_per_session: int, max_context: int) -> EngineLoop:
     given: dict[str, Any] = {
         "page_size": options.page_size,
         "prefill_tokens": options.prefill_tokens,
@@ -147,7 +147,7 @@ def _core(options: argparse.Namespace, model: Model, tokens_per_session: int, ma
         state = config.state_dtype.itemsize * model.config.ssm_values + model.dtype.itemsize * model.config.conv_values
         pages = min((free - slots * state) // kv_bytes, most * (-(-max_context // config.page_size)) + 1)
         config = replace(config, slots=slots, pages=int(pages))
-    return Core(model, config)
+    return EngineLoop(model, config)
 
 
 def _agent(options: argparse.Namespace) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from statistics import mean
 import torch
 
 from holotron.bench.screens import Screens
-from holotron.engine.context import Context
-from holotron.engine.core import Core
+from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.images import PreparedImage
 from holotron.engine.sampling import SamplingParams
+from holotron.engine.session_state import SessionState
 from holotron.engine.tasks import Event, FinishEvent, Task
 
 
@@ -69,7 +69,7 @@ class Agent:
     """One session of the load and where it is in its life."""
 
     number: int
-    context: Context
+    context: SessionState
     step: int
     begun: float = 0.0
 
@@ -116,7 +116,7 @@ class Measurement:
 class AgentLoad:
     """Drives a core with the workload, on the core's own thread: what is measured is the engine, not a client."""
 
-    def __init__(self, core: Core, workload: AgentWorkload) -> None:
+    def __init__(self, core: EngineLoop, workload: AgentWorkload) -> None:
         self.core = core
         self.workload = workload
         self._draw = random.Random(workload.seed)
@@ -125,7 +125,7 @@ class AgentLoad:
         self._thinking: list[tuple[float, int, Agent]] = []
         self._seeing: deque[tuple[Agent, Future[PreparedImage]]] = deque()
         self._groups: dict[int, set[int]] = {}
-        self._leaders: dict[int, Context] = {}
+        self._leaders: dict[int, SessionState] = {}
         self._numbers = 0
         vision = core.model.config.vision
         self._screens = Screens(workload.screen, vision, workload.changed) if workload.screen and vision else None
@@ -192,12 +192,12 @@ class AgentLoad:
         for agent in agents:
             self._generate(agent, self._draw.randint(1, load.generated_tokens))
 
-    def _compute(self, context: Context) -> None:
+    def _compute(self, context: SessionState) -> None:
         self.core.submit(Task(context, emit=lambda *_: None))
         while self.core.tasks:
             self.core.step()
 
-    def _copy(self, source: Context, target: Context) -> None:
+    def _copy(self, source: SessionState, target: SessionState) -> None:
         """A deep copy: a fork whose pages are its own. If there is no room it is parked like any other session."""
         residence = self.core.residence
         target.tokens.extend(source.tokens)

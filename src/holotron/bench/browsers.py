@@ -16,11 +16,11 @@ from statistics import quantiles
 from typing import Any
 
 from holotron.bench.report import machine
-from holotron.env.browser import BrowserEnv
-from holotron.env.browsers import Browsers
+from holotron.env.browser.environment import BrowserEnv
+from holotron.env.browser.options import EnvOptions
+from holotron.env.browser.pool import Browsers
 from holotron.env.errors import EnvError
-from holotron.env.options import EnvOptions
-from holotron.env.safety import SafetyPolicy
+from holotron.env.safety.policy import SafetyPolicy
 
 PAGE = b"""<!doctype html><title>A form</title><style>body { font: 16px sans-serif; margin: 2rem }</style>
 <h1>Order</h1><p>Choose what you like.</p><label>Name <input id=name></label>

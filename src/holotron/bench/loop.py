@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from holotron.engine.config import EngineConfig
-from holotron.engine.core import Core
+from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.tasks import Task
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig
@@ -30,7 +30,7 @@ TINY = ModelConfig(
 
 def measure_loop(sessions: int = 64, steps: int = 300) -> dict[str, Any]:
     """Milliseconds per decode step outside of the model: planning, batching, sampling, bookkeeping, telling."""
-    core = Core(random_model(TINY), EngineConfig(slots=sessions + 1, pages=sessions * 10 + 1, max_context=640))
+    core = EngineLoop(random_model(TINY), EngineConfig(slots=sessions + 1, pages=sessions * 10 + 1, max_context=640))
     sampling = SamplingParams(max_tokens=steps + 50, temperature=0.0, ignore_eos=True)
     for number in range(sessions):
         session = core.open()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holotron.bench.efficiency import MEASURED_ON
-from holotron.bench.planner import Plan
-from holotron.bench.workload import DEFAULT_IMAGE_TOKENS
+from holotron.plan.efficiency import MEASURED_ON
+from holotron.plan.planner import Plan
+from holotron.plan.workload import DEFAULT_IMAGE_TOKENS
 
 GIB = 2**30
 MIB = 2**20

@@ -8,13 +8,18 @@ from typing import Any
 
 import torch
 
-from holotron.engine.core import Core
+from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.tasks import Task
 
 
 def measure_phases(
-    core: Core, *, sequences: int = 100, prompt: int = 2368, contexts: tuple[int, ...] = (256, 4096), steps: int = 64
+    core: EngineLoop,
+    *,
+    sequences: int = 100,
+    prompt: int = 2368,
+    contexts: tuple[int, ...] = (256, 4096),
+    steps: int = 64,
 ) -> dict[str, Any]:
     """Prefill of new prompts, then decode of so many sequences at each context length."""
     figures: dict[str, Any] = {}
@@ -26,11 +31,11 @@ def measure_phases(
     return figures
 
 
-def _tokens(core: Core, count: int) -> list[int]:
+def _tokens(core: EngineLoop, count: int) -> list[int]:
     return random.choices(range(min(50_000, core.model.config.vocab_size)), k=count)
 
 
-def _prefill(core: Core, prompt: int, count: int) -> float:
+def _prefill(core: EngineLoop, prompt: int, count: int) -> float:
     sessions = [core.open() for _ in range(count)]
     for session in sessions:
         core.append(session, _tokens(core, prompt))
@@ -46,7 +51,7 @@ def _prefill(core: Core, prompt: int, count: int) -> float:
     return seconds
 
 
-def _decode(core: Core, sequences: int, context: int, steps: int) -> float:
+def _decode(core: EngineLoop, sequences: int, context: int, steps: int) -> float:
     sampling = SamplingParams(max_tokens=steps + 24, temperature=0.0, ignore_eos=True)
     sessions = [core.open() for _ in range(sequences)]
     for session in sessions:

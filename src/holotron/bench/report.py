@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from holotron.bench.agent import AgentWorkload
-from holotron.bench.errors import PlanError
-from holotron.bench.gpus import GPUS, Gpu
-from holotron.bench.memory import Precision, session_bytes
-from holotron.bench.roofline import step_cost
-from holotron.bench.workload import Workload
 from holotron.engine.config import EngineConfig
 from holotron.model.config import ModelConfig
+from holotron.plan.errors import PlanError
+from holotron.plan.gpus import GPUS, Gpu
+from holotron.plan.memory import Precision, session_bytes
+from holotron.plan.roofline import step_cost
+from holotron.plan.workload import Workload
 
 
 def machine() -> dict[str, Any]:

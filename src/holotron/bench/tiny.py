@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holotron.model.byte_tokenizer import byte_library
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, VisionConfig
 from holotron.model.initialize import random_model
+from holotron.model.text.byte_tokenizer import byte_library
 
 TINY = ModelConfig(
     name="tiny",

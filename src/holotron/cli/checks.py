@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holotron.cli.output import GIB, size
-from holotron.env.chromium import find_chromium
+from holotron.env.browser.chromium import find_chromium
 
 State = Literal["ok", "note", "missing"]
 

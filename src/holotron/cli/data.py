@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from holotron.cli import samples
+from holotron.cli import generate as samples
 from holotron.cli.errors import DONE, FAILED, MISUSED, Misuse, misuse
 from holotron.cli.output import console, examples, print_json
 
 if TYPE_CHECKING:
-    from holotron.data.episodes.store import EpisodeStore
-    from holotron.data.replay import ReplayReport
+    from holotron.episodes.replay import ReplayReport
+    from holotron.episodes.store import EpisodeStore
 
 FORMATS = ("parquet", "openai", "browsergym", "uitars")
 IMAGES = ("embed", "reference")
@@ -66,7 +66,7 @@ def export(
     _choose("--images", images, IMAGES)
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise Misuse(f"{out} cannot be written: " + ("it is a folder" if out.is_dir() else "its folder is not there"))
-    from holotron.data.episodes.transfer import export as write
+    from holotron.episodes.transfer import export as write
 
     damage: list[str] = []
     with _progress("episodes") as (begin, advance):
@@ -106,8 +106,8 @@ def import_(
         raise Misuse(f"there is no file {file}")
     if store.exists() and not store.is_dir():
         raise Misuse(f"{store} is a file; a store is a folder")
-    from holotron.data.episodes.store import EpisodeStore
-    from holotron.data.episodes.transfer import import_ as read
+    from holotron.episodes.store import EpisodeStore
+    from holotron.episodes.transfer import import_ as read
 
     named = None if images_from is None else EpisodeStore(_existing(images_from)).images
     with _progress("episodes") as (begin, advance):
@@ -162,12 +162,12 @@ def replay(
     _existing(store)
     import asyncio
 
-    from holotron.data.episodes.errors import Damaged, EpisodeError, NewerSchema
-    from holotron.data.episodes.store import EpisodeStore
-    from holotron.data.replay import TOLERANCE, ReplayError
+    from holotron.env.browser.options import EnvOptions
     from holotron.env.errors import InfrastructureError, Refused
-    from holotron.env.options import EnvOptions
-    from holotron.env.safety import SafetyPolicy
+    from holotron.env.safety.policy import SafetyPolicy
+    from holotron.episodes.errors import Damaged, EpisodeError, NewerSchema
+    from holotron.episodes.replay import TOLERANCE, ReplayError
+    from holotron.episodes.store import EpisodeStore
 
     opened = EpisodeStore(store)
     with misuse(ValueError):
@@ -200,8 +200,8 @@ def replay(
 async def _replay(
     store: EpisodeStore, episode: str, out: Path | None, tolerance: float, go_on: bool, options: Any
 ) -> ReplayReport:
-    from holotron.data.replay import replay as play
-    from holotron.env.browsers import Browsers
+    from holotron.env.browser.pool import Browsers
+    from holotron.episodes.replay import replay as play
 
     with _progress("steps") as (begin, advance):
         begin(store.info(episode).step_count)
@@ -222,7 +222,7 @@ def _print_report(report: ReplayReport) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from holotron.data.replay import Status
+    from holotron.episodes.replay import Status
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("step", "", "pixels", "action and what happened"):
@@ -254,7 +254,7 @@ def _existing(folder: Path) -> Path:
 
 def _watched(folder: Path, advance: Callable[[], None]) -> EpisodeStore:
     """A store that tells when an episode is begun or read."""
-    from holotron.data.episodes.store import EpisodeStore
+    from holotron.episodes.store import EpisodeStore
 
     class Watched(EpisodeStore):
         def begin(self, *arguments: Any, **options: Any) -> Any:

@@ -22,14 +22,14 @@ from holotron.cli.policies import (
     agent_failures,
     opened,
 )
-from holotron.cli.running import registered
+from holotron.cli.process_registry import registered
 from holotron.cli.steps import tell_step
 
 if TYPE_CHECKING:
     from holotron.agent.agent import Ending, StepRecord
     from holotron.agent.chat import ChatModel
-    from holotron.data.episodes.nouns import Environment, Task
-    from holotron.data.episodes.store import EpisodeStore
+    from holotron.episodes.record import EnvironmentInfo, Task
+    from holotron.episodes.store import EpisodeStore
 
 EXAMPLES = examples("holotron demo", "holotron demo --endpoint http://127.0.0.1:8000/v1 --out runs/large")
 # A handful of kinds that the bundled policy is made for; `holotron eval miniwob` plays all 125.
@@ -62,7 +62,7 @@ def demo(
     folder = out or Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
     with registered("demo"), agent_failures(), failure(ModelError):
         played = asyncio.run(_play_all(chosen, folder, console))
-    from holotron.data.episodes.store import EpisodeStore
+    from holotron.episodes.store import EpisodeStore
     from holotron.web.report import write_report
 
     report = write_report(EpisodeStore(folder), folder / "report.html")
@@ -80,11 +80,11 @@ class _Played:
 
 
 async def _play_all(chosen: Chosen, folder: Path, console: Console) -> list[_Played]:
-    from holotron.agent.chat import Style
-    from holotron.data.episodes.store import EpisodeStore
+    from holotron.agent.chat import ChatOptions
+    from holotron.episodes.store import EpisodeStore
 
     store = EpisodeStore(folder)
-    async with opened(chosen, Style(max_tokens=96)) as policy:
+    async with opened(chosen, ChatOptions(max_tokens=96)) as policy:
         return [
             *await _widgets(chosen, policy, store, console),
             *await _pages(chosen, policy, store, console),
@@ -93,12 +93,12 @@ async def _play_all(chosen: Chosen, folder: Path, console: Console) -> list[_Pla
 
 async def _widgets(chosen: Chosen, policy: ChatModel, store: EpisodeStore, console: Console) -> list[_Played]:
     from holotron.agent.agent import Agent, Budget
-    from holotron.agent.miniwob_world import MiniWoBWorld
     from holotron.agent.prompts import WIDGET_KINDS
-    from holotron.data.episodes.nouns import Environment, Task
-    from holotron.env.miniwob.config import MiniWoBConfig
-    from holotron.env.miniwob.pages import MiniWoB
-    from holotron.env.miniwob.protocols import HELD_OUT_SEEDS
+    from holotron.episodes.record import EnvironmentInfo, Task
+    from holotron.suites.miniwob.config import MiniWoBConfig
+    from holotron.suites.miniwob.pages import MiniWoB
+    from holotron.suites.miniwob.protocols import HELD_OUT_SEEDS
+    from holotron.suites.miniwob.world import MiniWoBWorld
 
     form, played = chosen.form(False, WIDGET_KINDS), []
     async with MiniWoB(MiniWoBConfig(pages=1)) as pool:
@@ -116,7 +116,7 @@ async def _widgets(chosen: Chosen, policy: ChatModel, store: EpisodeStore, conso
 
                 played.append(
                     await _record(
-                        store, described, Environment(name="miniwob++", viewport=(160, 210)), chosen, console, play
+                        store, described, EnvironmentInfo(name="miniwob++", viewport=(160, 210)), chosen, console, play
                     )
                 )
     return played
@@ -125,9 +125,9 @@ async def _widgets(chosen: Chosen, policy: ChatModel, store: EpisodeStore, conso
 async def _pages(chosen: Chosen, policy: ChatModel, store: EpisodeStore, console: Console) -> list[_Played]:
     from holotron.agent.agent import Agent, Budget
     from holotron.cli.episodes import environment_options
-    from holotron.data.episodes.nouns import Environment, Task
-    from holotron.env.browser import BrowserEnv
-    from holotron.env.browsers import Browsers
+    from holotron.env.browser.environment import BrowserEnv
+    from holotron.env.browser.pool import Browsers
+    from holotron.episodes.record import EnvironmentInfo, Task
     from holotron.eval.plain_pages import plain_pages, served
 
     manner = chosen.manner()
@@ -153,7 +153,7 @@ async def _pages(chosen: Chosen, policy: ChatModel, store: EpisodeStore, console
                         return replace(ending, success=bool(await env.evaluate(rule)))
 
                     described = Task(text=page.task, url=url, name=page.name)
-                    environment = Environment(name="browser", viewport=(width, height))
+                    environment = EnvironmentInfo(name="browser", viewport=(width, height))
                     played.append(await _record(store, described, environment, chosen, console, play))
     return played
 
@@ -161,24 +161,24 @@ async def _pages(chosen: Chosen, policy: ChatModel, store: EpisodeStore, console
 async def _record(
     store: EpisodeStore,
     task: Task,
-    environment: Environment,
+    environment: EnvironmentInfo,
     chosen: Chosen,
     console: Console,
     play: Callable[[Callable[[StepRecord], Awaitable[None]]], Awaitable[Ending]],
 ) -> _Played:
-    from holotron.data.episodes.nouns import Policy
-    from holotron.data.episodes.store import new_id
-    from holotron.data.rollouts.recording import outcome_of, step_of
+    from holotron.episodes.record import PolicyInfo
+    from holotron.episodes.recording import outcome_of, step_of
+    from holotron.episodes.store import new_id
 
     console.print(f"[bold]{task.name}[/bold]  {task.text}", highlight=False)
     began, steps = time.monotonic(), 0
-    with store.begin(task, Policy(model=chosen.label), environment, episode_id=new_id()) as writer:
+    with store.begin(task, PolicyInfo(model=chosen.label), environment, episode_id=new_id()) as writer:
 
         async def told(step: StepRecord) -> None:
             nonlocal steps
             steps += 1
             tell_step(console, step)
-            await asyncio.to_thread(writer.add_step, step_of(step), step.seen.image)
+            await asyncio.to_thread(writer.add_step, step_of(step), step.observation.image)
 
         ending = await play(told)
         writer.finish(outcome_of(ending))

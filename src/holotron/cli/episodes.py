@@ -15,8 +15,8 @@ from holotron.cli.errors import Misuse
 
 if TYPE_CHECKING:
     from holotron.agent.agent import Ending, StepRecord
-    from holotron.data.episodes.writer import EpisodeWriter
-    from holotron.env.options import EnvOptions
+    from holotron.env.browser.options import EnvOptions
+    from holotron.episodes.writer import EpisodeWriter
 
 
 def origin_of(url: str) -> str:
@@ -36,10 +36,10 @@ def environment_options(
     ask: Sequence[str] | None,
 ) -> EnvOptions:
     """A browser that may visit the start page's origin and what was allowed besides, and nothing else."""
-    from holotron.env.confirm import Confirmation, Question
-    from holotron.env.options import EnvOptions
-    from holotron.env.safety import SafetyPolicy
-    from holotron.env.secrets import Secret, Secrets
+    from holotron.env.browser.options import EnvOptions
+    from holotron.env.safety.confirm import Confirmation, Question
+    from holotron.env.safety.policy import SafetyPolicy
+    from holotron.env.safety.secrets import Secret, Secrets
 
     home = origin_of(url)
     safety = SafetyPolicy(None) if anywhere else SafetyPolicy([home, *(allow or ())])
@@ -71,13 +71,13 @@ class Recorder:
         self._finished = False
         if folder is None:
             return
-        from holotron.data.episodes.nouns import Environment, Policy, Task
-        from holotron.data.episodes.store import EpisodeStore, new_id
+        from holotron.episodes.record import EnvironmentInfo, PolicyInfo, Task
+        from holotron.episodes.store import EpisodeStore, new_id
 
         store = EpisodeStore(folder, redact=options.secrets.redact)
         viewport = (options.width, options.height)
-        environment = Environment(name="browser", viewport=viewport)
-        self._writer = store.begin(Task(text=task, url=url), Policy(model=model), environment, episode_id=new_id())
+        environment = EnvironmentInfo(name="browser", viewport=viewport)
+        self._writer = store.begin(Task(text=task, url=url), PolicyInfo(model=model), environment, episode_id=new_id())
 
     def __enter__(self) -> Recorder:
         return self
@@ -87,7 +87,7 @@ class Recorder:
     ) -> None:
         if self._writer is None:
             return
-        from holotron.data.episodes.nouns import Outcome
+        from holotron.episodes.record import Outcome
 
         if not self._finished and error is not None:
             stopped = isinstance(error, KeyboardInterrupt | asyncio.CancelledError)
@@ -97,13 +97,13 @@ class Recorder:
 
     async def add(self, step: StepRecord) -> None:
         if self._writer is not None:
-            from holotron.data.rollouts.recording import step_of
+            from holotron.episodes.recording import step_of
 
-            await asyncio.to_thread(self._writer.add_step, step_of(step), step.seen.image)
+            await asyncio.to_thread(self._writer.add_step, step_of(step), step.observation.image)
 
     def finish(self, ending: Ending) -> None:
         if self._writer is not None:
-            from holotron.data.rollouts.recording import outcome_of
+            from holotron.episodes.recording import outcome_of
 
             self._writer.finish(outcome_of(ending))
             self._finished = True

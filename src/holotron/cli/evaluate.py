@@ -25,8 +25,8 @@ from holotron.cli.policies import (
     agent_failures,
     opened,
 )
+from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress, step_progress
-from holotron.cli.running import registered
 
 app = typer.Typer(help="Evaluate a policy.", no_args_is_help=True, rich_markup_mode="rich")
 MINIWOB_EXAMPLES = examples(
@@ -58,11 +58,11 @@ def miniwob(
 ) -> None:
     """MiniWoB++: 125 small web tasks, pixels only."""
     from holotron.agent.baselines import RandomModel
-    from holotron.agent.chat import Style
+    from holotron.agent.chat import ChatOptions
     from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
-    from holotron.env.miniwob.errors import MiniWoBError
     from holotron.eval.html_report import write_html
     from holotron.eval.miniwob import EvalError, MiniWoBRun, choose, evaluate
+    from holotron.suites.miniwob.errors import MiniWoBError
 
     with misuse(MiniWoBError, EvalError):
         chosen_protocol = choose(protocol, _listed(tasks))
@@ -81,7 +81,7 @@ def miniwob(
         with fleet_progress(f"{protocol}, {label}") as update:
             if chosen is None:
                 return await evaluate(run(RandomModel() if baseline == "random" else None), update)
-            async with opened(chosen, Style(max_tokens=max_tokens, temperature=temperature)) as acting:
+            async with opened(chosen, ChatOptions(max_tokens=max_tokens, temperature=temperature)) as acting:
                 return await evaluate(run(acting), update)
 
     with registered("eval"), agent_failures(), misuse(EvalError):
@@ -119,8 +119,8 @@ def recall(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """What a policy remembers: a code shown at step 3 of a walk over rendered pages, asked for many steps later."""
-    from holotron.agent.chat import Style
-    from holotron.env.browsers import Browsers
+    from holotron.agent.chat import ChatOptions
+    from holotron.env.browser.pool import Browsers
     from holotron.eval.recall import run_recall
 
     chosen = Chosen(model, random, endpoint, name)
@@ -130,7 +130,7 @@ def recall(
         raise Misuse(f"--asked-at is {asked_at!r}; it must be whole numbers with commas between") from None
 
     async def main() -> Any:
-        style = Style(max_tokens=max_tokens, keep_images=keep_images, record_tokens=False)
+        style = ChatOptions(max_tokens=max_tokens, keep_images=keep_images, record_tokens=False)
         async with opened(chosen, style) as acting, Browsers() as browsers:
             with step_progress("recall") as update:
                 return await run_recall(
@@ -214,9 +214,9 @@ def reading(
 
 def _screens_of(sources: str | None, model: str) -> list[str]:
     """The sources that are named, where they and the model exist."""
-    from holotron.data.ground.sources import SOURCES
     from holotron.model.errors import ModelError
     from holotron.model.loading import find_checkpoint
+    from holotron.suites.screens.sources import SOURCES
 
     chosen = _listed(sources) or list(SOURCES)
     if unknown := sorted(set(chosen) - set(SOURCES)):
@@ -238,7 +238,7 @@ def pages(
 ) -> None:
     """Tasks on generated full-size pages, of templates that were held out. MODEL may be random, for comparison."""
     from holotron.eval.page_tasks import page_tasks, told
-    from holotron.eval.shares import RANDOM
+    from holotron.eval.worker_pool import RANDOM
     from holotron.model.errors import ModelError
     from holotron.model.loading import find_checkpoint
 

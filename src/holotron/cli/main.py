@@ -13,7 +13,8 @@ import typer
 from typer.core import TyperGroup
 
 from holotron import __version__
-from holotron.cli import bench, data, demo, doctor, evaluate, models, plan, rollout, run, running, serve, train, view
+from holotron.cli import bench, data, demo, doctor, evaluate, models, plan, rollout, run, serve, train, view
+from holotron.cli import process_registry as running
 from holotron.cli.errors import DONE, FAILED, MISUSED, debugging, report
 from holotron.cli.output import examples
 

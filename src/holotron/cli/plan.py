@@ -9,19 +9,19 @@ from typing import Annotated
 
 import typer
 
-from holotron.bench.efficiency import MEASURED
-from holotron.bench.errors import PlanError
-from holotron.bench.gpus import GPUS, gpu
-from holotron.bench.memory import DEFAULT_RESERVE, Format, Precision
 from holotron.bench.notes import assumptions, corrections, verdict
-from holotron.bench.planner import plan as make_plan
-from holotron.bench.workload import Workload
 from holotron.cli.errors import Misuse, misuse
 from holotron.cli.output import examples, print_json
 from holotron.cli.plan_table import print_plans
 from holotron.model.config import ModelConfig
 from holotron.model.errors import ConfigError, ImageError
 from holotron.model.presets import PRESETS, preset
+from holotron.plan.efficiency import MEASURED
+from holotron.plan.errors import PlanError
+from holotron.plan.gpus import GPUS, gpu
+from holotron.plan.memory import DEFAULT_RESERVE, Format, Precision
+from holotron.plan.planner import plan as make_plan
+from holotron.plan.workload import Workload
 
 EXAMPLES = examples(
     "holotron plan holotron-12b --gpu H100 --sessions 100 --steps 20",

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from rich.table import Table
 
-from holotron.bench.planner import Plan
-from holotron.bench.roofline import StepCost
 from holotron.cli.output import console, milliseconds, print_wrapped, rate, size
+from holotron.plan.planner import Plan
+from holotron.plan.roofline import StepCost
 
 Cell = Callable[[Plan], str]
 NOTHING = "–"

@@ -13,8 +13,8 @@ import typer
 from holotron.cli.errors import Misuse, failure
 
 if TYPE_CHECKING:
-    from holotron.agent.chat import ChatModel, Style
-    from holotron.agent.manner import Manner
+    from holotron.agent.chat import ChatModel, ChatOptions
+    from holotron.agent.policy_format import PolicyFormat
     from holotron.agent.prompts import NavigationForm
 
 BUNDLED = "holotron-nano"
@@ -56,18 +56,18 @@ class Chosen:
         """The model that runs in this process: the bundled one where nothing else is said."""
         return None if self.endpoint is not None else self.model or BUNDLED
 
-    def manner(self) -> Manner | None:
+    def manner(self) -> PolicyFormat | None:
         """How the model wants to be asked, where it says so."""
         if self.local is None or self.random:
             return None
-        from holotron.agent.manner import read_manner
+        from holotron.agent.policy_format import read_policy_format
         from holotron.model.loading import find_checkpoint
 
-        return read_manner(find_checkpoint(self.local))
+        return read_policy_format(find_checkpoint(self.local))
 
     def form(self, bare: bool, kinds: tuple[str, ...] | None = None) -> NavigationForm:
         """The form of its steps, of all kinds of actions or of some."""
-        from holotron.agent.manner import TERSE_KINDS
+        from holotron.agent.policy_format import TERSE_KINDS
         from holotron.agent.prompts import BROWSER_KINDS, NavigationForm
 
         manner = self.manner()
@@ -98,7 +98,7 @@ def agent_failures() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def opened(chosen: Chosen, style: Style) -> AsyncIterator[ChatModel]:
+async def opened(chosen: Chosen, style: ChatOptions) -> AsyncIterator[ChatModel]:
     """The model, ready to talk; given back at the end."""
     if chosen.endpoint is not None:
         from holotron.agent.endpoint import EndpointModel

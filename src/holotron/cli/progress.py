@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holotron.data.rollouts.fleet import Counters
+    from holotron.episodes.fleet import Counters
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from holotron.cli.policies import (
     agent_failures,
     opened,
 )
+from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
-from holotron.cli.running import registered
 
 EXAMPLES = examples(
     "holotron rollout tasks.jsonl --endpoint http://127.0.0.1:8000/v1 --sessions 32 --group 8 --out episodes",
@@ -54,7 +54,7 @@ def rollout(
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
     """Run a fleet. What breaks is tried again; what is finished is never lost; Ctrl-C and a new start go on."""
-    from holotron.data.rollouts.web import TaskFileError, read_tasks
+    from holotron.episodes.web_tasks import TaskFileError, read_tasks
 
     chosen = Chosen(model, random, endpoint, name)
     with misuse(TaskFileError):
@@ -62,19 +62,19 @@ def rollout(
 
     async def main() -> dict[str, Any]:
         from holotron.agent.agent import Budget
-        from holotron.agent.chat import Style
-        from holotron.data.episodes.nouns import Environment, Policy, Task
-        from holotron.data.episodes.store import EpisodeStore
-        from holotron.data.rollouts.fleet import Fleet
-        from holotron.data.rollouts.web import web_attempts
-        from holotron.env.browsers import Browsers
-        from holotron.env.options import EnvOptions
+        from holotron.agent.chat import ChatOptions
+        from holotron.env.browser.options import EnvOptions
+        from holotron.env.browser.pool import Browsers
+        from holotron.episodes.fleet import Fleet
+        from holotron.episodes.record import EnvironmentInfo, PolicyInfo, Task
+        from holotron.episodes.store import EpisodeStore
+        from holotron.episodes.web_tasks import web_attempts
 
         def options(task: Task) -> EnvOptions:
             return environment_options(task.url or "", width, height, allow, anywhere, None, None)
 
         async with (
-            opened(chosen, Style(max_tokens=max_tokens, temperature=temperature)) as acting,
+            opened(chosen, ChatOptions(max_tokens=max_tokens, temperature=temperature)) as acting,
             Browsers(browsers) as processes,
         ):
             form, budget = chosen.form(bare), Budget(steps=steps, seconds=seconds)
@@ -82,8 +82,8 @@ def rollout(
                 fleet = Fleet(
                     EpisodeStore(out),
                     web_attempts(processes, acting, options, form, budget),
-                    Policy(model=chosen.label, sampling={"temperature": temperature}),
-                    Environment(name="browser", viewport=(width, height)),
+                    PolicyInfo(model=chosen.label, sampling={"temperature": temperature}),
+                    EnvironmentInfo(name="browser", viewport=(width, height)),
                     sessions=sessions,
                     on_change=update,
                 )

@@ -23,7 +23,7 @@ from holotron.cli.policies import (
     agent_failures,
     opened,
 )
-from holotron.cli.running import registered
+from holotron.cli.process_registry import registered
 from holotron.cli.steps import tell_step
 
 if TYPE_CHECKING:
@@ -78,14 +78,14 @@ def run(
 
     async def main() -> Ending:
         from holotron.agent.agent import Agent, Budget
-        from holotron.agent.chat import Style
+        from holotron.agent.chat import ChatOptions
         from holotron.cli.episodes import Recorder, environment_options
-        from holotron.env.browser import BrowserEnv
-        from holotron.env.browsers import Browsers
+        from holotron.env.browser.environment import BrowserEnv
+        from holotron.env.browser.pool import Browsers
 
         options = environment_options(url, width, height, allow, anywhere, secret, ask)
         async with (
-            opened(chosen, Style(max_tokens=max_tokens, temperature=temperature)) as acting,
+            opened(chosen, ChatOptions(max_tokens=max_tokens, temperature=temperature)) as acting,
             Browsers(headless=not headed) as browsers,
             await BrowserEnv.open(browsers, options) as env,
         ):

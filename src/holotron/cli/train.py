@@ -41,7 +41,7 @@ def sft(
     steps: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
 ) -> None:
     """A supervised stage, localization or navigation. Ctrl-C keeps the state; the same command goes on from it."""
-    from holotron.data.samples import SampleError
+    from holotron.episodes.shards import SampleError
     from holotron.model.errors import ModelError
     from holotron.train.__main__ import tell
     from holotron.train.recipe import RecipeError, read_recipe
@@ -67,8 +67,8 @@ def blend(
 ) -> None:
     """Weights between two checkpoints: what a second training forgot comes back, and most of what it brought stays."""
     from holotron.model.errors import ModelError
-    from holotron.train.blend import BlendError
-    from holotron.train.blend import blend as between
+    from holotron.train.interpolate import BlendError
+    from holotron.train.interpolate import blend as between
 
     with failure(BlendError, ModelError):
         folder = between(first, second, out, share)

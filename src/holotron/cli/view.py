@@ -62,7 +62,7 @@ def view(
 def _catalog(folder: Path) -> Catalog:
     if not folder.is_dir():
         raise Misuse(f"there is no folder {folder}")
-    from holotron.data.episodes.store import EpisodeStore
+    from holotron.episodes.store import EpisodeStore
     from holotron.web.catalog import Catalog
 
     catalog = Catalog(EpisodeStore(folder))

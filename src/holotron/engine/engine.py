@@ -17,19 +17,19 @@ from PIL import Image
 from torch import Tensor
 
 from holotron.engine.config import EngineConfig
-from holotron.engine.context import Context, OnUpdate, Residency, Turn
-from holotron.engine.core import Core
+from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
 from holotron.engine.images import PreparedImage, prepare_image
 from holotron.engine.sampling import SamplingParams
+from holotron.engine.session_state import OnUpdate, Residency, SessionState, Turn
 from holotron.engine.stream import Inbox, Stream
 from holotron.engine.tasks import Event, Task, TokenEvent, TokenLogprobs
-from holotron.engine.turns import TokenSampler
+from holotron.engine.token_sampler import TokenSampler
 from holotron.engine.weights import copy_weights, read_weights
-from holotron.model.chat import Tokenizer
 from holotron.model.image import load_image
 from holotron.model.model import Model
+from holotron.model.text.chat import Tokenizer
 from holotron.model.tiling import ImageProcessor, ProcessedImage
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Engine:
         self.tokenizer = tokenizer
         self._compiler: GrammarCompiler | None = None
         # Only for what runs on the engine's thread; `post` takes others there.
-        self.core = Core(model, self.config, TokenSampler(model.config, tokenizer))
+        self.core = EngineLoop(model, self.config, TokenSampler(model.config, tokenizer))
         self._processor = ImageProcessor(model.config.vision) if model.config.vision else None
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="engine-worker")
         self._compiler_lock = threading.Lock()
@@ -302,7 +302,7 @@ class Engine:
                 self._compiler = GrammarCompiler(self.tokenizer, config.vocab_size, config.eos_token_ids)
             return self._compiler
 
-    def describe(self, context: Context) -> SessionInfo:
+    def describe(self, context: SessionState) -> SessionInfo:
         """For the engine's thread: a session from outside."""
         memory = self.core.runner.memory
         on_device = context.slot is not None
@@ -340,7 +340,7 @@ class Engine:
 class Session:
     """One agent's running context. It does one thing at a time; asked for another meanwhile, it is SessionBusy."""
 
-    def __init__(self, engine: Engine, context: Context) -> None:
+    def __init__(self, engine: Engine, context: SessionState) -> None:
         self._engine = engine
         self._context = context
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holotron.engine.config import EngineConfig
-from holotron.engine.context import Context
+from holotron.engine.session_state import SessionState
 from holotron.engine.spill import as_bytes
 from holotron.model.batch import Batch, Memory
 from holotron.model.model import Model
@@ -59,7 +59,7 @@ SMALL_LAYER = 4_000_000
 class Piece:
     """The next `count` uncomputed tokens of a context."""
 
-    context: Context
+    context: SessionState
     count: int
 
 
@@ -144,7 +144,7 @@ class Runner:
     # ---- forward ----
 
     @torch.inference_mode()
-    def run(self, steps: list[Context], pieces: list[Piece]) -> Tensor:
+    def run(self, steps: list[SessionState], pieces: list[Piece]) -> Tensor:
         """Advance these sessions; logits after the last token of each, steps first."""
         if not pieces and self._graphed(len(steps)):
             return self._replay(steps)
@@ -160,7 +160,7 @@ class Runner:
             hidden_TD = self.model.decoder(x_TD, batch, self.memory)
             return self.model.decoder.logits(hidden_TD[numbers.last])
 
-    def _numbers(self, steps: list[Context], pieces: list[Piece]) -> Numbers:
+    def _numbers(self, steps: list[SessionState], pieces: list[Piece]) -> Numbers:
         """Everything the batch needs to know, laid out in one array so that it crosses to the device in one copy."""
         size = self.config.page_size
         rows = [step_numbers(context, size) for context in steps]
@@ -196,7 +196,7 @@ class Runner:
             piece_lengths=lengths,
         )
 
-    def _splice_images(self, x_TD: Tensor, steps: list[Context], pieces: list[Piece]) -> None:
+    def _splice_images(self, x_TD: Tensor, steps: list[SessionState], pieces: list[Piece]) -> None:
         """Image embeddings take the places of image tokens, by position: a generated image token stays a token."""
         at = len(steps)
         for piece in pieces:
@@ -213,14 +213,14 @@ class Runner:
     def _graphed(self, count: int) -> bool:
         return self.config.cuda_graphs and self.device.type == "cuda" and 0 < count <= BUCKETS[-1]
 
-    def _replay(self, steps: list[Context]) -> Tensor:
+    def _replay(self, steps: list[SessionState]) -> Tensor:
         bucket = next(size for size in BUCKETS if size >= len(steps))
         if bucket not in self._graphs:
             self._graphs[bucket] = DecodeGraph(self, bucket)
         return self._graphs[bucket].replay(steps)[: len(steps)]
 
 
-def step_numbers(context: Context, page_size: int) -> tuple[int, int, int, int, int]:
+def step_numbers(context: SessionState, page_size: int) -> tuple[int, int, int, int, int]:
     """What a batch must know of a session that brings one token: the token, its position and place, slot, entries."""
     start, pages = context.computed, context.pages
     entry = start - context.dropped
@@ -229,7 +229,7 @@ def step_numbers(context: Context, page_size: int) -> tuple[int, int, int, int, 
     return context.tokens[start], start, place, context.slot, entry + 1
 
 
-def places_of(context: Context, entry: int, count: int, page_size: int) -> NDArray[np.int64]:
+def places_of(context: SessionState, entry: int, count: int, page_size: int) -> NDArray[np.int64]:
     if not context.pages:
         return np.zeros(count, dtype=np.int64)
     first = entry // page_size
@@ -279,7 +279,7 @@ class DecodeGraph:
         hidden = runner.model.decoder(runner.model.decoder.embeddings(numbers.tokens), batch, runner.memory)
         return runner.model.decoder.logits(hidden)
 
-    def replay(self, steps: list[Context]) -> Tensor:
+    def replay(self, steps: list[SessionState]) -> Tensor:
         rows, size = self._rows, self._runner.config.page_size
         self._copied.synchronize()  # the copy of the last step must be done before its source is written again
         count = len(steps)

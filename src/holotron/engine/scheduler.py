@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from holotron.engine.config import EngineConfig
-from holotron.engine.context import Context
-from holotron.engine.residence import Residence
+from holotron.engine.memory_manager import MemoryManager
+from holotron.engine.session_state import SessionState
 from holotron.engine.tasks import Task
 
 
@@ -26,16 +26,16 @@ class Plan:
 class Scheduler:
     """First come, first served. Sessions that bring one token ride along with prompts, so that neither waits long."""
 
-    def __init__(self, config: EngineConfig, residence: Residence) -> None:
+    def __init__(self, config: EngineConfig, residence: MemoryManager) -> None:
         self._config = config
         self._residence = residence
 
-    def plan(self, tasks: list[Task], contexts: Collection[Context], step: int) -> Plan:
+    def plan(self, tasks: list[Task], contexts: Collection[SessionState], step: int) -> Plan:
         """The work of the next step. Contexts that are in it are on the device, with room for what they bring."""
         plan = Plan([], [], [])
         budget = self._config.prefill_tokens
         alone = next((task for task in tasks if task.alone), None)
-        chosen: set[Context] = set()
+        chosen: set[SessionState] = set()
         full = False
         for task in [alone] if alone else tasks:
             context = task.context
@@ -86,7 +86,9 @@ class Scheduler:
         return 0 if uncomputed <= self._config.prefill_tokens else budget
 
 
-def _victims(task: Task, chosen: set[Context], tasks: list[Task], contexts: Collection[Context]) -> Iterator[Context]:
+def _victims(
+    task: Task, chosen: set[SessionState], tasks: list[Task], contexts: Collection[SessionState]
+) -> Iterator[SessionState]:
     """Whose memory may go for this task: idle sessions, least recently used first, then tasks that came later."""
     idle = [c for c in contexts if c.task is None and c.waits_for is None and c.slot is not None]
     yield from sorted(idle, key=lambda c: c.last_used)
@@ -97,6 +99,6 @@ def _victims(task: Task, chosen: set[Context], tasks: list[Task], contexts: Coll
             yield other.context
 
 
-def at_image(context: Context) -> bool:
+def at_image(context: SessionState) -> bool:
     """Whether the next token stands for a part of an image."""
     return bool(context.uncomputed) and any(span.start <= context.computed < span.end for span in context.images)

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
-from holotron.engine.context import Context
 from holotron.engine.images import PreparedImage
 from holotron.engine.sampling import SamplingParams
+from holotron.engine.session_state import SessionState
 from holotron.engine.tasks import Event, FinishEvent, Task
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Stream(AsyncIterator[Event]):
     def __init__(
         self,
         engine: Engine,
-        context: Context,
+        context: SessionState,
         sampling: SamplingParams | None,
         token_ids: Sequence[int] = (),
         images: Sequence[tuple[int, PreparedImage]] = (),

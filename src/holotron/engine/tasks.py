@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
-from holotron.engine.context import Context
 from holotron.engine.grammar import GrammarState
 from holotron.engine.sampling import RowState, SamplingParams
+from holotron.engine.session_state import SessionState
 from holotron.engine.stopping import StopChecker
 
 
@@ -52,7 +52,7 @@ class Task:
     Tasks are served in the order of their numbers.
     """
 
-    context: Context
+    context: SessionState
     emit: Callable[[Task, Event], None]
     sampling: SamplingParams | None = None
     grammar: GrammarState | None = None

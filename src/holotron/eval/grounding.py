@@ -12,18 +12,18 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
-from holotron.agent.actions import ActionError
+from holotron.actions.action import ActionError
+from holotron.actions.space import Space
 from holotron.agent.chat import ChatModel
 from holotron.agent.prompts import POINT_SCHEMA, parse_point
-from holotron.agent.space import Space
-from holotron.data.ground.describe import Describer
-from holotron.data.ground.labels import choose
-from holotron.data.ground.questions import FIND
-from holotron.data.ground.rendering import Shot
-from holotron.data.ground.sources import SOURCES
 from holotron.eval.screens import Screen, answer, ask_share, held_out
-from holotron.eval.shares import Share, share_out
 from holotron.eval.statistics import wilson
+from holotron.eval.worker_pool import Share, share_out
+from holotron.suites.screens.describe import Describer
+from holotron.suites.screens.labels import choose
+from holotron.suites.screens.questions import FIND
+from holotron.suites.screens.rendering import Shot
+from holotron.suites.screens.sources import SOURCES
 
 QUESTIONS = 4  # of one screen
 SIDES = (12, 20, 32, 64)  # pixels: the shorter side of an element, below each bound and above the last

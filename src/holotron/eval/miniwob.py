@@ -11,19 +11,19 @@ from typing import Any
 
 from holotron.agent.agent import Agent, Budget, Ending
 from holotron.agent.chat import ChatModel
-from holotron.agent.miniwob_world import MiniWoBWorld
 from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
-from holotron.data.episodes.nouns import Environment, Policy, Task
-from holotron.data.episodes.store import EpisodeStore
-from holotron.data.rollouts.fleet import Attempt, Counters, Fleet, Record
-from holotron.env.miniwob.config import MiniWoBConfig
-from holotron.env.miniwob.env import MiniWoBEnv
-from holotron.env.miniwob.errors import MiniWoBError
-from holotron.env.miniwob.pages import MiniWoB
-from holotron.env.miniwob.protocols import Protocol, find_protocol, is_success
-from holotron.env.miniwob.scripted import solvable, solve
-from holotron.env.miniwob.tasks import find_task
+from holotron.episodes.fleet import Attempt, Counters, Fleet, Record
+from holotron.episodes.record import EnvironmentInfo, PolicyInfo, Task
+from holotron.episodes.store import EpisodeStore
 from holotron.eval.statistics import wilson
+from holotron.suites.miniwob.config import MiniWoBConfig
+from holotron.suites.miniwob.env import MiniWoBEnv
+from holotron.suites.miniwob.errors import MiniWoBError
+from holotron.suites.miniwob.pages import MiniWoB
+from holotron.suites.miniwob.protocols import Protocol, find_protocol, is_success
+from holotron.suites.miniwob.scripted import solvable, solve
+from holotron.suites.miniwob.tasks import find_task
+from holotron.suites.miniwob.world import MiniWoBWorld
 
 BENCHMARK = "miniwob"
 MANIFEST = "run.json"
@@ -86,8 +86,8 @@ async def evaluate(run: MiniWoBRun, on_change: Callable[[Counters], None] = lamb
         fleet = Fleet(
             store,
             lambda task: _attempt(run, pool, task),
-            Policy(model=run.policy),
-            Environment(name="miniwob++", viewport=(160, 210)),
+            PolicyInfo(model=run.policy),
+            EnvironmentInfo(name="miniwob++", viewport=(160, 210)),
             sessions=config.pages,
             on_change=on_change,
         )

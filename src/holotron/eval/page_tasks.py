@@ -13,13 +13,13 @@ from typing import Any
 
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.chat import ChatModel
-from holotron.agent.manner import TAUGHT
-from holotron.data.pages.pool import PagePool
-from holotron.data.pages.task import all_templates, draw_task
+from holotron.agent.policy_format import TAUGHT
 from holotron.env.errors import InfrastructureError
-from holotron.eval.machine import stolen_seconds, stolen_since
-from holotron.eval.shares import Share, share_out
+from holotron.eval.cpu_steal import stolen_seconds, stolen_since
 from holotron.eval.statistics import typical, wilson
+from holotron.eval.worker_pool import Share, share_out
+from holotron.suites.pages.pool import PagePool
+from holotron.suites.pages.task import all_templates, draw_task
 
 FIRST_SEED = 10**9  # pages for training are of seeds below
 MOST_STEPS = 15

@@ -13,13 +13,13 @@ from datetime import date
 from typing import Any
 
 from holotron.agent.chat import ChatModel
-from holotron.data.ground.labels import LONGEST
-from holotron.data.ground.questions import READ, point_text
-from holotron.data.ground.rendering import Shot
-from holotron.data.ground.sources import SOURCES
 from holotron.eval.screens import Screen, answer, ask_share, held_out
-from holotron.eval.shares import Share, share_out
 from holotron.eval.statistics import wilson
+from holotron.eval.worker_pool import Share, share_out
+from holotron.suites.screens.labels import LONGEST
+from holotron.suites.screens.questions import READ, point_text
+from holotron.suites.screens.rendering import Shot
+from holotron.suites.screens.sources import SOURCES
 
 QUESTIONS = 3  # of one screen
 

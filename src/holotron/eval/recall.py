@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from holotron.agent.chat import Chat, ChatModel, Reply, Said
-from holotron.data.rollouts.fleet import first_error
-from holotron.env.browser import BrowserEnv
-from holotron.env.browsers import Browsers
+from holotron.agent.chat import Chat, ChatModel, Message, Reply
+from holotron.env.browser.environment import BrowserEnv
+from holotron.env.browser.options import EnvOptions
+from holotron.env.browser.pool import Browsers
 from holotron.env.errors import EnvError, InfrastructureError
-from holotron.env.options import EnvOptions
-from holotron.env.safety import SafetyPolicy
+from holotron.env.safety.policy import SafetyPolicy
+from holotron.episodes.fleet import first_error
 from holotron.eval.recall_pages import CONDITIONS, SHOWN_AT, Condition, PageServer, RecallTrial, make_trial
 from holotron.eval.recall_report import RecallReport, RecallResult, TrialLog
 
@@ -135,9 +135,9 @@ async def _step(env: BrowserEnv, chat: Chat, step: int, address: str, last: bool
     await env.goto(address)
     seen = await env.observe()
     text = f"Step {step}. " + ("The page asks a question: answer it." if last else "Go on to the next page.")
-    question = Said("user", text, seen.screenshot)
+    question = Message("user", text, seen.screenshot)
     return await chat.say(
-        [question] if step > 1 else [Said("system", SYSTEM), question], ANSWER_SCHEMA if last else CLICK_SCHEMA
+        [question] if step > 1 else [Message("system", SYSTEM), question], ANSWER_SCHEMA if last else CLICK_SCHEMA
     )
 
 

@@ -7,11 +7,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from holotron.agent.chat import ChatModel, Said
-from holotron.data.ground.generate import HELD_OUT_FROM
-from holotron.data.ground.rendering import Shot
-from holotron.data.ground.sources import Sources
-from holotron.eval.shares import Share
+from holotron.agent.chat import ChatModel, Message
+from holotron.eval.worker_pool import Share
+from holotron.suites.screens.generate import HELD_OUT_FROM
+from holotron.suites.screens.rendering import Shot
+from holotron.suites.screens.sources import Sources
 
 Screen = tuple[str, int]  # source, seed
 R = TypeVar("R")
@@ -46,7 +46,7 @@ async def answer(
     began = time.monotonic()
     chat = await policy.open()
     try:
-        reply = await chat.say([Said("user", asked, png)], schema)
+        reply = await chat.say([Message("user", asked, png)], schema)
     finally:
         await chat.close()
     return reply.text, time.monotonic() - began

@@ -17,16 +17,16 @@ from typing import Any
 
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.chat import ChatModel
-from holotron.agent.manner import WIDGET_FORM
-from holotron.agent.miniwob_world import MiniWoBWorld
+from holotron.agent.policy_format import WIDGET_FORM
 from holotron.env.errors import InfrastructureError
-from holotron.env.miniwob.config import MiniWoBConfig
-from holotron.env.miniwob.pages import MiniWoB
-from holotron.env.miniwob.protocols import Protocol, find_protocol, is_success
-from holotron.env.miniwob.tasks import find_task
-from holotron.eval.machine import stolen_seconds, stolen_since
-from holotron.eval.shares import Share, share_out
+from holotron.eval.cpu_steal import stolen_seconds, stolen_since
 from holotron.eval.statistics import typical, wilson
+from holotron.eval.worker_pool import Share, share_out
+from holotron.suites.miniwob.config import MiniWoBConfig
+from holotron.suites.miniwob.pages import MiniWoB
+from holotron.suites.miniwob.protocols import Protocol, find_protocol, is_success
+from holotron.suites.miniwob.tasks import find_task
+from holotron.suites.miniwob.world import MiniWoBWorld
 
 TRIES = 3
 Asked = tuple[str, int, int]  # task, seed, most steps

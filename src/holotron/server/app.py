@@ -14,7 +14,7 @@ from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 
 from holotron import __version__
-from holotron.data.episodes.store import EpisodeStore
+from holotron.episodes.store import EpisodeStore
 from holotron.server import admin, chat, completions, session_routes, text_routes
 from holotron.server.auth import Admission, Keys
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused

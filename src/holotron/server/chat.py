@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, Response
 
 from holotron.engine.grammar import Grammar, GrammarError
 from holotron.model.errors import ModelError
-from holotron.model.prompt import Written
+from holotron.model.text.conversation import Written
 from holotron.server import messages as m
 from holotron.server.answers import ChatCompletion, ErrorAnswer
 from holotron.server.auth import Caller

@@ -10,14 +10,14 @@ import torch
 from holotron.engine.config import EngineConfig, fit_to_memory
 from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError
-from holotron.model.byte_tokenizer import byte_tokenizer
-from holotron.model.chat import DEFAULT_TEMPLATE, ChatTemplate, Tokenizer, load_chat_template, load_tokenizer
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.config import ModelConfig
 from holotron.model.loading import find_checkpoint, load
-from holotron.model.policy_tokenizer import has_pieces
 from holotron.model.presets import preset
-from holotron.model.prompt import PromptBuilder
+from holotron.model.text.byte_tokenizer import byte_tokenizer
+from holotron.model.text.chat import DEFAULT_TEMPLATE, ChatTemplate, Tokenizer, load_chat_template, load_tokenizer
+from holotron.model.text.conversation import PromptBuilder
+from holotron.model.text.policy_tokenizer import has_pieces
 from holotron.server.messages import EngineOptions
 
 GIB = 2**30

@@ -23,11 +23,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from holotron.engine.context import Context, OnUpdate, Residency
 from holotron.engine.engine import Engine, SessionInfo
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.grammar import GrammarError, GrammarState
 from holotron.engine.images import PreparedImage
+from holotron.engine.session_state import OnUpdate, Residency, SessionState
 from holotron.engine.stream import Inbox
 from holotron.engine.tasks import Event, Task, TokenEvent
 from holotron.model.errors import ImageError, ModelError
@@ -256,7 +256,7 @@ class Worker:
 
         self.loop.call_soon_threadsafe(announce)
 
-    def _task(self, message: m.Generate, choice: int, context: Context, grammar: GrammarState | None) -> Task:
+    def _task(self, message: m.Generate, choice: int, context: SessionState, grammar: GrammarState | None) -> Task:
         sampling = message.sampling
         if choice and sampling.seed is not None:
             sampling = replace(sampling, seed=sampling.seed + choice)  # or every choice would say the same
@@ -337,7 +337,7 @@ def _weights(path: str) -> str | dict[str, Tensor]:
         raise EngineError(f"no safetensors file: {error}") from error
 
 
-def _is_useless(context: Context, epoch: int) -> bool:
+def _is_useless(context: SessionState, epoch: int) -> bool:
     """Whether no later request could go on from here: its memory is gone, or other weights have computed it."""
     return context.residency is Residency.NONE or context.epoch != epoch
 

@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from holotron.data.samples import SampleError
+from holotron.episodes.shards import SampleError
 from holotron.model.errors import ModelError
 from holotron.train.parallel import leave
 from holotron.train.recipe import RecipeError, read_recipe

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holotron.model.config import ModelConfig
-from holotron.train.glyphs import SLOTS, UNREAD
+from holotron.train.ocr_loss import SLOTS, UNREAD
 from holotron.train.sequences import Picture, Sequence
 
 # Sequences that go into the same batch, since they are over the same picture.

@@ -22,8 +22,8 @@ from holotron.ops.chunked import bounded_attention, chunked_scan, masked_conv, m
 from holotron.ops.plain.norm import gated_rms_norm, rms_norm
 from holotron.ops.plain.scan import discretize
 from holotron.train.batches import Batch
-from holotron.train.glyphs import GlyphHead, loss_of_glyphs
 from holotron.train.loss import Coordinates, losses_of_learned
+from holotron.train.ocr_loss import OcrHead, loss_of_glyphs
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Parts:
     tower_block: Callable[[VisionBlock, Tensor, Batch], Tensor]
     layer: Callable[[Layer, Tensor, Batch], Tensor]
     losses: Callable[[Tensor, Tensor, Coordinates], Tensor]
-    glyphs: Callable[[GlyphHead, Tensor, Tensor], Tensor]
+    glyphs: Callable[[OcrHead, Tensor, Tensor], Tensor]
 
     @classmethod
     def plain(cls) -> Parts:

@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from holotron.data.samples import SampleError, read_shard, shard_paths
+from holotron.episodes.shards import SampleError, read_shard, shard_paths
 from holotron.train.batches import Batch, Bunch, Packer
+from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.recipe import Source
 from holotron.train.sequences import Sequence, SequenceWriter
-from holotron.train.tremor import Tremor
 
 MOST_LEFT_OUT = 1000
 MOST_ASIDE = 8
@@ -155,7 +155,7 @@ class BatchStream(IterableDataset[Drawn]):
         turn: int = 0,
         rank: int = 0,
         ranks: int = 1,
-        tremor: Tremor | None = None,
+        tremor: CoordinateJitter | None = None,
     ) -> None:
         super().__init__()
         self._sources, self._writer, self._packer = tuple(sources), writer, packer

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holotron.model.chat import Tokenizer
-from holotron.model.coordinates import SCALE
-from holotron.model.policy_tokenizer import AXES, coordinate_token
+from holotron.actions.coordinates import SCALE
+from holotron.model.text.chat import Tokenizer
+from holotron.model.text.policy_tokenizer import AXES, coordinate_token
 
 
 @dataclass(frozen=True)

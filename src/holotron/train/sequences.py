@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from holotron.data.samples import Sample
-from holotron.model.chat import Tokenizer
+from holotron.episodes.shards import Sample
 from holotron.model.config import ModelConfig
 from holotron.model.grids import Grid, patch_grid
-from holotron.train.glyphs import glyphs_of
+from holotron.model.text.chat import Tokenizer
+from holotron.train.ocr_loss import glyphs_of
 
 ASK, ANSWER, END = "<SPECIAL_10>", "<SPECIAL_11>", "<SPECIAL_12>"
 

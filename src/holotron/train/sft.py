@@ -16,23 +16,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holotron.agent.manner import TAUGHT, save_manner
-from holotron.model.chat import Tokenizer, load_tokenizer
+from holotron.agent.policy_format import TAUGHT, save_policy_format
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model
 from holotron.model.loading import find_checkpoint, load
 from holotron.model.model import Model
 from holotron.model.parameters import parameter_type, place
-from holotron.model.policy_tokenizer import policy_tokenizer, save_policy_texts
 from holotron.model.presets import preset
+from holotron.model.text.chat import Tokenizer, load_tokenizer
+from holotron.model.text.policy_tokenizer import policy_tokenizer, save_policy_texts
 from holotron.train.batches import Batch, Packer
-from holotron.train.captured import Captured
+from holotron.train.coordinate_jitter import CoordinateJitter
+from holotron.train.cuda_graph import Captured
 from holotron.train.flops import peak_flops, training_flops
 from holotron.train.forward import Parts, logits_of_seen, place_patches, prepare_patches, see
-from holotron.train.glyphs import GlyphHead
 from holotron.train.loader import BatchStream, Cursor, Drawn, load_batches
 from holotron.train.lora import add_lora, merged, save_adapter
 from holotron.train.loss import Coordinates
+from holotron.train.ocr_loss import OcrHead
 from holotron.train.optimizer import Average, make_optimizers, trained
 from holotron.train.parallel import join, shard
 from holotron.train.recipe import Recipe
@@ -40,7 +41,6 @@ from holotron.train.sequences import SequenceWriter
 from holotron.train.shards import whole
 from holotron.train.state import NAME as STATE
 from holotron.train.state import load_state, save_state
-from holotron.train.tremor import Tremor
 
 METRICS = "metrics.jsonl"
 WEIGHTS = "weights"
@@ -81,10 +81,10 @@ class Trainer:
         self.model, self.tokenizer = _start(recipe, self.device)
         self.model.train()
         assert self.model.vision is not None
-        self._glyphs: GlyphHead | None = None
+        self._glyphs: OcrHead | None = None
         if recipe.glyphs:
             # A part of the model, it learns, is averaged and kept like the rest; what is exported has no place for it.
-            self._glyphs = GlyphHead(self.model.config.hidden_size).to(self.device)
+            self._glyphs = OcrHead(self.model.config.hidden_size).to(self.device)
             self.model.add_module("glyphs", self._glyphs)
         self._parts = Parts.compiled() if recipe.compile else Parts.plain()
         self._run: Callable[[Batch], tuple[Tensor, Tensor]] = self._losses
@@ -162,7 +162,7 @@ class Trainer:
         if self.ranks.first:
             save_checkpoint(model, folder, overwrite=True)
             save_policy_texts(model.config, folder)
-            save_manner(TAUGHT, folder)
+            save_policy_format(TAUGHT, folder)
             if lora.rank:
                 save_adapter(model, changes, lora, folder.with_name(ADAPTER))
         return folder
@@ -180,7 +180,7 @@ class Trainer:
             turn,
             self.ranks.rank,
             self.ranks.size,
-            Tremor.of(self.tokenizer, self.recipe.tremor) if self.recipe.tremor else None,
+            CoordinateJitter.of(self.tokenizer, self.recipe.tremor) if self.recipe.tremor else None,
         )
         return load_batches(stream, workers)
 

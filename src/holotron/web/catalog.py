@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from holotron.data.episodes.errors import EpisodeError
-from holotron.data.episodes.nouns import EpisodeInfo
-from holotron.data.episodes.reading import META, STEPS, read_info
-from holotron.data.episodes.store import EpisodeStore
+from holotron.episodes.errors import EpisodeError
+from holotron.episodes.reading import META, STEPS, read_info
+from holotron.episodes.record import EpisodeInfo
+from holotron.episodes.store import EpisodeStore
 from holotron.web.rows import Row, damaged_row, row_of
 
 Progress = Callable[[int, int], None]

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from holotron.agent.actions import ActionError, describe, to_dict
-from holotron.data.episodes.errors import Damaged, EpisodeError, NewerSchema
-from holotron.data.episodes.nouns import EpisodeInfo, Step
-from holotron.data.episodes.store import EpisodeStore, episode_from
+from holotron.actions.action import ActionError, describe, to_dict
+from holotron.episodes.errors import Damaged, EpisodeError, NewerSchema
+from holotron.episodes.record import EpisodeInfo, Step
+from holotron.episodes.store import EpisodeStore, episode_from
 
 
 def detail_of(store: EpisodeStore, episode_id: str, first: int = 0) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from holotron.data.episodes.errors import EpisodeError
-from holotron.data.episodes.files import write_whole
-from holotron.data.episodes.store import EpisodeStore
+from holotron.episodes.errors import EpisodeError
+from holotron.episodes.files import write_whole
+from holotron.episodes.store import EpisodeStore
 from holotron.web.catalog import Catalog
 from holotron.web.detail import episode_json, steps_of, view_of
 from holotron.web.page import GENERATOR, data_block, standalone

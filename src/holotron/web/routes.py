@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Path, Query
 from fastapi.responses import Response
 
-from holotron.data.episodes.errors import Damaged, EpisodeError
-from holotron.data.episodes.store import EpisodeStore
+from holotron.episodes.errors import Damaged, EpisodeError
+from holotron.episodes.store import EpisodeStore
 from holotron.web.catalog import Catalog
 from holotron.web.detail import detail_of, episode_json, steps_of
 from holotron.web.page import INDEX, NOTHING_POLICY, PAGE_POLICY, media_type, static_files

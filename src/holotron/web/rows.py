@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, TypedDict
 
-from holotron.data.episodes.nouns import EpisodeInfo
+from holotron.episodes.record import EpisodeInfo
 
 RowOutcome: TypeAlias = Literal[
     "success", "failed", "unscored", "infrastructure", "running", "unfinished", "damaged"

@@ -1,1 +1,0 @@
-"""What the loop leaves behind: episodes on disk, and data made for training."""

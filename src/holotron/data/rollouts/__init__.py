@@ -1,1 +1,0 @@
-"""Many episodes at once, every one of them recorded."""

@@ -1,0 +1,132 @@
+"""A session as the engine's loop sees it: its tokens, and where its memory is."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import blake2b
+from itertools import count
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from holotron.engine.images import ImageSpan
+from holotron.engine.spill import Arrival, Parked
+
+if TYPE_CHECKING:
+    from holotron.engine.tasks import Task
+
+
+class Residency(StrEnum):
+    """Where the memory of a session is; with `none` it is computed again when it is needed."""
+
+    GPU = "gpu"
+    HOST = "host"
+    DISK = "disk"
+    NONE = "none"
+
+
+class OnUpdate(StrEnum):
+    """What happens to a session when the weights change."""
+
+    KEEP = "keep"
+    RECOMPUTE = "recompute"
+    DROP = "drop"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One append and one generation: tokens start … prompt_end are given, prompt_end … end are generated."""
+
+    start: int
+    prompt_end: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state after the first `position` tokens, in a slot of its own, and the logits there if they are known."""
+
+    position: int
+    slot: int
+    logits: Tensor | None
+
+
+_numbers = count()
+
+
+@dataclass(eq=False)
+class SessionState:
+    """The running context of one session. `computed` of its tokens are in its memory; the rest wait to be."""
+
+    id: str
+    on_update: OnUpdate = OnUpdate.KEEP
+    keep_images: int | None = None
+    pool: str | None = None  # requests without a session of their own may go on from contexts of their pool
+    tokens: array[int] = field(default_factory=lambda: array("i"))
+    images: list[ImageSpan] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    computed: int = 0
+    slot: int | None = None
+    pages: list[int] = field(default_factory=list)
+    dropped: int = 0  # entries of old screenshots whose pages were given back
+    dropped_before: int = 0  # going back to before this token would need what was dropped
+    logits: Tensor | None = None  # after the last computed token, when it is the last token
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    digests: dict[int, bytes] = field(default_factory=dict)
+    parked: Parked | None = None
+    arrival: Arrival | None = None  # its memory is on its way back
+    epoch: int = 0
+    task: Task | None = None
+    waits_for: SessionState | None = None  # a fork whose parent is still being computed
+    claimed: bool = False  # promised to a stateless request that has not come back with its tokens yet
+    last_used: int = 0
+    closed: bool = False
+    number: int = field(default_factory=lambda: next(_numbers))
+
+    @property
+    def uncomputed(self) -> int:
+        return len(self.tokens) - self.computed
+
+    @property
+    def held(self) -> int:
+        """The tokens that need not be computed again.
+
+        The last tokens of an answer count: they are computed with what follows them, for the first time.
+        """
+        return len(self.tokens) if self.turns and self.computed >= self.turns[-1].prompt_end else self.computed
+
+    @property
+    def entries(self) -> int:
+        """Keys and values in the pages."""
+        return self.computed - self.dropped
+
+    @property
+    def residency(self) -> Residency:
+        if self.slot is not None:
+            return Residency.GPU
+        if self.parked is not None:
+            return Residency.DISK if self.parked.on_disk else Residency.HOST
+        return Residency.NONE
+
+    def digest(self, position: int) -> bytes:
+        """Fingerprint of the first `position` tokens and the images among them; hashed once."""
+        if position not in self.digests:
+            state = blake2b(memoryview(self.tokens)[:position], digest_size=16)
+            for span in self.images:
+                if span.start < position:
+                    state.update(span.key)
+            self.digests[position] = state.digest()
+        return self.digests[position]
+
+    def truncate(self, position: int) -> None:
+        """Forget the tokens from `position` on, and what was said about them."""
+        del self.tokens[position:]
+        self.images = [span for span in self.images if span.start < position]
+        self.digests = {at: digest for at, digest in self.digests.items() if at <= position}
+
+    def resume_positions(self) -> list[int]:
+        """From where this context could go on without computing anything again."""
+        positions = [self.computed, *(c.position for c in self.checkpoints)]
+        return [p for p in positions if not any(span.start < p < span.end for span in self.images)]

@@ -1,0 +1,126 @@
+"""The next tokens of many generations at once: sampled, bound to grammars, and turned into text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from holotron.engine.grammar import GrammarError, GrammarState
+from holotron.engine.sampling import RowState, SampledToken, sample, sample_plainly
+from holotron.engine.stopping import StopChecker
+from holotron.engine.tasks import FinishEvent, Task, TokenEvent, TokenLogprobs
+from holotron.model.config import ModelConfig
+from holotron.model.text.chat import Tokenizer
+
+
+class Outcome(NamedTuple):
+    """What one generation gained in a step: a token that was drawn, those forced after it, or an error."""
+
+    token_ids: tuple[int, ...] = ()
+    text: str = ""
+    logprobs: TokenLogprobs | None = None
+    finish: FinishEvent | None = None
+    error: str | None = None
+
+    def event(self, epoch: int) -> TokenEvent:
+        return TokenEvent(self.token_ids, self.text, self.logprobs, epoch)
+
+
+class TokenSampler:
+    """Draws tokens for tasks and follows each of them to its end."""
+
+    def __init__(self, config: ModelConfig, tokenizer: Tokenizer | None = None) -> None:
+        self._config = config
+        # Without a tokenizer there are only token ids.
+        self._decode: Callable[[Sequence[int]], str] | None = tokenizer.decode if tokenizer else None
+        # Markup of images means something only in prompts; generated, it would stand for an image that is not there.
+        vision = config.vision
+        markup = (vision.image_token_id, vision.image_start_token_id, vision.image_end_token_id) if vision else ()
+        banned = {token for token in markup if token is not None and token < config.vocab_size}
+        if tokenizer is not None:  # nor does an id that is no token mean anything
+            banned |= set(range(config.vocab_size)) - tokenizer.ids
+        self._banned = torch.tensor(sorted(banned), dtype=torch.long)
+
+    def begin(self, task: Task, device: torch.device) -> None:
+        """Prepare a task for drawing; parameters that this model cannot follow are an error here, before it runs."""
+        if task.sampling is None:
+            return
+        config = self._config
+        # The image token may lie beyond the vocabulary.
+        prompt = [t for t in task.context.tokens if t < config.vocab_size] if task.sampling.has_penalties else ()
+        task.row = RowState(task.sampling, config.vocab_size, task.seed, config.eos_token_ids, prompt, device)
+        task.checker = StopChecker(task.sampling, self._decode, config.eos_token_ids)
+
+    def draw(self, tasks: Sequence[Task], logits_SV: Tensor) -> list[Outcome]:
+        """The outcomes of one step, in order. An error of one generation is its own."""
+        rows = [task.row for task in tasks if task.row is not None]
+        logits_SV = logits_SV.float()
+        if self._banned.device != logits_SV.device:
+            self._banned = self._banned.to(logits_SV.device)
+        if all(row.is_plain for row in rows):
+            tokens = sample_plainly(logits_SV, self._banned)
+            return [self._outcome(task, row, token) for task, row, token in zip(tasks, rows, tokens, strict=True)]
+        bitmask, broken = self._bitmask(tasks)
+        tokens = sample(logits_SV, rows, bitmask, self._banned).read(rows)
+        return [
+            Outcome(error=broken[i]) if i in broken else self._outcome(task, row, token)
+            for i, (task, row, token) in enumerate(zip(tasks, rows, tokens, strict=True))
+        ]
+
+    def _bitmask(self, tasks: Sequence[Task]) -> tuple[Tensor | None, dict[int, str]]:
+        if all(task.grammar is None for task in tasks):
+            return None, {}
+        bitmask = torch.zeros(len(tasks), -(-self._config.vocab_size // 32), dtype=torch.int32)
+        broken: dict[int, str] = {}
+        for i, task in enumerate(tasks):
+            if task.grammar is not None:
+                try:
+                    task.grammar.mask_into(bitmask[i])
+                except GrammarError as error:
+                    broken[i] = str(error)
+        return bitmask, broken
+
+    def _outcome(self, task: Task, row: RowState, token: SampledToken) -> Outcome:
+        if token.error is not None:
+            return Outcome(error=token.error)
+        checker = task.checker
+        assert checker is not None
+        ids: tuple[int, ...] = (token.token_id,)
+        if task.grammar is None:
+            text = checker.push(token.token_id)
+        else:
+            try:
+                ids = _follow(task.grammar, token.token_id)
+            except GrammarError as error:
+                return Outcome(error=str(error))
+            ids, text = _push_all(checker, ids)
+        finish = FinishEvent(checker.finish.reason, stop=checker.finish.stop) if checker.finish else None
+        if finish is None and task.grammar is not None and task.grammar.is_finished:
+            finish = FinishEvent("stop", text=checker.flush())
+        row.advance(ids)
+        logprobs = None
+        if token.logprob is not None:
+            logprobs = TokenLogprobs(token.logprob, token.sampling_logprob, token.top)
+        return Outcome(ids, text, logprobs, finish)
+
+
+def _follow(grammar: GrammarState, token_id: int) -> tuple[int, ...]:
+    """Take the token, and with it all that the grammar then leaves no choice about."""
+    grammar.advance(token_id)
+    forced = grammar.forced()
+    for forced_id in forced:
+        grammar.advance(forced_id)
+    return (token_id, *forced)
+
+
+def _push_all(checker: StopChecker, ids: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
+    """The text of the tokens up to where the generation ends, and those tokens."""
+    text = ""
+    for position, token_id in enumerate(ids):
+        text += checker.push(token_id)
+        if checker.finish is not None:
+            return ids[: position + 1], text
+    return ids, text

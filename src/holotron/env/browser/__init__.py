@@ -1,0 +1,1 @@
+"""Real browsers: processes, isolated contexts, tabs, screenshots."""

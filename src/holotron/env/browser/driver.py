@@ -1,0 +1,243 @@
+"""Where an environment's actions take place: one at a time, in limited time, failures sorted by whose fault it is."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from playwright.async_api import Error
+
+from holotron.env.browser import dom_queries as probe
+from holotron.env.browser.event_log import EventLog
+from holotron.env.browser.isolated_world import IsolatedWorldGone
+from holotron.env.browser.observation import BrowserObservation, Tab
+from holotron.env.browser.options import EnvOptions
+from holotron.env.browser.pool import Browsers, Lease
+from holotron.env.browser.settle import Rest, Traffic, settle
+from holotron.env.browser.tabs import LiveTab
+from holotron.env.errors import ActionFailed, BrowserCrashed, EnvError, InfrastructureError, Refused, TabClosed
+from holotron.env.safety.confirm import Question
+from holotron.env.safety.egress_proxy import EgressProxy
+from holotron.env.safety.guard import GuardedTabs
+from holotron.env.safety.mask import paint_over
+
+T = TypeVar("T")
+REPLACE_SECONDS = 15.0
+FACTS = "() => [document.title, document.readyState]"
+
+
+class Driver:
+    """A browser context with its gate, its tabs and what happened in them."""
+
+    def __init__(self, lease: Lease, options: EnvOptions, gate: EgressProxy, happenings: EventLog) -> None:
+        self.options = options
+        self.happenings = happenings
+        self.tabs = GuardedTabs(lease.context, options, happenings, gate)
+        self.typed_secrets: set[str] = set()
+        self._lease = lease
+        self._gate = gate
+        self._traffic = Traffic(lease.context, happenings)
+        self._rest = Rest(True, "complete")
+        self._turn = asyncio.Lock()
+        self._clipboard = ""
+        self._closed = False
+
+    @classmethod
+    async def open(cls, browsers: Browsers, options: EnvOptions) -> Driver:
+        happenings = EventLog(options.secrets.redact)
+        gate = EgressProxy(
+            options.safety, lambda place, rule: happenings.refusal("connection", place, rule), options.resolve
+        )
+        await gate.start()
+        try:
+            lease = await browsers.open_context(
+                viewport={"width": options.width, "height": options.height},
+                device_scale_factor=1,
+                locale=options.locale,
+                timezone_id=options.timezone,
+                accept_downloads=options.downloads is not None,
+                permissions=[],
+                # Without this exception the browser would reach its own machine directly.
+                proxy={"server": gate.address, "bypass": "<-loopback>"},
+                # A worker that answers for the network hides what a page loads from whoever counts its requests.
+                service_workers="allow" if options.safety.allowed_origins is None else "block",
+            )
+        except BaseException:
+            await gate.close()
+            raise
+        stage = cls(lease, options, gate, happenings)
+        try:
+            await stage._perform("opening a tab", stage.tabs.start)
+        except BaseException:
+            await stage.close()
+            raise
+        return stage
+
+    async def close(self) -> None:
+        self._closed = True
+        closing = asyncio.ensure_future(self._close())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing
+            raise
+
+    async def _close(self) -> None:
+        await self.tabs.end()
+        await self._lease.close()
+        await self._gate.close()
+
+    # ---- acting ----
+
+    async def act(self, what: str, do: Callable[[], Awaitable[Any]] | None, seconds: float | None = None) -> None:
+        """Do something, then wait until the page is at rest."""
+        async with self._turn:
+            self._traffic.mark()
+            try:
+                if do is not None:
+                    await self._perform(what, do, seconds)
+            except (ActionFailed, Refused):
+                await self._come_to_rest()
+                raise
+            await self._come_to_rest()
+
+    async def _come_to_rest(self) -> None:
+        options = self.options
+        self._rest = await self._perform(
+            "the wait for the page",
+            lambda: settle(self.tabs, self._traffic, self.happenings, options.settle_seconds, options.change_seconds),
+            options.settle_seconds + options.call_seconds,
+        )
+
+    async def confirm(self, action: str, look: Callable[[], Awaitable[str]] | None) -> None:
+        """Ask before an action, where a rule says so; `look` finds the text it is aimed at."""
+        confirmation = self.options.confirmation
+        if confirmation is None:
+            return
+        redact = self.options.secrets.redact
+
+        async def text() -> str:
+            return "" if look is None else redact(await self._perform(action, look))
+
+        url, aimed_at = redact(self.tabs.current.page.url), await text()
+        rule = confirmation.rule_for(action, url, aimed_at)
+        if rule is None:
+            return
+        if not await confirmation.ask(Question(action, url, aimed_at, rule)):
+            self.happenings.refusal("confirmation", action, rule)
+            raise Refused(f"{action} was not confirmed", rule)
+        # Whoever was asked took a while, and agreed to what was there then.
+        if await text() != aimed_at:
+            raise ActionFailed(f"the page changed while {action} was being confirmed")
+
+    async def with_clipboard(self, do: Callable[[], Awaitable[None]]) -> None:
+        """Do something with this browser's own clipboard instead of the one that all share."""
+        text = await self._lease.clipboard.around(self._clipboard, do)
+        # A secret copied from one page must not be pasted into another.
+        self._clipboard = self.options.secrets.redact(text)
+
+    async def asked(self, what: str, do: Callable[[], Awaitable[T]]) -> T:
+        """The answer to a question that changes nothing."""
+        async with self._turn:
+            return await self._perform(what, do)
+
+    async def _perform(self, what: str, do: Callable[[], Awaitable[T]], seconds: float | None = None) -> T:
+        if self._closed:
+            raise InfrastructureError("this browser is closed")
+        tab = self.tabs.current if self.tabs.all else None
+        try:
+            async with asyncio.timeout(seconds or self.options.call_seconds):
+                return await do()
+        except TimeoutError:
+            await self._replace(tab)
+            raise ActionFailed(f"the page stopped answering during {what}; a blank page took its place") from None
+        except IsolatedWorldGone:
+            raise ActionFailed(f"the page was replaced during {what}") from None
+        except Error as error:
+            # Without the original: its text is the driver's and may quote anything.
+            raise await self._sorted(error, what, tab) from None
+
+    async def _replace(self, tab: LiveTab | None) -> None:
+        """A page does not answer. If the browser does, only the page is at fault."""
+        try:
+            if tab is None:
+                raise TimeoutError
+            async with asyncio.timeout(REPLACE_SECONDS):
+                url = tab.page.url
+                await self.tabs.replace(tab)
+                self.happenings.error(f"the page at {url} stopped answering; a blank page took its place")
+        except (TimeoutError, Error):
+            if self._lease.lost:
+                raise BrowserCrashed("the browser's process ended") from None
+            raise InfrastructureError("the browser does not answer") from None
+
+    async def _sorted(self, error: Error, what: str, tab: LiveTab | None) -> EnvError:
+        """Whose fault an error of the driver is."""
+        message = error.message.strip().partition("\n")[0]
+        closed = "closed" in message
+        if self._lease.lost or (closed and not await self._lease.alive()):
+            return BrowserCrashed("the browser's process ended")
+        if closed:
+            by_page = tab is not None and not tab.is_given_up
+            return (TabClosed if by_page else ActionFailed)(f"the tab was closed during {what}")
+        return ActionFailed(self.options.secrets.redact(f"{what} failed: {message}"))
+
+    # ---- looking ----
+
+    async def observe(self) -> BrowserObservation:
+        async with self._turn:
+            try:
+                tab, png, title, state = await self._perform("a screenshot", self._look)
+            except ActionFailed:  # the page hung or went away, and another takes its place
+                await self._come_to_rest()
+                tab, png, title, state = await self._perform("a screenshot", self._look)
+            options, redact = self.options, self.options.secrets.redact
+            width, height = struct.unpack(">II", png[16:24])
+            if (width, height) != (options.width, options.height):
+                raise InfrastructureError(
+                    f"a screenshot is {width}×{height} instead of {options.width}×{options.height}"
+                )
+            tab.title = redact(title)
+            return BrowserObservation(
+                screenshot=png,
+                width=width,
+                height=height,
+                url=redact(tab.page.url),
+                title=tab.title,
+                tabs=tuple(
+                    Tab(index, redact(other.page.url), other.title, other is tab)
+                    for index, other in enumerate(self.tabs.all)
+                ),
+                load_state=state,
+                settled=self._rest.settled,
+                **self.happenings.take(),
+            )
+
+    async def _look(self) -> tuple[LiveTab, bytes, str, str]:
+        tab = self.tabs.current
+        boxes = await self._secret_boxes(tab)
+        shot, (title, state) = await asyncio.gather(
+            tab.session.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True}), _facts(tab)
+        )
+        png = base64.b64decode(shot["data"])
+        if self.typed_secrets:
+            # What moved while the picture was taken is covered in both places.
+            boxes += await self._secret_boxes(tab)
+            png = await asyncio.to_thread(paint_over, png, boxes)
+        return tab, png, title, state
+
+    async def _secret_boxes(self, tab: LiveTab) -> list[list[float]]:
+        values = [self.options.secrets[name].value for name in self.typed_secrets]
+        return await probe.boxes_of(tab, values) if values else []
+
+
+async def _facts(tab: LiveTab) -> tuple[str, str]:
+    """The title and the load state."""
+    try:
+        title, state = await tab.world.run(FACTS)
+    except IsolatedWorldGone:
+        return tab.title, "loading"
+    return title, state

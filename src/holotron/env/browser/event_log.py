@@ -1,0 +1,70 @@
+"""What happened in a browser since its agent last looked, and the bell that rings when something does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from holotron.env.browser.observation import Dialog, Download, Refusal
+
+# A page can open dialogs or send requests without end; an observation cannot hold them all.
+MOST_OF_A_KIND = 50
+
+
+class EventLog:
+    """Collects what an observation reports. Text is redacted when it comes in, so nothing secret is ever kept."""
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self._bell = asyncio.Event()
+        self._kept: dict[str, dict[Any, None]] = {}
+        self.last_refusal: Refusal | None = None
+
+    def ring(self) -> None:
+        """Wake whoever waits for a change."""
+        self._bell.set()
+
+    async def wait_for(self, condition: Callable[[], bool], deadline: float) -> bool:
+        """Wait until the condition holds; False if it does not at that time of the event loop's clock."""
+        loop = asyncio.get_running_loop()
+        while not condition():
+            self._bell.clear()
+            try:
+                async with asyncio.timeout(deadline - loop.time()):
+                    await self._bell.wait()
+            except TimeoutError:
+                return condition()
+        return True
+
+    def dialog(self, kind: str, message: str, answer: str) -> None:
+        # The same dialog twice is two dialogs, unlike everything else here.
+        self._keep("dialogs", (Dialog(kind, self._redact(message)[:1000], self._redact(answer)), object()))
+
+    def download(self, url: str, name: str, path: str) -> None:
+        self._keep("downloads", Download(self._redact(url), self._redact(name), path))
+
+    def refusal(self, kind: str, target: str, rule: str) -> None:
+        self.last_refusal = Refusal(kind, self._redact(target)[:1000], self._redact(rule))
+        self._keep("refusals", self.last_refusal)
+
+    def error(self, text: str) -> None:
+        self._keep("errors", self._redact(text)[:1000])
+
+    def notice(self, text: str) -> None:
+        self._keep("notices", self._redact(text)[:1000])
+
+    def refusals(self) -> list[Refusal]:
+        return list(self._kept.get("refusals", {}))
+
+    def take(self) -> dict[str, tuple[Any, ...]]:
+        """Everything since the last call, by the names of the observation's fields."""
+        kept, self._kept = self._kept, {}
+        taken = {name: tuple(kept.get(name, {})) for name in ("downloads", "refusals", "errors", "notices")}
+        return taken | {"dialogs": tuple(dialog for dialog, _ in kept.get("dialogs", {}))}
+
+    def _keep(self, kind: str, item: Any) -> None:
+        kept = self._kept.setdefault(kind, {})
+        if len(kept) < MOST_OF_A_KIND:
+            kept[item] = None
+        self.ring()

@@ -1,0 +1,82 @@
+"""A place in a page to run scripts that the page can neither see nor tamper with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playwright.async_api import CDPSession, Error
+
+NAME = "holotron"
+
+
+STALE = "Cannot find context"
+
+
+class IsolatedWorldGone(Exception):
+    """The document a script ran in was replaced meanwhile."""
+
+
+class IsolatedWorld:
+    """The isolated world of one frame, reached over a session of the process it lives in."""
+
+    def __init__(self, session: CDPSession, frame_id: str) -> None:
+        self.session = session
+        self.frame_id = frame_id
+        self._context: int | None = None
+
+    def forget(self) -> None:
+        """The document changes; the next script goes to the new one."""
+        self._context = None
+
+    async def run(self, script: str, *arguments: Any, again: bool = True) -> Any:
+        """What a script of `scripts.py` returns. Raises `WorldGone` if a navigation came in between.
+
+        again: whether the script may as well run in the document that came after the last one.
+        """
+        if self._context is not None:
+            try:
+                return await self._call(self._context, script, arguments)
+            except IsolatedWorldGone as gone:
+                self._context = None
+                # A script that had begun may have done its work.
+                if not again or STALE not in str(gone):
+                    raise
+        elif not again:
+            raise IsolatedWorldGone
+        return await self._call(await self._enter(), script, arguments)
+
+    async def _enter(self) -> int:
+        try:
+            created = await self.session.send("Page.createIsolatedWorld", {"frameId": self.frame_id, "worldName": NAME})
+        except Error as error:
+            raise _gone(error) from error
+        context: int = created["executionContextId"]
+        self._context = context
+        return context
+
+    async def _call(self, context: int, script: str, arguments: tuple[Any, ...]) -> Any:
+        try:
+            answer = await self.session.send(
+                "Runtime.callFunctionOn",
+                {
+                    "functionDeclaration": script,
+                    "executionContextId": context,
+                    "arguments": [{"value": argument} for argument in arguments],
+                    "returnByValue": True,
+                    "awaitPromise": True,
+                },
+            )
+        except Error as error:
+            raise _gone(error) from error
+        if "exceptionDetails" in answer:
+            # The script is ours, so this is about the page, and its text may hold anything.
+            raise Error("a script failed in the page")
+        return answer["result"].get("value")
+
+
+def _gone(error: Error) -> Exception:
+    """Whether an error only says that the document is another one now."""
+    signs = ("context", "No frame", "navigated", "Frame with the given id")
+    # A closed target also mentions its context; that is for the caller to judge.
+    closed = "has been closed" in error.message or "Connection closed" in error.message
+    return IsolatedWorldGone(error.message) if not closed and any(sign in error.message for sign in signs) else error

@@ -1,0 +1,129 @@
+"""Waiting until a page has done what an action made it do: on events, never for a fixed time."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from playwright.async_api import BrowserContext, Error, Page, Request
+
+from holotron.env.browser.event_log import EventLog
+from holotron.env.browser.isolated_world import IsolatedWorldGone
+from holotron.env.browser.scripts import QUIET
+
+if TYPE_CHECKING:
+    from holotron.env.browser.tabs import LiveTab, Tabs
+
+# These go on while a page is at rest.
+ENDLESS = {"eventsource", "websocket", "media", "ping", "beacon", "manifest", "prefetch"}
+QUIET_MS = 30
+# After an answer came, its page needs a moment to read it.
+AFTER_NETWORK_MS = 25
+# How long a document that is being replaced may take to answer again, before the world is asked once more.
+REPLACED_SECONDS = 0.05
+# How long it may take until another tab is current, when one went away.
+CLOSED_SECONDS = 1.0
+
+
+class Traffic:
+    """The requests of a context that began since the last action and are not over."""
+
+    def __init__(self, context: BrowserContext, happenings: EventLog) -> None:
+        self._happenings = happenings
+        self._pending: dict[Request, Page | None] = {}
+        self._background: set[str] = set()
+        context.on("request", self._begun)
+        context.on("requestfinished", self._over)
+        context.on("requestfailed", self._over)
+        context.on("page", lambda page: page.on("close", self._drop))
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._pending)
+
+    def mark(self) -> None:
+        """An action begins; what was under way before is not its doing."""
+        self._pending.clear()
+
+    def give_up(self) -> None:
+        """Whatever did not end in time is not waited for again: long polls outlive every page."""
+        self._background.update(map(_place, self._pending))
+        self._pending.clear()
+
+    def _drop(self, page: Page) -> None:
+        """A page is gone, and some of its requests end without a word."""
+        # A request that came before its page was known could be one of them.
+        self._pending = {request: of for request, of in self._pending.items() if of not in (page, None)}
+        self._happenings.ring()
+
+    def _begun(self, request: Request) -> None:
+        if request.resource_type in ENDLESS or _place(request) in self._background:
+            return
+        page = None
+        with suppress(Error):  # a service worker's request belongs to no page
+            page = request.frame.page
+        self._pending[request] = page
+        self._happenings.ring()
+
+    def _over(self, request: Request) -> None:
+        if self._pending.pop(request, self) is not self:
+            self._happenings.ring()
+
+
+@dataclass(frozen=True)
+class Rest:
+    """How a wait ended: whether the page came to rest, and its load state."""
+
+    settled: bool
+    load_state: str
+
+
+async def settle(tabs: Tabs, traffic: Traffic, happenings: EventLog, cap: float, change_cap: float) -> Rest:
+    """Wait until the current tab is loaded, its requests are over and its document is still.
+
+    On a page where nothing happens this takes one frame. A tab that an action opens becomes the one waited for.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + cap
+    state = "loading"
+
+    def idle() -> bool:
+        return not (traffic.busy or tabs.pending or tabs.current.loading)
+
+    while loop.time() < deadline:
+        waited = not idle()
+        if waited and not await happenings.wait_for(idle, deadline):
+            break
+        tab = tabs.current
+        least = AFTER_NETWORK_MS if waited else 0
+        try:
+            answer = await _ask(tab, least, min(change_cap, deadline - loop.time()), deadline)
+        except Error:
+            if await happenings.wait_for(lambda: tabs.current is not tab, loop.time() + CLOSED_SECONDS):  # noqa: B023
+                continue  # the tab went, and another is current
+            raise
+        if answer is None:
+            # The document is being replaced: something will happen at once, or has.
+            await happenings.wait_for(lambda: tabs.current.loading, loop.time() + REPLACED_SECONDS)
+            continue
+        state = answer["state"]
+        if tabs.current is tab and idle():
+            return Rest(bool(answer["still"]) and state == "complete", state)
+    traffic.give_up()
+    return Rest(False, state)
+
+
+async def _ask(tab: LiveTab, least: float, cap: float, deadline: float) -> dict[str, Any] | None:
+    """What the quiet script says, or None if there was nobody to say it."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            answer: dict[str, Any] = await tab.world.run(QUIET, QUIET_MS, least, max(cap, 0.0) * 1000)
+            return answer
+    except (IsolatedWorldGone, TimeoutError):
+        return None
+
+
+def _place(request: Request) -> str:
+    return request.url.partition("?")[0]

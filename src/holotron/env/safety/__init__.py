@@ -1,0 +1,1 @@
+"""What a browser may reach, and what it must not show."""

@@ -1,0 +1,160 @@
+"""Keeps N agents busy until every task has been tried, whatever breaks meanwhile.
+
+Only what says nothing about the policy is tried again: a browser that crashed, a model that could not be reached. What
+is finished is on disk, so that a fleet that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from holotron.agent.agent import Ending, StepRecord
+from holotron.agent.chat import ModelUnavailable
+from holotron.env.errors import InfrastructureError
+from holotron.episodes.errors import AlreadyFinished, BeingWritten
+from holotron.episodes.record import EnvironmentInfo, EpisodeInfo, Outcome, PolicyInfo, Task
+from holotron.episodes.recording import outcome_of, step_of
+from holotron.episodes.store import EpisodeStore
+from holotron.episodes.writer import EpisodeWriter
+
+Record = Callable[[StepRecord], Awaitable[None]]
+
+
+class Attempt(Protocol):
+    """A task in a world of its own, ready to begin. Its task may say more than the one that was asked for."""
+
+    task: Task
+
+    async def play(self, record: Record) -> Ending: ...
+
+
+Open = Callable[[Task], AbstractAsyncContextManager[Attempt]]
+
+
+@dataclass
+class Counters:
+    """How a fleet is getting on."""
+
+    total: int = 0
+    running: int = 0
+    finished: int = 0
+    succeeded: int = 0
+    rewarded: float = 0.0
+    skipped: int = 0
+    retried: int = 0
+    infrastructure: int = 0
+    steps: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def steps_per_second(self) -> float:
+        return self.steps / max(1e-9, time.monotonic() - self.began)
+
+    @property
+    def left(self) -> int:
+        return self.total - self.finished - self.skipped - self.infrastructure
+
+
+class Fleet:
+    """Plays tasks, so many at a time, and records them in a store."""
+
+    def __init__(
+        self,
+        store: EpisodeStore,
+        open_attempt: Open,
+        policy: PolicyInfo,
+        environment: EnvironmentInfo,
+        *,
+        sessions: int = 8,
+        retries: int = 3,
+        pause: float = 0.5,
+        on_change: Callable[[Counters], None] = lambda _: None,
+    ) -> None:
+        self.counters = Counters()
+        self._store = store
+        self._open = open_attempt
+        self._policy = policy
+        self._environment = environment
+        self._sessions = sessions
+        self._retries = retries
+        self._pause = pause
+        self._on_change = on_change
+
+    async def run(self, tasks: Iterable[Task]) -> Counters:
+        """Until all are done. An error that is nobody's episode, such as a full disk, ends the fleet."""
+        todo = list(tasks)
+        done = await asyncio.to_thread(self._store.completed_keys)
+        left = [task for task in todo if self._store.key(task) not in done]
+        self.counters = Counters(total=len(todo), skipped=len(todo) - len(left))
+        self._on_change(self.counters)
+        queue = iter(left)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._sessions, len(left))):
+                    group.create_task(self._work(queue))
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from errors
+        return self.counters
+
+    async def _work(self, queue: Iterator[Task]) -> None:
+        for task in queue:
+            self.counters.running += 1
+            try:
+                await self._try(task)
+            finally:
+                self.counters.running -= 1
+                self._on_change(self.counters)
+
+    async def _try(self, task: Task) -> None:
+        for attempt in range(self._retries + 1):
+            if attempt:
+                self.counters.retried += 1
+                await asyncio.sleep(self._pause * 2**attempt)
+            try:
+                info = await self._once(task)
+            except (AlreadyFinished, BeingWritten):
+                self.counters.skipped += 1  # somebody else works on the same store
+                return
+            except InfrastructureError:
+                continue  # it broke before there was anything to record
+            if info.counts:
+                assert info.outcome is not None
+                self.counters.finished += 1
+                self.counters.succeeded += info.outcome.success is True
+                self.counters.rewarded += info.outcome.reward or 0.0
+                return
+        self.counters.infrastructure += 1
+
+    async def _once(self, task: Task) -> EpisodeInfo:
+        async with self._open(task) as attempt:
+            begin = self._store.begin
+            writer = await asyncio.to_thread(begin, attempt.task, self._policy, self._environment)
+            try:
+                return await self._record(attempt, writer)
+            finally:
+                writer.close()
+
+    async def _record(self, attempt: Attempt, writer: EpisodeWriter) -> EpisodeInfo:
+        async def record(step: StepRecord) -> None:
+            await asyncio.to_thread(writer.add_step, step_of(step), step.observation.image)
+            self.counters.steps += 1
+            self._on_change(self.counters)
+
+        try:
+            outcome = outcome_of(await attempt.play(record))
+        except (InfrastructureError, ModelUnavailable) as error:
+            outcome = Outcome(reason="infrastructure", detail=f"{type(error).__name__}: {error}"[:2000])
+        return await asyncio.to_thread(writer.finish, outcome)
+
+
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that ended a group of workers; the others are the same, or came of it."""
+    found: BaseException = errors
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found

@@ -1,0 +1,183 @@
+"""Episodes as one Parquet file, a row per step, from which the very same episodes can be made again.
+
+The columns one would ask for stand by themselves; the rest of a step is JSON in `step_json`, and the episode itself in
+`episode_json` of its first row. An episode without steps is a row without a step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holotron.episodes.copying import begin_copy, end_copy
+from holotron.episodes.errors import Damaged
+from holotron.episodes.files import PARTIAL, full_disk_named, sync_path
+from holotron.episodes.images import ImageFolder
+from holotron.episodes.reading import check_schema, decode
+from holotron.episodes.record import SCHEMA, EpisodeInfo, Step
+from holotron.episodes.store import EpisodeStore
+from holotron.episodes.writer import EpisodeWriter
+
+Images = Literal["embed", "reference"]
+SCHEMA_KEY = b"holotron.episodes.schema"
+GROUP_BYTES, GROUP_ROWS = 32 * 2**20, 512
+READ_ROWS = 16
+COLUMNS = pa.schema(
+    [
+        ("episode_id", pa.string()),
+        ("step", pa.int32()),
+        ("benchmark", pa.string()),
+        ("task_name", pa.string()),
+        ("task", pa.string()),
+        ("seed", pa.int64()),
+        ("reason", pa.string()),
+        ("success", pa.bool_()),
+        ("reward", pa.float64()),
+        ("output", pa.string()),
+        ("action", pa.string()),
+        ("token_ids", pa.list_(pa.int32())),
+        ("logprobs", pa.list_(pa.float64())),
+        ("image_sha256", pa.string()),
+        ("image", pa.binary()),
+        ("step_json", pa.string()),
+        ("episode_json", pa.string()),
+    ],
+    metadata={SCHEMA_KEY: str(SCHEMA).encode()},
+)
+_NEEDED = {"episode_id", "step_json", "episode_json", "token_ids", "logprobs", "image_sha256", "image"}
+
+
+def export_parquet(store: EpisodeStore, path: Path, episodes: list[EpisodeInfo], images: Images) -> None:
+    """Write the episodes; no more than a group of rows is held in memory. The file appears whole or not at all."""
+    partial = path.with_name(f".{path.name}{PARTIAL}")
+    try:
+        with full_disk_named(path):
+            with pq.ParquetWriter(partial, COLUMNS, compression="zstd") as writer:
+                for group in _groups(store, episodes, images):
+                    writer.write_table(pa.Table.from_pylist(group, schema=COLUMNS))
+            sync_path(partial)
+            partial.replace(path)
+            sync_path(path.parent)
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def import_parquet(path: Path, store: EpisodeStore, images: ImageFolder | None = None) -> list[str]:
+    """Write the file's episodes into the store; those it has already are left as they are. Returns the new ids."""
+    imported: list[str] = []
+    writer: EpisodeWriter | None = None
+    info: EpisodeInfo | None = None
+    try:
+        for number, row in _rows(path):
+            where = f"{path}, row {number}"
+            if row["episode_json"] is not None:
+                if writer is not None and info is not None:
+                    end_copy(writer, info)
+                info = decode(EpisodeInfo, row["episode_json"], f"{where}, episode_json")
+                writer = begin_copy(store, info)
+                if writer is not None:
+                    imported.append(info.id)
+            if info is None or row["episode_id"] != info.id:
+                raise Damaged(f"{where} belongs to the episode {row['episode_id']}, whose first row is not there")
+            if writer is not None and row["step_json"] is not None:
+                writer.add_step(*_read_step(row, where, images))
+        if writer is not None and info is not None:
+            end_copy(writer, info)
+    finally:
+        if writer is not None:
+            writer.close()
+    return imported
+
+
+def _groups(store: EpisodeStore, episodes: list[EpisodeInfo], images: Images) -> Iterator[list[dict[str, Any]]]:
+    group: list[dict[str, Any]] = []
+    size = 0
+    for info in episodes:
+        for row in _episode_rows(store, info, images):
+            group.append(row)
+            size += len(row["image"] or b"") + len(row["step_json"] or "") + 8 * len(row["token_ids"] or ())
+            if size >= GROUP_BYTES or len(group) >= GROUP_ROWS:
+                yield group
+                group, size = [], 0
+    if group:
+        yield group
+
+
+def _episode_rows(store: EpisodeStore, info: EpisodeInfo, images: Images) -> Iterator[dict[str, Any]]:
+    outcome = info.outcome
+    common = {
+        "episode_id": info.id,
+        "benchmark": info.task.benchmark,
+        "task_name": info.task.name,
+        "task": info.task.text,
+        "seed": info.task.seed,
+        "reason": outcome and outcome.reason,
+        "success": outcome and outcome.success,
+        "reward": outcome and outcome.reward,
+    }
+    first = {"episode_json": info.model_dump_json()}
+    rows = (_step_row(store, step, images) for step in store.steps(info.id))
+    for row in rows:
+        yield dict.fromkeys(COLUMNS.names) | common | first | row
+        first = {}
+    if first:
+        yield dict.fromkeys(COLUMNS.names) | common | first
+
+
+def _step_row(store: EpisodeStore, step: Step, images: Images) -> dict[str, Any]:
+    output, digest = step.output, step.observation.image
+    return {
+        "step": step.index,
+        "output": output and output.text,
+        "action": step.action and step.action.text,
+        "token_ids": output and output.token_ids,
+        "logprobs": output and output.logprobs,
+        "image_sha256": digest,
+        "image": store.image(digest) if digest is not None and images == "embed" else None,
+        "step_json": step.model_dump_json(exclude={"output": {"token_ids", "logprobs"}}),
+    }
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata = file.schema_arrow.metadata or {}
+            missing = _NEEDED - set(file.schema_arrow.names)
+            if SCHEMA_KEY not in metadata or missing:
+                raise Damaged(
+                    f"{path} was not written by an export of episodes; it lacks {sorted(missing) or 'a mark'}"
+                )
+            mark = metadata[SCHEMA_KEY].decode(errors="replace")
+            check_schema(int(mark) if mark.isdecimal() else None, str(path))
+            number = 0
+            for batch in file.iter_batches(READ_ROWS):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise Damaged(f"{path} is not a whole Parquet file: {error}") from error
+
+
+def _read_step(row: dict[str, Any], where: str, images: ImageFolder | None) -> tuple[Step, bytes | None]:
+    text = row["step_json"]
+    if row["token_ids"] is not None or row["logprobs"] is not None:
+        try:
+            value = json.loads(text)
+            value["output"] |= {"token_ids": row["token_ids"], "logprobs": row["logprobs"]}
+        except (ValueError, TypeError, KeyError) as error:
+            raise Damaged(f"{where}, step_json is not valid: {error}") from None
+        text = json.dumps(value)
+    step = decode(Step, text, f"{where}, step_json")
+    image, digest = row["image"], row["image_sha256"]
+    if image is None and digest is not None and images is not None:
+        image = images.get(digest)
+    return step, image

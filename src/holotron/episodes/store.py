@@ -1,0 +1,253 @@
+"""A folder of episodes that many writers fill at once and any version reads.
+
+episodes/<id>/meta.json     task, policy, environment, outcome; replaced whole at the end
+episodes/<id>/steps.jsonl   one line per step, only ever appended to
+images/ab/abcdef….png       screenshots by the SHA-256 of their bytes
+abandoned/<id>.<mark>/      earlier attempts that did not finish or failed for no fault of the policy
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from holotron.episodes.errors import AlreadyFinished, BeingWritten, Damaged, EpisodeError
+from holotron.episodes.files import PARTIAL, full_disk_named, lock
+from holotron.episodes.images import ImageFolder
+from holotron.episodes.reading import STEPS, read_info, read_steps
+from holotron.episodes.record import EnvironmentInfo, Episode, EpisodeInfo, PolicyInfo, Reason, Step, Task, TaskKey
+from holotron.episodes.redaction import Redact, SomeNoun, redacted
+from holotron.episodes.writer import EpisodeWriter, Sync
+
+log = logging.getLogger(__name__)
+
+STALE_SECONDS = 3600.0
+
+
+class EpisodeStore:
+    """Episodes in a folder. `redact` sees every text before it is written; images it does not see.
+
+    `sync` says what survives a loss of power: every step, every finished episode, or whatever the system got to. A
+    killed process loses nothing with any of them.
+    """
+
+    def __init__(self, folder: str | Path, *, redact: Redact | None = None, sync: Sync = "episode") -> None:
+        self.folder = Path(folder)
+        self.images = ImageFolder(self.folder / "images")
+        self._episodes = self.folder / "episodes"
+        self._abandoned = self.folder / "abandoned"
+        self._redact = redact
+        self._sync: Sync = sync
+
+    # ---- writing ----
+
+    def begin(
+        self,
+        task: Task,
+        policy: PolicyInfo,
+        environment: EnvironmentInfo,
+        *,
+        episode_id: str | None = None,
+        started: float | None = None,
+    ) -> EpisodeWriter:
+        """Begin the episode of a task, of which there is one per task, seed and sample.
+
+        An attempt that did not finish, or that the infrastructure failed, is put aside first. For a task that may be
+        done over and over, such as one typed by a person, pass new_id().
+        """
+        task = self._clean(task)
+        info = EpisodeInfo(
+            id=id_of(task.key) if episode_id is None else episode_id,
+            task=task,
+            policy=self._clean(policy),
+            environment=self._clean(environment),
+            started=time.time() if started is None else started,
+        )
+        folder = self._episodes / info.id
+        if folder.exists():
+            self._put_aside(folder)
+        return EpisodeWriter.create(folder, info, self.images, self._redact, self._sync)
+
+    def resume(self, episode_id: str) -> EpisodeWriter:
+        """Go on with an episode that was broken off: `writer.steps` steps are there, a torn one is cut off."""
+        return EpisodeWriter.reopen(self._folder_of(episode_id), self.images, self._redact, self._sync)
+
+    def _put_aside(self, folder: Path) -> None:
+        try:
+            # Whoever holds the lock, and nobody else, may move the folder; damage may have taken the file to lock.
+            (folder / STEPS).touch()
+            descriptor = lock(folder / STEPS)
+        except FileNotFoundError:
+            return  # another writer moved it
+        if descriptor is None:
+            raise BeingWritten(f"the episode {folder.name} is being written by another writer")
+        try:
+            with suppress(Damaged):
+                info = read_info(folder)
+                if info.counts:
+                    raise AlreadyFinished(f"the episode {info.id} is finished; list_episodes shows its outcome")
+            with full_disk_named(self._abandoned):
+                self._abandoned.mkdir(parents=True, exist_ok=True)
+                folder.rename(self._abandoned / f"{folder.name}.{uuid.uuid4().hex[:8]}")
+        finally:
+            os.close(descriptor)
+
+    def _clean(self, noun: SomeNoun) -> SomeNoun:
+        return noun if self._redact is None else redacted(noun, self._redact)
+
+    # ---- reading ----
+
+    def list_episodes(
+        self,
+        *,
+        benchmark: str | None = None,
+        task: str | None = None,
+        reason: Reason | None = None,
+        success: bool | None = None,
+        finished: bool | None = None,
+        on_damage: Callable[[Damaged], None] | None = None,
+    ) -> list[EpisodeInfo]:
+        """The episodes, in order of their ids, without their steps. Damaged ones are told about and left out."""
+        found = []
+        for folder in self._folders():
+            try:
+                info = read_info(folder)
+            except Damaged as error:
+                if not folder.is_dir():
+                    continue  # a stray file, or put aside since the names were listed
+                if on_damage is None:
+                    log.warning("an episode is left out: %s", error)
+                else:
+                    on_damage(error)
+                continue
+            outcome = info.outcome
+            if (
+                (benchmark is None or info.task.benchmark == benchmark)
+                and (task is None or info.task.name == task)
+                and (reason is None or (outcome is not None and outcome.reason == reason))
+                and (success is None or (outcome is not None and outcome.success == success))
+                and (finished is None or info.finished == finished)
+            ):
+                found.append(info)
+        return found
+
+    def info(self, episode_id: str) -> EpisodeInfo:
+        """One episode without its steps."""
+        return read_info(self._folder_of(episode_id))
+
+    def steps(self, episode_id: str, *, salvage: bool = False) -> Iterator[Step]:
+        """The steps of one episode, one by one; to salvage is to take those before the damage, if there is any."""
+        folder = self._folder_of(episode_id)
+        return read_steps(folder, read_info(folder), salvage)
+
+    def read(self, episode_id: str) -> Episode:
+        """One episode. If it is unfinished, as far as it got."""
+        folder = self._folder_of(episode_id)
+        info = read_info(folder)
+        return episode_from(info, tuple(read_steps(folder, info)))
+
+    def image(self, digest: str) -> bytes:
+        """The screenshot of that name, as PNG."""
+        return self.images.get(digest)
+
+    def completed_keys(self) -> set[TaskKey]:
+        """What a rollout need not do again: tasks finished with an outcome that says something about the policy."""
+        return {info.task.key for info in self.list_episodes(finished=True) if info.counts}
+
+    def key(self, task: Task) -> TaskKey:
+        """The key under which completed_keys has a task: of its texts as they are written."""
+        return self._clean(task).key
+
+    def is_being_written(self, episode_id: str) -> bool:
+        """Whether a writer has the episode open, here or in another process."""
+        try:
+            descriptor = lock(self._folder_of(episode_id) / STEPS)
+        except FileNotFoundError:
+            return False
+        if descriptor is not None:
+            os.close(descriptor)
+        return descriptor is None
+
+    # ---- care ----
+
+    def check(self) -> list[str]:
+        """Everything that is damaged or missing, one line each."""
+        problems: list[str] = []
+        for info in self.list_episodes(on_damage=lambda error: problems.append(str(error))):
+            try:
+                for step in self.steps(info.id):
+                    if step.observation.image is not None:
+                        self.image(step.observation.image)
+            except Damaged as error:
+                problems.append(f"{info.id}: {error}")
+        return problems
+
+    def clean(self) -> int:
+        """Remove what killed writers left half-written, an hour after; returns how much there was."""
+        stale = [path for path in self._episodes.glob(f".*{PARTIAL}") if _is_stale(path)]
+        stale += [path for path in self.images.folder.glob(f"*/.*{PARTIAL}") if _is_stale(path)]
+        stale += [path for path in self._episodes.glob(f"*/.*{PARTIAL}") if _is_stale(path)]
+        for path in stale:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        return len(stale)
+
+    def _folders(self) -> list[Path]:
+        try:
+            with os.scandir(self._episodes) as entries:
+                names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
+        except FileNotFoundError:
+            return []
+        return [self._episodes / name for name in names]
+
+    def _folder_of(self, episode_id: str) -> Path:
+        if not _ID.fullmatch(episode_id) or not (self._episodes / episode_id).is_dir():
+            raise EpisodeError(f"there is no episode {episode_id[:140]!r} in {self.folder}")
+        return self._episodes / episode_id
+
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def id_of(key: TaskKey) -> str:
+    """The id of the one episode of a task: readable, and different for different keys."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", key.task).strip("-")[:60].strip("-") or "task"
+    seed = "" if key.seed is None else f".{key.seed}"
+    digest = hashlib.sha256(repr(tuple(key)).encode()).hexdigest()[:12]
+    return f"{words}{seed[:24]}.{key.sample}.{digest}".replace(".-", ".m")
+
+
+def new_id() -> str:
+    """An id that no other episode has."""
+    return f"run.{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.{uuid.uuid4().hex[:12]}"
+
+
+def episode_from(info: EpisodeInfo, steps: tuple[Step, ...]) -> Episode:
+    """An episode from its two parts."""
+    return Episode(
+        id=info.id,
+        task=info.task,
+        policy=info.policy,
+        environment=info.environment,
+        started=info.started,
+        ended=info.ended,
+        outcome=info.outcome,
+        steps=steps,
+    )
+
+
+def _is_stale(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime > STALE_SECONDS
+    except FileNotFoundError:
+        return False

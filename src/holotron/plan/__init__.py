@@ -1,0 +1,1 @@
+"""What fits on a GPU, and what a step costs there."""

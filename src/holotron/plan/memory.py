@@ -1,0 +1,152 @@
+"""Where the bytes of a GPU go: weights, workspace, and what each session keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from holotron.model.config import ModelConfig
+from holotron.plan.efficiency import MEASURED, Efficiency
+from holotron.plan.errors import PlanError
+from holotron.plan.gpus import Gpu
+from holotron.plan.workload import Workload
+
+Format = Literal["bf16", "fp8"]
+_BYTES: dict[str, int] = {"bf16": 2, "fp8": 1}
+
+# Activations, logits, CUDA context and graphs, allocator slack.
+DEFAULT_RESERVE = 0.10
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How weights, KV and SSM state are stored. fp8 weights are the layers' only: embeddings, lm_head and eyes keep 16
+    bits, as in published fp8 checkpoints. The convolution's state always has 16."""
+
+    weights: Format = "bf16"
+    kv: Format = "bf16"
+    state_bits: int = 16
+
+    def __post_init__(self) -> None:
+        for name, value in (("weights", self.weights), ("kv", self.kv)):
+            if value not in _BYTES:
+                raise PlanError(f"{name} are {value!r}; known formats are {', '.join(_BYTES)}")
+        if self.state_bits not in (16, 32):
+            raise PlanError(f"the state has {self.state_bits} bits; 16 and 32 are possible")
+
+    @property
+    def weight_bytes(self) -> int:
+        return _BYTES[self.weights]
+
+    @property
+    def kv_bytes(self) -> int:
+        return _BYTES[self.kv]
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes on one GPU. `mean` is a session half-way through its episode, `end` one at its last token."""
+
+    gpu_bytes: int
+    text_weight_bytes: int
+    vision_weight_bytes: int
+    reserve_bytes: int
+    free_bytes: int
+    kv_bytes_per_token: int
+    ssm_bytes: int
+    conv_bytes: int
+    state_tokens: int | None
+    mean_tokens: int
+    mean_session_bytes: int
+    mean_needed_bytes: int
+    mean_fit: int
+    end_tokens: int
+    end_session_bytes: int
+    end_needed_bytes: int
+    end_fit: int
+    spilled: int
+    restore_seconds: float
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.text_weight_bytes + self.vision_weight_bytes
+
+    @property
+    def weights_fit(self) -> bool:
+        return self.weight_bytes + self.reserve_bytes < self.gpu_bytes
+
+
+def layer_parameters(model: ModelConfig) -> int:
+    """All weights between the embedding and the last norm."""
+    return sum(model.count(symbol) * size for symbol, size in model.layer_parameters.items())
+
+
+def text_weight_bytes(model: ModelConfig, precision: Precision) -> int:
+    layers = layer_parameters(model)
+    return layers * precision.weight_bytes + (model.text_parameters - layers) * 2
+
+
+def kv_bytes_per_token(model: ModelConfig, precision: Precision) -> int:
+    return model.kv_values_per_token * precision.kv_bytes
+
+
+def ssm_bytes(model: ModelConfig, precision: Precision) -> int:
+    return model.ssm_values * precision.state_bits // 8
+
+
+def conv_bytes(model: ModelConfig) -> int:
+    return model.conv_values * 2
+
+
+def session_bytes(model: ModelConfig, precision: Precision, tokens: int) -> int:
+    """What one session of so many tokens keeps on the GPU."""
+    return kv_bytes_per_token(model, precision) * tokens + ssm_bytes(model, precision) + conv_bytes(model)
+
+
+def sessions_that_fit(free_bytes: int, bytes_per_session: int) -> int:
+    return free_bytes // max(bytes_per_session, 1)
+
+
+def plan_memory(
+    model: ModelConfig,
+    gpu: Gpu,
+    workload: Workload,
+    precision: Precision,
+    *,
+    reserve: float = DEFAULT_RESERVE,
+    efficiency: Efficiency = MEASURED,
+) -> MemoryPlan:
+    """Divide one GPU's memory; sessions that do not fit at mean age are counted as spilled to host memory."""
+    if not 0 <= reserve < 1:
+        raise PlanError(
+            f"the reserve is {reserve}; it is a share of the GPU's memory, from 0 up to but not including 1"
+        )
+    text = text_weight_bytes(model, precision)
+    vision = (model.vision_parameters + model.projector_parameters) * 2
+    reserved = int(gpu.memory_bytes * reserve)
+    free = max(0, gpu.memory_bytes - reserved - text - vision)
+    mean = session_bytes(model, precision, workload.mean_tokens)
+    end = session_bytes(model, precision, workload.end_tokens)
+    mean_fit = sessions_that_fit(free, mean)
+    kv, ssm = kv_bytes_per_token(model, precision), ssm_bytes(model, precision)
+    return MemoryPlan(
+        gpu_bytes=gpu.memory_bytes,
+        text_weight_bytes=text,
+        vision_weight_bytes=vision,
+        reserve_bytes=reserved,
+        free_bytes=free,
+        kv_bytes_per_token=kv,
+        ssm_bytes=ssm,
+        conv_bytes=conv_bytes(model),
+        state_tokens=round(ssm / kv) if kv and ssm else None,
+        mean_tokens=workload.mean_tokens,
+        mean_session_bytes=mean,
+        mean_needed_bytes=mean * workload.sessions,
+        mean_fit=mean_fit,
+        end_tokens=workload.end_tokens,
+        end_session_bytes=end,
+        end_needed_bytes=end * workload.sessions,
+        end_fit=sessions_that_fit(free, end),
+        spilled=max(0, workload.sessions - mean_fit),
+        restore_seconds=mean / (gpu.host_bandwidth * efficiency.host_link),
+    )

@@ -1,0 +1,92 @@
+"""The plan for one model on one GPU: what fits, what a step costs, and what forgetting would cost."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from holotron.model.config import ModelConfig
+from holotron.plan.efficiency import MEASURED, Efficiency
+from holotron.plan.gpus import Gpu
+from holotron.plan.memory import DEFAULT_RESERVE, MemoryPlan, Precision, plan_memory
+from holotron.plan.roofline import StepCost, step_cost
+from holotron.plan.workload import Workload
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Answers for one model. The costs are None where not even one session fits beside the weights."""
+
+    model: ModelConfig
+    gpu: Gpu
+    workload: Workload
+    precision: Precision
+    memory: MemoryPlan
+    cost: StepCost | None
+    stateless: StepCost | None
+
+    @property
+    def fits(self) -> bool:
+        """Whether all sessions stay on the GPU at mean age."""
+        return self.memory.spilled == 0
+
+    @property
+    def is_hybrid(self) -> bool:
+        return self.model.count("M") > 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: bytes, tokens, milliseconds, rates per second."""
+        memory = asdict(self.memory)
+        memory["restore_milliseconds"] = memory.pop("restore_seconds") * 1e3
+        memory["weight_bytes"] = self.memory.weight_bytes
+        memory["weights_fit"] = self.memory.weights_fit
+        return {
+            "model": {
+                "name": self.model.name,
+                "layers": self.model.layers,
+                "mamba_layers": self.model.count("M"),
+                "attention_layers": self.model.count("*"),
+                "mlp_layers": self.model.count("-"),
+                "moe_layers": self.model.count("E"),
+                "text_parameters": self.model.text_parameters,
+                "active_parameters": self.model.active_parameters,
+                "vision_parameters": self.model.vision_parameters,
+                "projector_parameters": self.model.projector_parameters,
+            },
+            "gpu": asdict(self.gpu),
+            "workload": {**asdict(self.workload), "screen": list(self.workload.screen)},
+            "precision": asdict(self.precision),
+            "memory": memory,
+            "fits": self.fits,
+            "cost": self.cost.to_dict() if self.cost else None,
+            "stateless": self.stateless.to_dict() if self.stateless else None,
+        }
+
+
+def plan(
+    model: ModelConfig,
+    gpu: Gpu,
+    workload: Workload | None = None,
+    precision: Precision | None = None,
+    *,
+    beside: ModelConfig | None = None,
+    reserve: float = DEFAULT_RESERVE,
+    efficiency: Efficiency = MEASURED,
+) -> Plan:
+    """Plan one model for a workload; a model without eyes is given as many tokens per screenshot as `beside` sees."""
+    workload = (workload or Workload()).resolved(model, beside)
+    precision = precision or Precision()
+    memory = plan_memory(model, gpu, workload, precision, reserve=reserve, efficiency=efficiency)
+    batch = min(workload.sessions, memory.mean_fit)
+    cost = stateless = None
+    if batch > 0:
+        history = workload.mean_history
+        # Sessions take turns fairly, so once some have to wait on the host, every step brings its session back.
+        restore = memory.restore_seconds if memory.spilled else 0.0
+        cost = step_cost(
+            model, gpu, workload, precision, history=history, batch=batch, restore=restore, efficiency=efficiency
+        )
+        stateless = step_cost(
+            model, gpu, workload, precision, history=history, batch=batch, stateless=True, efficiency=efficiency
+        )
+    return Plan(model, gpu, workload, precision, memory, cost, stateless)

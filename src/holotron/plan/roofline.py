@@ -1,0 +1,237 @@
+"""What one agent step costs: arithmetic over the rate, bytes over the bandwidth, part by part."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from holotron.model.config import ModelConfig, VisionConfig
+from holotron.plan.efficiency import MEASURED, Efficiency
+from holotron.plan.errors import PlanError
+from holotron.plan.gpus import Gpu
+from holotron.plan.memory import Precision, conv_bytes, kv_bytes_per_token, layer_parameters, ssm_bytes
+from holotron.plan.workload import Workload
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Seconds of one GPU that one agent step of one session takes, when `batch` sessions decode together.
+
+    `restore` is the time on the link to host memory. Copies run beside the arithmetic, so it only counts where it is
+    longer than everything else.
+    """
+
+    batch: int
+    history: int
+    prefilled_tokens: int
+    generated_tokens: int
+    logical_tokens: int
+    prefill_matrices: float
+    prefill_attention: float
+    prefill_scan: float
+    vision: float
+    decode_weights: float
+    decode_head: float
+    decode_states: float
+    decode_kv: float
+    restore: float = 0.0
+
+    @property
+    def prefill(self) -> float:
+        return self.prefill_matrices + self.prefill_attention + self.prefill_scan
+
+    @property
+    def decode(self) -> float:
+        return self.decode_weights + self.decode_head + self.decode_states + self.decode_kv
+
+    @property
+    def total(self) -> float:
+        return max(self.prefill + self.vision + self.decode, self.restore)
+
+    @property
+    def steps_per_second(self) -> float:
+        return 1 / self.total
+
+    @property
+    def decode_tokens_per_second(self) -> float:
+        """Generated tokens of all sessions together, while nothing but decoding runs."""
+        return self.generated_tokens / self.decode
+
+    @property
+    def logical_tokens_per_second(self) -> float:
+        """History, new and generated tokens of every step, as published throughput figures count them."""
+        return self.logical_tokens * self.steps_per_second
+
+    def to_dict(self) -> dict[str, Any]:
+        """Times in milliseconds, rates per second."""
+        milliseconds = {
+            name: getattr(self, name) * 1e3
+            for name in (
+                "prefill_matrices",
+                "prefill_attention",
+                "prefill_scan",
+                "vision",
+                "decode_weights",
+                "decode_head",
+                "decode_states",
+                "decode_kv",
+                "restore",
+                "prefill",
+                "decode",
+                "total",
+            )
+        }
+        return {
+            "batch": self.batch,
+            "history": self.history,
+            "prefilled_tokens": self.prefilled_tokens,
+            "generated_tokens": self.generated_tokens,
+            "milliseconds": milliseconds,
+            "steps_per_second": self.steps_per_second,
+            "decode_tokens_per_second": self.decode_tokens_per_second,
+            "logical_tokens_per_second": self.logical_tokens_per_second,
+        }
+
+
+def step_cost(
+    model: ModelConfig,
+    gpu: Gpu,
+    workload: Workload,
+    precision: Precision,
+    *,
+    history: int,
+    batch: int,
+    stateless: bool = False,
+    restore: float = 0.0,
+    efficiency: Efficiency = MEASURED,
+) -> StepCost:
+    """The cost of a step that begins with `history` tokens, while `batch` sessions decode together.
+
+    A stateless server forgets a session between steps and prefills its whole history again. It is granted a cache of
+    image embeddings: the screenshots of the history are not encoded again.
+    """
+    if history < 0 or batch < 1:
+        raise PlanError(f"history is {history} and batch is {batch}; they must be at least 0 and 1")
+    new = workload.new_tokens
+    kept, prefilled = (0, history + new) if stateless else (history, new)
+    generated = workload.generated_tokens
+    # While a session decodes it grows from history + new to history + new + generated.
+    context = history + new + generated / 2
+    per_session = generated / batch
+    weights, head = _decode_matrices(model, gpu, precision, batch, efficiency)
+    states = 2 * batch * (ssm_bytes(model, precision) + conv_bytes(model))
+    kv = batch * context * kv_bytes_per_token(model, precision)
+    return StepCost(
+        batch=batch,
+        history=history,
+        prefilled_tokens=prefilled,
+        generated_tokens=generated,
+        logical_tokens=history + new + generated,
+        prefill_matrices=_prefill_matrices(model, gpu, precision, prefilled, efficiency),
+        prefill_attention=attention_flops(model, prefilled, kept) / (gpu.bf16_flops * efficiency.prefill_attention),
+        prefill_scan=scan_flops(model, prefilled) / (gpu.bf16_flops * efficiency.prefill_scan),
+        vision=0.0 if workload.text_only else vision_seconds(model, gpu, workload.tokens_per_image, efficiency),
+        decode_weights=per_session * weights,
+        decode_head=per_session * head,
+        decode_states=per_session * states / (gpu.bandwidth * efficiency.decode_states),
+        decode_kv=per_session * kv / (gpu.bandwidth * efficiency.decode_kv),
+        restore=restore,
+    )
+
+
+# ---- the language model -------------------------------------------------------------------------------------------
+
+
+def attention_flops(model: ModelConfig, tokens: int, kept: int) -> float:
+    """Scores and weighted values of `tokens` new tokens over `kept` old ones and, causally, over themselves."""
+    if model.attention is None:
+        return 0.0
+    width = model.attention.heads * model.attention.head_dim
+    return 4.0 * model.count("*") * width * tokens * (kept + tokens / 2)
+
+
+def scan_flops(model: ModelConfig, tokens: int) -> float:
+    """The chunked Mamba-2 scan: products within each chunk, then each chunk's state written and read."""
+    if (m := model.mamba) is None:
+        return 0.0
+    within_chunk = 2 * m.chunk_size * (m.groups * m.state_size + m.inner_size)
+    through_state = 4 * m.inner_size * m.state_size
+    return float(model.count("M") * tokens * (within_chunk + through_state))
+
+
+def expected_experts(experts: int, experts_per_token: int, tokens: float) -> float:
+    """Distinct experts that a batch touches if each token picks its own evenly."""
+    return experts * (1 - math.pow(1 - experts_per_token / experts, tokens))
+
+
+def touched_parameters(model: ModelConfig, tokens: float) -> float:
+    """Layer weights that must be read for a batch of so many tokens."""
+    touched = float(layer_parameters(model))
+    if (e := model.moe) is not None:
+        expert = 2 * (e.latent_size or model.hidden_size) * e.expert_size
+        resting = e.experts - expected_experts(e.experts, e.experts_per_token, tokens)
+        touched -= model.count("E") * expert * resting
+    return touched
+
+
+def _active_layer_parameters(model: ModelConfig) -> int:
+    return model.active_parameters - model.hidden_size * (model.vocab_size + 1)
+
+
+def _matrix_rate(gpu: Gpu, precision: Precision, efficiency: Efficiency) -> float:
+    """Without fp8 units, fp8 weights are widened on the way in and multiplied at the bf16 rate."""
+    if precision.weights == "fp8" and gpu.fp8_flops is not None:
+        return gpu.fp8_flops * efficiency.prefill_fp8
+    return gpu.bf16_flops * efficiency.prefill_bf16
+
+
+def _weight_rate(gpu: Gpu, precision: Precision, efficiency: Efficiency) -> float:
+    share = efficiency.decode_weights_fp8 if precision.weights == "fp8" else efficiency.decode_weights_bf16
+    return gpu.bandwidth * share
+
+
+def _layer_seconds(model: ModelConfig, gpu: Gpu, precision: Precision, tokens: int, efficiency: Efficiency) -> float:
+    """All layer matrices over a batch: whichever is longer, multiplying or fetching the weights."""
+    arithmetic = 2 * _active_layer_parameters(model) * tokens / _matrix_rate(gpu, precision, efficiency)
+    fetching = touched_parameters(model, tokens) * precision.weight_bytes / _weight_rate(gpu, precision, efficiency)
+    return max(arithmetic, fetching)
+
+
+def _prefill_matrices(model: ModelConfig, gpu: Gpu, precision: Precision, tokens: int, efficiency: Efficiency) -> float:
+    """The layers see every token, lm_head only the last."""
+    head = 2 * model.vocab_size * model.hidden_size / (gpu.bf16_flops * efficiency.prefill_bf16)
+    return _layer_seconds(model, gpu, precision, tokens, efficiency) + head
+
+
+def _decode_matrices(
+    model: ModelConfig, gpu: Gpu, precision: Precision, batch: int, efficiency: Efficiency
+) -> tuple[float, float]:
+    """Seconds of one decode step of the whole batch for the layers' matrices and for lm_head."""
+    head_values = model.vocab_size * model.hidden_size
+    head = max(
+        2 * head_values * batch / (gpu.bf16_flops * efficiency.prefill_bf16),
+        2 * head_values / (gpu.bandwidth * efficiency.decode_head),
+    )
+    return _layer_seconds(model, gpu, precision, batch, efficiency), head
+
+
+# ---- the eyes -----------------------------------------------------------------------------------------------------
+
+
+def vision_flops(vision: VisionConfig, image_tokens: int) -> float:
+    """The tower over one screenshot: tiles are separate sequences, a dynamic image is a single one."""
+    patches = 4 * image_tokens
+    sequence_patches = (vision.tile_size // vision.patch_size) ** 2 if vision.mode == "tiles" else max(patches, 1)
+    sequence = sequence_patches + vision.prefix_tokens
+    block = 2 * sequence * (4 * vision.width**2 + 2 * vision.width * vision.mlp_size) + 4 * sequence**2 * vision.width
+    embedding = 2 * sequence_patches * vision.patch_values * vision.width
+    return patches / sequence_patches * (vision.depth * block + embedding)
+
+
+def vision_seconds(model: ModelConfig, gpu: Gpu, image_tokens: int, efficiency: Efficiency = MEASURED) -> float:
+    """Tower and projector over one screenshot; both stay bf16."""
+    if model.vision is None:
+        return 0.0
+    projector = 2 * image_tokens * model.projector_parameters / (gpu.bf16_flops * efficiency.prefill_bf16)
+    return vision_flops(model.vision, image_tokens) / (gpu.bf16_flops * efficiency.vision) + projector

@@ -1,0 +1,194 @@
+"""MiniWoB++ for Gymnasium: one page, or many stepped together. Needs the `eval` extra."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space, iterate
+from numpy.typing import NDArray
+
+from holotron.suites.miniwob.config import MiniWoBConfig
+from holotron.suites.miniwob.env import MiniWoBEnv
+from holotron.suites.miniwob.errors import MiniWoBError
+from holotron.suites.miniwob.observation import MiniWoBObservation, MiniWoBResult
+from holotron.suites.miniwob.pages import MiniWoB
+from holotron.suites.miniwob.protocols import TRAINING_SEEDS
+from holotron.suites.miniwob.spaces import action_space, observation_space, to_arrays, to_primitive
+from holotron.suites.miniwob.tasks import find_task
+
+T = TypeVar("T")
+Arrays = dict[str, Any]
+
+
+class MiniWoBGym(gymnasium.Env[Arrays, Arrays]):
+    """One task. `reset(seed=s)` plays the task's seed s; `reset()` one drawn from the training seeds.
+
+    The reward is 0 until the episode ends and the raw reward then. Spaces are described in `spaces`.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012  Gymnasium's own declaration
+
+    def __init__(
+        self,
+        task: str,
+        max_steps: int | None = None,
+        config: MiniWoBConfig | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        self.task = find_task(task).name
+        self.max_steps = max_steps
+        self.render_mode = render_mode
+        self.observation_space = observation_space()
+        self.action_space = action_space()
+        self._steps = 0
+        self._seen: Arrays = {}
+        self._pages = _Pages(replace(config or MiniWoBConfig(), pages=1))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Arrays, Arrays]:
+        super().reset(seed=seed)
+        played = seed if seed is not None else int(self.np_random.integers(len(TRAINING_SEEDS)))
+        self._steps = 0
+        self._seen = to_arrays(self._pages.run(self._pages.envs[0].reset(self.task, played)))
+        return self._seen, {"task": self.task, "seed": played}
+
+    def step(self, action: Arrays) -> tuple[Arrays, float, bool, bool, Arrays]:
+        observation, result = self._pages.run(self._pages.envs[0].step(to_primitive(action)))
+        self._steps += 1
+        self._seen = to_arrays(observation)
+        truncated = not result.done and self.max_steps is not None and self._steps >= self.max_steps
+        return self._seen, result.raw_reward if result.done else 0.0, result.done, truncated, _info(result)
+
+    def render(self) -> NDArray[np.uint8] | None:
+        return self._seen.get("screenshot") if self.render_mode == "rgb_array" else None
+
+    def close(self) -> None:
+        self._pages.close()
+
+
+class MiniWoBVectorGym(VectorEnv[Arrays, Arrays, NDArray[Any]]):
+    """One page per task in `tasks` (names may repeat), all stepped at the same time.
+
+    A page whose episode ended is reset by the next step, which ignores its action and gives no reward.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(self, tasks: Sequence[str], max_steps: int | None = None, config: MiniWoBConfig | None = None) -> None:
+        if not tasks:
+            raise MiniWoBError("MiniWoBVectorGym needs at least one task")
+        self.tasks = [find_task(task).name for task in tasks]
+        self.num_envs = len(self.tasks)
+        self.max_steps = max_steps
+        self.single_observation_space = observation_space()
+        self.single_action_space = action_space()
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._steps = np.zeros(self.num_envs, np.int64)
+        self._over = np.ones(self.num_envs, np.bool_)
+        self._pages = _Pages(replace(config or MiniWoBConfig(), pages=self.num_envs))
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Arrays, Arrays]:
+        """An int s plays seeds s, s + 1, … on the pages; None draws training seeds."""
+        super().reset(seed=seed if isinstance(seed, int) else None)
+        given = seed if isinstance(seed, list) else [None if seed is None else seed + i for i in range(self.num_envs)]
+        seeds = [self._draw() if one is None else one for one in given]
+        self._steps[:] = 0
+        self._over[:] = False
+        envs = self._pages.envs
+        seen = self._pages.together(env.reset(task, s) for env, task, s in zip(envs, self.tasks, seeds, strict=True))
+        return _stack(seen), {"seed": np.array(seeds)}
+
+    def step(self, actions: Arrays) -> tuple[Arrays, NDArray[Any], NDArray[Any], NDArray[Any], Arrays]:
+        work = [self._advance(index, action) for index, action in enumerate(iterate(self.action_space, actions))]
+        seen, results = zip(*self._pages.together(work), strict=True)
+        fresh = self._over.copy()
+        self._steps = np.where(fresh, 0, self._steps + 1)
+        done = np.array([result.done for result in results])
+        rewards = np.array([result.raw_reward if result.done else 0.0 for result in results])
+        truncated = ~done & (self._steps >= (self.max_steps or np.inf))
+        self._over = done | truncated
+        return _stack(seen), rewards, done, truncated, {"reason": np.array([result.reason for result in results])}
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._pages.close()
+
+    async def _advance(self, index: int, action: Arrays) -> tuple[MiniWoBObservation, MiniWoBResult]:
+        env: MiniWoBEnv = self._pages.envs[index]
+        if self._over[index]:
+            return await env.reset(self.tasks[index], self._draw()), MiniWoBResult(done=False)
+        return await env.step(to_primitive(action))
+
+    def _draw(self) -> int:
+        return int(self.np_random.integers(len(TRAINING_SEEDS)))
+
+
+class _Pages:
+    """A pool of pages with an event loop of its own in a thread, for callers that have none."""
+
+    def __init__(self, config: MiniWoBConfig) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="miniwob", daemon=True)
+        self._thread.start()
+        self._miniwob: MiniWoB | None = None
+        try:
+            self._miniwob = self.run(_enter(config))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def envs(self) -> list[MiniWoBEnv]:
+        if self._miniwob is None:
+            raise MiniWoBError("this environment is closed; make another")
+        return self._miniwob.envs
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def together(self, work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+        """All of it, even if some fails: nothing may still be going on in a page when the caller hears of a failure."""
+
+        async def gather() -> list[T | BaseException]:
+            return await asyncio.gather(*work, return_exceptions=True)
+
+        answers: list[T] = []
+        for answer in self.run(gather()):
+            if isinstance(answer, BaseException):
+                raise answer
+            answers.append(answer)
+        return answers
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        miniwob, self._miniwob = self._miniwob, None
+        if miniwob is not None:
+            self.run(miniwob.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _enter(config: MiniWoBConfig) -> MiniWoB:
+    return await MiniWoB(config).__aenter__()
+
+
+def _stack(seen: Sequence[MiniWoBObservation]) -> Arrays:
+    arrays = [to_arrays(observation) for observation in seen]
+    return {
+        "screenshot": np.stack([array["screenshot"] for array in arrays]),
+        "utterance": tuple(array["utterance"] for array in arrays),
+    }
+
+
+def _info(result: MiniWoBResult) -> Arrays:
+    return {"raw_reward": result.raw_reward, "reward": result.reward, "reason": result.reason}

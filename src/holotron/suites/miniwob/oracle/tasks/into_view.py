@@ -1,0 +1,32 @@
+"""Scrolling a box until something in it is in view, by steps that skip nothing."""
+
+from __future__ import annotations
+
+from holotron.actions.action import Scroll
+from holotron.suites.miniwob.oracle.acts import scroll
+from holotron.suites.miniwob.page_inspector import Element
+from holotron.suites.miniwob.tasks import HEIGHT
+
+FAR, NEAR = 60, 30  # percent of the screen's height: nearly a whole box of 150 pixels, and less than half of one
+SLACK = 2.0  # pixels of an element's edge that may be out of view
+
+
+def in_view(view: Element, target: Element) -> bool:
+    return target.height > 0 and _above(view, target) <= SLACK and _below(view, target) <= SLACK
+
+
+def bring_into_view(view: Element, target: Element, far: int = FAR) -> Scroll | None:
+    """The next turn of the wheel towards the target, never past it, or None if all of it is in view."""
+    if in_view(view, target):
+        return None
+    down = _below(view, target) > SLACK
+    room = -_above(view, target) if down else -_below(view, target)
+    return scroll(view.point or view.center, down, far if room + SLACK >= far * HEIGHT / 100 else NEAR)
+
+
+def _above(view: Element, target: Element) -> float:
+    return view.top - target.top
+
+
+def _below(view: Element, target: Element) -> float:
+    return target.top + target.height - min(view.top + view.height, HEIGHT)

@@ -1,0 +1,112 @@
+"""What a scripted solver may look at: the page's elements and what its seed decided."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holotron.suites.miniwob.actions import Click
+from holotron.suites.miniwob.env import MiniWoBEnv
+from holotron.suites.miniwob.errors import MiniWoBError
+
+FIND = Path(__file__).with_name("page_inspector.js").read_text()
+Point = tuple[float, float]
+
+
+class NotFound(MiniWoBError):
+    """A solver looked for something the page does not show."""
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element of the page; `point` touches it, and is None where no click can."""
+
+    point: Point | None
+    left: float
+    top: float
+    width: float
+    height: float
+    text: str
+    value: str | None
+    checked: bool
+    attributes: Mapping[str, str]
+
+    @property
+    def center(self) -> Point:
+        return self.left + self.width / 2, self.top + self.height / 2
+
+    def click(self, count: int = 1) -> Click:
+        if self.point is None:
+            raise NotFound(f"no click reaches <{self.text or self.attributes}>")
+        return Click(*self.point, count=count)
+
+
+class PageInspector:
+    """The privileged view. It changes nothing: whatever a solver does, it yields as a primitive."""
+
+    def __init__(self, env: MiniWoBEnv) -> None:
+        self._env = env
+
+    @property
+    def utterance(self) -> str:
+        return self._env.utterance
+
+    @property
+    def quoted(self) -> list[str]:
+        """The texts in double quotes in the instruction."""
+        return re.findall(r'"([^"]*)"', self.utterance)
+
+    def said(self, pattern: str) -> re.Match[str]:
+        """Where the instruction matches a regular expression."""
+        found = re.search(pattern, self.utterance)
+        if found is None:
+            raise NotFound(f"{self._env.task} seed {self._env.seed}: {pattern!r} is not in {self.utterance!r}")
+        return found
+
+    async def all(self, selector: str, text: str | None = None) -> list[Element]:
+        """Every element that matches, in the order of the document, seen or not."""
+        return [Element(**found | {"point": _point(found)}) for found in await self._env.call(FIND, selector, text)]
+
+    async def one(self, selector: str, text: str | None = None) -> Element:
+        """The first match that can be touched, else the first match."""
+        found = await self.all(selector, text)
+        if not found:
+            wanted = selector if text is None else f"{selector} with text {text!r}"
+            raise NotFound(f"{self._env.task} seed {self._env.seed}: nothing matches {wanted}")
+        return next((element for element in found if element.point is not None), found[0])
+
+    async def shows(self, selector: str, text: str | None = None) -> bool:
+        return any(element.point is not None for element in await self.all(selector, text))
+
+    async def click(self, selector: str, text: str | None = None, count: int = 1) -> Click:
+        return (await self.one(selector, text)).click(count)
+
+    async def read(self, expression: str) -> Any:
+        """The value of a JavaScript expression."""
+        return await self._env.evaluate(expression)
+
+    async def wait_for(self, condition: str, seconds: float = 5.0) -> None:
+        """Wait until a JavaScript expression is true."""
+        held = await self._env.evaluate(
+            f"new Promise(resolve => {{ const start = performance.now(); const look = () => {{"
+            f" if ({condition}) resolve(true);"
+            f" else if (performance.now() - start > {seconds * 1000}) resolve(false);"
+            f" else requestAnimationFrame(look); }}; look(); }})"
+        )
+        if not held:
+            raise NotFound(f"{self._env.task} seed {self._env.seed}: waited {seconds:g} s for {condition}")
+
+    async def peek(self, expression: str) -> Any:
+        """The value of a JavaScript expression that draws the episode's random numbers again, from the first one."""
+        return await self._env.evaluate(
+            f"(() => {{ const kept = Math.random; Math.random = new Math.seedrandom({json.dumps(self._env.seed)});"
+            f" try {{ return {expression}; }} finally {{ Math.random = kept; }} }})()"
+        )
+
+
+def _point(found: Mapping[str, Any]) -> Point | None:
+    return None if found["point"] is None else (found["point"][0], found["point"][1])

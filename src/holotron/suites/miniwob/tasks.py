@@ -1,0 +1,75 @@
+"""The 125 tasks: what kind each is, which published sets it belongs to, where its page is."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, cast
+
+from holotron.suites.miniwob.errors import MiniWoBError, MiniWoBMissing
+
+WIDTH, HEIGHT = 160, 210
+
+Reward = Literal["binary", "partial", "continuous"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task.
+
+    split: BrowserGym's train (62) or test (63). webgum, pix2act: whether those papers evaluated it.
+    reward: what an episode can give besides 1 and -1: nothing, a few values (partial), any value up to 1 (continuous).
+    """
+
+    name: str
+    category: str
+    split: Literal["train", "test"]
+    webgum: bool
+    pix2act: bool
+    reward: Reward
+
+
+@cache
+def all_tasks() -> dict[str, Task]:
+    """Every task by name, in alphabetical order."""
+    with open(Path(__file__).with_name("tasks.csv"), newline="") as file:
+        return {row["task"]: _task(row) for row in csv.DictReader(file)}
+
+
+def find_task(name: str) -> Task:
+    task = all_tasks().get(name)
+    if task is None:
+        near = [known for known in all_tasks() if name.lower() in known or known in name.lower()]
+        hint = f"did you mean {', '.join(near[:5])}?" if near else "names are those of MiniWoB++, such as click-test"
+        raise MiniWoBError(f"there is no MiniWoB++ task {name!r}; {hint}")
+    return task
+
+
+@cache
+def html_folder() -> Path:
+    """The folder of the task pages, in the installed `miniwob` package (found without importing it)."""
+    spec = find_spec("miniwob")
+    if spec is None or not spec.submodule_search_locations:
+        raise MiniWoBMissing("the MiniWoB++ pages are not installed: pip install 'holotron[eval]'")
+    folder = Path(spec.submodule_search_locations[0]) / "html" / "miniwob"
+    if not folder.is_dir():
+        raise MiniWoBMissing(f"{folder} is missing: pip install --force-reinstall 'holotron[eval]'")
+    return folder
+
+
+def task_url(name: str) -> str:
+    return (html_folder() / f"{find_task(name).name}.html").as_uri()
+
+
+def _task(row: dict[str, str]) -> Task:
+    return Task(
+        name=row["task"],
+        category=row["category"],
+        split=cast(Literal["train", "test"], row["split"]),
+        webgum=row["webgum_56"] == "1",
+        pix2act=row["pix2act_59"] == "1",
+        reward=cast(Reward, row["reward"]),
+    )

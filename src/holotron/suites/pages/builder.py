@@ -1,0 +1,165 @@
+"""What a template draws with: chance, words, and controls in the page's look."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, TypeVar
+
+from holotron.suites.pages.style import PageStyle
+from holotron.suites.pages.words import ENDINGS, FIRST_NAMES, LAST_NAMES, ONSETS, PASSWORD_LETTERS, SENTENCES, VOWELS
+
+T = TypeVar("T")
+COINED_SHARE = 0.4
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A template's part of a page: what to do, its content, and its behaviour with the data it works on."""
+
+    text: str
+    body: str
+    script: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    title: str = "Page"
+
+
+class PageBuilder:
+    """One page's chance and look."""
+
+    def __init__(self, chance: random.Random, look: PageStyle) -> None:
+        self.chance = chance
+        self.look = look
+
+    # ---- chance ----
+
+    def pick(self, *options: T) -> T:
+        return self.chance.choice(options)
+
+    def some(self, options: Sequence[T], count: int) -> list[T]:
+        return self.chance.sample(list(options), count)
+
+    def maybe(self, probability: float = 0.5) -> bool:
+        return self.chance.random() < probability
+
+    def number(self, low: int, high: int) -> int:
+        """From low to high, both included."""
+        return self.chance.randint(low, high)
+
+    def phrase(self, *phrasings: str, **values: object) -> str:
+        """One of these ways to say it, with or without a capital letter and a full stop."""
+        text = self.pick(*phrasings).format(**values)
+        if self.maybe(0.35) and not text.startswith(('"', "http")):
+            text = text[0].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
+        # After a value a full stop could be taken for a part of it.
+        return f"{text}." if text.split()[-1].isalpha() and self.maybe(0.3) else text
+
+    # ---- words ----
+
+    def coined(self) -> str:
+        """A word that nobody has heard."""
+        syllables = (self.pick(*ONSETS) + self.pick(*VOWELS) for _ in range(self.pick(1, 2, 2, 3)))
+        return "".join(syllables) + self.pick(*ENDINGS)
+
+    def fresh(self, words: Sequence[str]) -> list[str]:
+        """These words, some of them coined anew, of longer ones the last part.
+
+        What a task names must be copied and looked for; out of a list that is always the same it would be recalled.
+        """
+        found: dict[str, None] = {}
+        for word in words:
+            *before, last = word.split(" ")
+            while self.maybe(COINED_SHARE) or word in found:
+                coined = self.coined()
+                word = " ".join([*before, coined.title() if last[0].isupper() else coined])
+                if word not in found:
+                    break
+            found[word] = None
+        return list(found)
+
+    def person(self) -> str:
+        return f"{self.pick(*self.fresh(FIRST_NAMES))} {self.pick(*self.fresh(LAST_NAMES))}"
+
+    def people(self, count: int) -> list[str]:
+        """Different in both names, so that each alone tells who is meant."""
+        first, last = self.some(self.fresh(FIRST_NAMES), count), self.some(self.fresh(LAST_NAMES), count)
+        return [f"{a} {b}" for a, b in zip(first, last, strict=True)]
+
+    def user(self) -> str:
+        name, number = self.pick(*self.fresh(FIRST_NAMES)).lower(), self.number(1, 99)
+        return self.pick(name, name, f"{name}{number}", f"{name}.{self.pick(*self.fresh(LAST_NAMES)).lower()}")
+
+    def mail(self, name: str | None = None) -> str:
+        user = (name or self.pick(*self.fresh(FIRST_NAMES))).lower().replace(" ", self.pick(".", "_", ""))
+        return f"{user}@{self.pick('example.com', 'mail.org', 'post.net', 'home.io')}"
+
+    def password(self) -> str:
+        scrambled = "".join(self.chance.choices(PASSWORD_LETTERS, k=self.number(4, 9)))
+        return self.pick(scrambled, scrambled, self.coined(), f"{self.coined()}{self.number(1, 999)}")
+
+    def price(self) -> str:
+        return f"{self.number(2, 180)}.{self.pick('00', '50', '90', '95', '99')}"
+
+    def prose(self, count: int) -> str:
+        return f"<p>{' '.join(self.some(SENTENCES, count))}</p>"
+
+    # ---- controls ----
+
+    def heading(self, text: str) -> str:
+        return f"<h1>{escape(text)}</h1>"
+
+    def field(self, name: str, label: str, kind: str = "text", value: str = "") -> str:
+        """A text field with its label where this page has labels; kind "area" for several lines."""
+        inside = self.look.labels == "inside" and not value  # a filled field would hide it
+        hint = f' placeholder="{escape(label)}" aria-label="{escape(label)}"' if inside else ""
+        if kind == "area":
+            control = f'<textarea id="{name}" rows="4"{hint}>{escape(value)}</textarea>'
+        else:
+            control = f'<input id="{name}" type="{kind}" value="{escape(value)}" autocomplete="off"{hint}>'
+        written = "" if inside else f'<label for="{name}">{escape(label)}{self._colon}</label>'
+        return f'<div class="field{" inside" if inside else ""}">{written}{control}</div>'
+
+    def select(self, name: str, label: str, options: Sequence[str], chosen: str | None = None) -> str:
+        """A drop-down list; its label never stands inside."""
+        listed = "".join(
+            f"<option{' selected' if option == chosen else ''}>{escape(option)}</option>" for option in options
+        )
+        return (
+            f'<div class="field"><label for="{name}">{escape(label)}{self._colon}</label>'
+            f'<select id="{name}">{listed}</select></div>'
+        )
+
+    def check(self, name: str, label: str, on: bool = False, switch: bool = False) -> str:
+        kind = ' class="switch"' if switch else ""
+        box = f'<input type="checkbox" id="{name}"{kind}{" checked" if on else ""}>'
+        return f'<div class="check">{box}<label for="{name}">{escape(label)}</label></div>'
+
+    def radios(self, name: str, label: str, options: Sequence[str], chosen: str | None = None) -> str:
+        """Radio buttons with ids NAME-0, NAME-1, …"""
+        buttons = "".join(
+            f'<div class="check"><input type="radio" name="{name}" id="{name}-{index}"'
+            f'{" checked" if option == chosen else ""}><label for="{name}-{index}">{escape(option)}</label></div>'
+            for index, option in enumerate(options)
+        )
+        return f"<div><h3>{escape(label)}</h3>{buttons}</div>"
+
+    def submit(self, *labels: str) -> str:
+        """The button that sends a form."""
+        return f'<button type="submit" id="submit" class="main">{escape(self.pick(*labels))}</button>'
+
+    def button(self, name: str, label: str, classes: str = "") -> str:
+        return f'<button type="button" id="{name}" class="{classes}">{escape(label)}</button>'
+
+    def form(self, *parts: str) -> str:
+        return f'<form novalidate id="form">{"".join(parts)}</form>'
+
+    @property
+    def _colon(self) -> str:
+        return ":" if self.look.labels == "left" else ""
+
+
+def view(name: str, *parts: str, first: bool = False) -> str:
+    """A part of the page of which only one is shown at a time."""
+    return f'<section data-view="{name}"{"" if first else " hidden"}>{"".join(parts)}</section>'

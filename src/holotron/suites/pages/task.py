@@ -1,0 +1,99 @@
+"""Templates of pages and the tasks drawn from them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+from holotron.suites.pages import templates as folder
+from holotron.suites.pages.builder import Drawn, PageBuilder
+from holotron.suites.pages.style import draw_look
+
+Draw = Callable[[PageBuilder], Drawn]
+# Of the pages, those on which the Enter key sends nothing.
+DEAF_SHARE = 0.2
+
+
+class UnknownTemplate(KeyError):
+    """A template was named that there is none of."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """A kind of page with a task on it. Held-out ones are for evaluation and never drawn for training."""
+
+    name: str
+    draw: Draw
+    held_out: bool
+    roomy: bool
+
+
+@dataclass(frozen=True)
+class PageTask:
+    """A page, what to do on it, and the size of the window it is shown in."""
+
+    text: str
+    html: str
+    viewport: tuple[int, int]
+    template: str
+    seed: int
+    held_out: bool
+
+
+_TEMPLATES: dict[str, Template] = {}
+
+
+def template(*, held_out: bool = False, roomy: bool = False) -> Callable[[Draw], Draw]:
+    """Register a drawing function under its own name."""
+
+    def register(draw: Draw) -> Draw:
+        name = draw.__name__
+        assert name not in _TEMPLATES, f"two templates named {name}"
+        _TEMPLATES[name] = Template(name, draw, held_out, roomy)
+        return draw
+
+    return register
+
+
+def all_templates(held_out: bool | None = None) -> list[Template]:
+    """All templates by name, or only those that are held out, or only those that are not."""
+    _load()
+    return [_TEMPLATES[name] for name in sorted(_TEMPLATES) if held_out in (None, _TEMPLATES[name].held_out)]
+
+
+def draw_task(name: str, seed: int) -> PageTask:
+    """The same page and task for the same seed."""
+    _load()
+    if name not in _TEMPLATES:
+        raise UnknownTemplate(f"there is no template {name!r}; there are {', '.join(sorted(_TEMPLATES))}")
+    made = _TEMPLATES[name]
+    chance = random.Random(f"{name}/{seed}")
+    look = draw_look(chance, roomy=made.roomy)
+    drawn = made.draw(PageBuilder(chance, look))
+    data = dict(drawn.data)
+    if not made.held_out:  # those stay as they were first measured
+        habits = random.Random(f"{name}/{seed}/habits")
+        look, data["deaf"] = look.adorned(habits), habits.random() < DEAF_SHARE
+    # "</" would end the script in the middle of a text.
+    written = json.dumps(data).replace("</", "<\\/")
+    html = look.without(drawn.text).document(
+        drawn.title, drawn.body, f"{_runtime()}\nconst data = {written};\n{drawn.script}"
+    )
+    return PageTask(drawn.text, html, look.viewport, name, seed, made.held_out)
+
+
+@cache
+def _load() -> None:
+    for module in iter_modules(folder.__path__):
+        import_module(f"{folder.__name__}.{module.name}")
+
+
+@cache
+def _runtime() -> str:
+    return Path(__file__).with_name("runtime.js").read_text()

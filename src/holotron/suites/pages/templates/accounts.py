@@ -1,0 +1,175 @@
+"""Logging in and signing up."""
+
+from __future__ import annotations
+
+from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.task import template
+from holotron.suites.pages.templates.forms import FORM_SCRIPT, thanks
+from holotron.suites.pages.words import COUNTRIES
+
+LOGIN_PHRASES = (
+    "Log in as {user} with password {password}",
+    'Sign in with {user} and the password "{password}"',
+    "Login: user {user}, password {password}",
+    "Enter {user} / {password} and log in",
+    "Use {user} and {password} to sign in",
+    'Log in with user name "{user}" and password "{password}"',
+)
+WHO = ("User name", "Username", "E-mail", "Login", "User", "E-mail or user name", "Account")
+ENTER = ("Log in", "Sign in", "Login", "Enter", "Continue", "Go")
+# A wrong name or password is said, and can be put right.
+LOGIN_SCRIPT = """
+on("submit", "form", () => {
+  if (find("#user").value !== data.user || find("#password").value !== data.password)
+    return tell("Wrong user name or password.");
+  if (data.remember && !find("#remember").checked) return lose();
+  hush();
+  view("inside");
+  win();
+});
+const entering = () => [
+  fill("#user", data.user),
+  fill("#password", data.password, data.by_key),
+  data.remember && tick("#remember"),
+  click("#submit"),
+];
+"""
+
+
+def _login_form(s: PageBuilder, remember: bool | None) -> str:
+    box = "" if remember is None else s.check("remember", s.pick("Remember me", "Keep me signed in", "Stay logged in"))
+    more = s.pick(
+        "", "", '<p><a href="#">Forgot password?</a></p>', '<p>New here? <a href="#">Create an account</a></p>'
+    )
+    return s.form(
+        s.field("user", s.pick(*WHO)),
+        s.field("password", s.pick("Password", "Pass", "Your password"), "password"),
+        box,
+        f'<div class="row">{s.submit(*ENTER)}</div>',
+        more,
+    )
+
+
+def _welcome(s: PageBuilder, user: str) -> str:
+    greeting = s.pick("Welcome, {}!", "Hello {}", "You are logged in as {}", "Good to see you, {}").format(user)
+    return view("inside", s.heading(greeting), s.prose(2), '<p><a href="#">Log out</a></p>')
+
+
+@template()
+def login(s: PageBuilder) -> Drawn:
+    user, password = s.pick(s.user, s.user, s.mail)(), s.password()
+    intro = s.prose(1) if s.maybe(0.4) else ""
+    body = view(
+        "form",
+        s.heading(s.pick("Log in", "Sign in", "Welcome back", "Members", "Login")),
+        intro,
+        _login_form(s, None),
+        first=True,
+    )
+    return Drawn(
+        s.phrase(*LOGIN_PHRASES, user=user, password=password),
+        body + _welcome(s, user),
+        LOGIN_SCRIPT + "aim({ steps: entering });",
+        {"user": user, "password": password, "by_key": s.maybe()},
+        "Log in",
+    )
+
+
+@template()
+def login_remember(s: PageBuilder) -> Drawn:
+    user, password = s.user(), s.password()
+    text = s.phrase(
+        "Log in as {user} with password {password} and stay signed in",
+        "Sign in as {user}, password {password}, and tick remember me",
+        'Log in with "{user}" and "{password}"; keep me logged in',
+        "Login {user} {password}, remember me",
+        "Use {user} and {password} to sign in and let it remember me",
+        user=user,
+        password=password,
+    )
+    body = view("form", s.heading(s.pick("Log in", "Sign in", "Your account")), _login_form(s, True), first=True)
+    data = {"user": user, "password": password, "remember": True, "by_key": False}
+    return Drawn(text, body + _welcome(s, user), LOGIN_SCRIPT + "aim({ steps: entering });", data, "Sign in")
+
+
+@template(held_out=True)
+def login_popup(s: PageBuilder) -> Drawn:
+    """The form appears only after a click on a link of the start page."""
+    user, password = s.user(), s.password()
+    opener = s.pick("Log in", "Sign in", "Members' area", "My account")
+    start = view(
+        "form",
+        s.heading(s.pick("Welcome", "Our club", "The village choir", "Photo archive")),
+        s.prose(3),
+        f'<div class="row">{s.button("open", opener, "main")}{s.button("other", "Join us")}</div>',
+        s.prose(2),
+        first=True,
+    )
+    popup = (
+        f'<div class="veil" id="popup" hidden><div class="dialog"><h2>{opener}</h2>{_login_form(s, None)}'
+        f"{s.button('close', 'Cancel')}</div></div>"
+    )
+    script = (
+        LOGIN_SCRIPT
+        + """
+    on("click", "#open", () => { find("#popup").hidden = false; });
+    on("click", "#close", () => { find("#popup").hidden = true; });
+    on("submit", "form", () => { if (task.won) find("#popup").hidden = true; });
+    aim({ steps: () => (shown("#popup") ? entering() : [click("#open")]) });
+    """
+    )
+    return Drawn(
+        s.phrase(*LOGIN_PHRASES, user=user, password=password),
+        start + popup + _welcome(s, user),
+        script,
+        {"user": user, "password": password, "by_key": s.maybe()},
+        "Welcome",
+    )
+
+
+@template()
+def signup(s: PageBuilder) -> Drawn:
+    name, password = s.person(), s.password()
+    mail = s.mail(name)
+    fields = [["name", name], ["mail", mail], ["password", password]]
+    parts = [
+        s.field("name", s.pick("Name", "Full name", "Your name")),
+        s.field("mail", s.pick("E-mail", "Email address")),
+        s.field("password", s.pick("Password", "Choose a password"), "password"),
+    ]
+    if s.maybe(0.3):
+        parts.append(s.field("again", s.pick("Repeat password", "Confirm password"), "password"))
+        fields.append(["again", password])
+    lists, country = [], ""
+    if s.maybe(0.4):
+        choices = sorted(s.some(COUNTRIES, 6))
+        chosen = s.pick(*choices)
+        country, lists = f" from {chosen}", [["country", chosen]]
+        parts.append(s.select("country", "Country", ["Please choose", *choices], "Please choose"))
+    boxes = []
+    if s.maybe(0.4):
+        parts.append(s.check("terms", s.pick("I accept the terms", "I agree to the terms of use")))
+        boxes = [["terms", True]]
+    text = s.phrase(
+        "Sign up as {name}{country} with e-mail {mail} and password {password}",
+        "Create an account for {name}{country}: {mail}, password {password}",
+        "Register {name}{country} ({mail}) with the password {password}",
+        "Make a new account: {name}{country}, {mail}, {password}",
+        "Join as {name}{country}, mail {mail}, password {password}",
+        name=name,
+        mail=mail,
+        password=password,
+        country=country,
+    )
+    title = s.pick("Sign up", "Create account", "Register", "Join us")
+    labels = ("Sign up", "Create account", "Register", "Join", "Submit")
+    if boxes:
+        text = text.rstrip(".") + s.pick(", accept the terms", " and accept the terms", " and agree to the terms")
+    form = s.form(*parts, s.submit(*labels))
+    return Drawn(
+        text,
+        view("form", s.heading(title), form, first=True) + thanks(s, "Your account is ready", f"Welcome, {name}"),
+        FORM_SCRIPT + "aim({ steps: filling });",
+        {"fields": fields, "lists": lists, "boxes": boxes},
+        title,
+    )

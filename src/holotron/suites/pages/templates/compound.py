@@ -1,0 +1,309 @@
+"""Tasks of two parts, and forms and buttons of any name: what is meant has to be picked out of the sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.task import template
+from holotron.suites.pages.templates.forms import FORM, thanks
+from holotron.suites.pages.values import quoted, value_of
+from holotron.suites.pages.words import COLOURS, LINKS, THINGS, TODOS, TOPICS
+
+# Labels of fields and what kind of thing is written into them.
+LABELS = (
+    ("Name", "person"), ("First name", "word"), ("Last name", "word"), ("Nickname", "user"), ("City", "city"),
+    ("Street", "phrase"), ("Postcode", "digits"), ("Phone", "digits"), ("E-mail", "mail"), ("Company", "word"),
+    ("Title", "phrase"), ("Subject", "phrase"), ("Reference", "code"), ("Order number", "code"), ("Voucher", "code"),
+    ("Amount", "digits"), ("Quantity", "digits"), ("Colour", "colour"), ("Product", "thing"), ("Animal", "word"),
+    ("Team", "word"), ("Project", "phrase"), ("Room", "code"), ("Flight", "code"), ("Destination", "city"),
+    ("From", "city"), ("To", "city"), ("Guest", "person"), ("Author", "person"), ("Keyword", "word"),
+    ("Book", "phrase"), ("Song", "phrase"), ("Licence plate", "code"), ("Account", "user"), ("Answer", "word"),
+)  # fmt: skip
+BOXES = (
+    "Express delivery", "I am a member", "Gift wrap", "Send me a copy", "Newsletter", "Vegetarian", "With breakfast",
+    "Round trip", "Insurance", "Urgent", "Public", "Remind me", "Accept the terms", "Pay by invoice",
+)  # fmt: skip
+SENDING = ("Send", "Submit", "Save", "OK", "Continue", "Next", "Apply", "Create", "Done")
+
+
+@template()
+def todo_tick_add(s: PageBuilder) -> Drawn:
+    """A list in which something is ticked and to which something is added, in either order."""
+    picked = s.some(s.fresh(TODOS if s.maybe() else [thing.title() for thing in THINGS]), 8)
+    items, new = picked[: s.number(3, 7)], picked[7]
+    done = [s.maybe(0.3) for _ in items]
+    chosen = s.number(0, len(items) - 1)
+    done[chosen] = False
+    tick, add = quoted(s, items[chosen]), quoted(s, new)
+    text = s.phrase(
+        "Tick {tick} and add {add}",
+        "Tick {tick} and add {add} to the list",
+        "Add {add} and tick {tick}",
+        "Add {add} to the list, then check off {tick}",
+        "Mark {tick} as done and put {add} on the list",
+        "{tick} is done; write {add} on the list",
+        "Check {tick}, then add a new entry {add}",
+        "Put {add} on my list and mark {tick} as done",
+        tick=tick,
+        add=add,
+    )
+    lines = "".join(
+        f'<li class="item"><label><input type="checkbox"{" checked" if is_done else ""}> {escape(item)}</label></li>'
+        for item, is_done in zip(items, done, strict=True)
+    )
+    listed = f'<ul class="items">{lines}</ul>'
+    bare = s.maybe(0.3)
+    field = '<input id="new" type="text">' if bare else s.field("new", s.pick("New entry", "Add an item", "What else?"))
+    button = s.submit("Add", "Add to list", "Add item", "+", "OK")
+    form = s.form(f'<div class="row">{field}{button if bare else f"<div class=field>{button}</div>"}</div>')
+    title = s.pick("Packing list", "To do", "Shopping", "For the party", "This week")
+    script = """
+    on("submit", "form", () => {
+      const text = find("#new").value.trim();
+      if (!text) return;
+      const item = Object.assign(document.createElement("li"), { className: "item" });
+      item.innerHTML = '<label><input type="checkbox"> <span></span></label>';
+      item.querySelector("span").textContent = text;
+      find(".items").append(item);
+      find("#new").value = "";
+      if (text !== data.new || all(".item").length > data.wanted.length + 1) lose();
+    });
+    const boxes = () => all(".item input");
+    const added = () => boxes().length > data.wanted.length;
+    const ticking = () => boxes().map((box, index) => tick(box, !!data.wanted[index]));
+    const adding = () => (added() ? [] : [fill("#new", data.new, data.by_key), click("#submit")]);
+    aim({
+      solved: () => added() && boxes().every((box, index) => box.checked === !!data.wanted[index]),
+      steps: () => (data.adds_first ? [...adding(), ...ticking()] : [...ticking(), ...adding()]),
+    });
+    """
+    wanted = [is_done or index == chosen for index, is_done in enumerate(done)]
+    adds_first = text.lower().find(new.lower()) < text.lower().find(items[chosen].lower())
+    data = {"wanted": wanted, "new": new, "by_key": s.maybe(), "adds_first": adds_first}
+    return Drawn(text, s.heading(title) + (form + listed if s.maybe(0.4) else listed + form), script, data, title)
+
+
+@template()
+def login_open(s: PageBuilder) -> Drawn:
+    """Behind the log-in there are sections."""
+    user, password = s.user(), s.password()
+    sections = s.some((*LINKS, *TOPICS), s.number(3, 6))
+    wanted = s.number(0, len(sections) - 1)
+    text = s.phrase(
+        "Log in as {user} with password {password} and open {section}",
+        "Sign in ({user}, {password}), then go to {section}",
+        "Open {section} after logging in as {user} with {password}",
+        'Log in with user "{user}" and password "{password}", then click {section}',
+        "Use {user} and {password} to log in and show me {section}",
+        user=user,
+        password=password,
+        section=quoted(s, sections[wanted]),
+    )
+    form = s.form(
+        s.field("user", s.pick("User name", "Username", "Login", "Member")),
+        s.field("password", s.pick("Password", "Your password"), "password"),
+        s.submit("Log in", "Sign in", "Enter"),
+    )
+    kind = s.pick("link", "button", "tile")
+    shape = {
+        "link": '<p><a href="#" class="section">{}</a></p>',
+        "button": '<button type="button" class="section">{}</button>',
+        "tile": '<div class="tile section" style="cursor:pointer">{}</div>',
+    }[kind]
+    around = {"link": "", "button": "row", "tile": "grid"}[kind]
+    listed = f'<div class="{around}">{"".join(shape.format(escape(name)) for name in sections)}</div>'
+    body = view("form", s.heading(s.pick("Log in", "Members", "Welcome")), form, first=True)
+    body += view("inside", s.heading(f"Hello {user}"), listed) + view("section", '<h1 id="title"></h1>', s.prose(3))
+    script = """
+    on("submit", "form", () => {
+      if (find("#user").value !== data.user || find("#password").value !== data.password)
+        return tell("Wrong user name or password.");
+      hush();
+      view("inside");
+    });
+    on("click", ".section", (part) => {
+      find("#title").textContent = part.textContent;
+      view("section");
+      if (part.textContent === data.section) win();
+      else lose();
+    });
+    aim({ steps: () => (now_at("form")
+      ? [fill("#user", data.user), fill("#password", data.password, data.by_key), click("#submit")]
+      : [click(all(".section").find((part) => part.textContent === data.section))]) });
+    """
+    data = {"user": user, "password": password, "section": sections[wanted], "by_key": s.maybe()}
+    return Drawn(text, body, script, data, "Log in")
+
+
+@template()
+def search_add(s: PageBuilder) -> Drawn:
+    """A field in the bar above, and hits with a button each."""
+    query = s.pick(s.coined(), *s.some(s.fresh(THINGS), 2), f"{s.pick(*COLOURS)} {s.pick(*s.fresh(THINGS))}")
+    shades = s.some(s.fresh(COLOURS), s.number(2, 5))
+    hits = [f"{shade} {query}" for shade in shades]
+    hits = [hit[0].upper() + hit[1:] for hit in hits]
+    wanted = s.number(0, min(2, len(hits) - 1))
+    word, deed = s.pick(("Add to cart", "add"), ("Open", "open"), ("Save", "save"), ("Details", "open"))
+    nth = ("first", "second", "third")[wanted]
+    said, title = quoted(s, query), quoted(s, hits[wanted])
+    text = s.phrase(
+        "Search for {query} and {deed} the {nth} hit",
+        "Search for {query} and {deed} the {nth} one",
+        "Search for {query} and {deed} {title}",
+        "Look for {query}, then {deed} the {nth} result",
+        "Find {query}; {deed} {title}",
+        "{deed_big} the {nth} result of a search for {query}",
+        "Type {query} into the search field and {deed} the {nth} hit",
+        query=said,
+        deed=deed,
+        deed_big=deed[0].upper() + deed[1:],
+        nth=nth,
+        title=title,
+    )
+    hint = s.pick("Search", "Name of a product", "What do you need?", "Type a word")
+    name = s.pick("Finder", "Store", "Catalogue", "Flea market")
+    field = f'<input id="query" class="short" placeholder="{hint}" autocomplete="off">'
+    button = s.submit("Search", "Go", "Find")
+    bold = s.maybe()
+    colours = "background:var(--accent);color:var(--on);padding:1em" if bold else "border:1px solid;padding:1em"
+    bar = f'<div class="between" style="{colours}"><b>{name}</b>{s.form(f"<div class=row>{field}{button}</div>")}</div>'
+    body = bar + view("start", s.prose(2), first=True) + view("found", '<p id="count"></p><div id="hits"></div>')
+    body += view("end", '<h2 id="title"></h2>', s.prose(2))
+    script = """
+    const clean = (text) => text.trim().toLowerCase();
+    let right = false;
+    on("submit", "form", () => {
+      const asked = clean(find("#query").value);
+      if (!asked) return;
+      right = asked === clean(data.query);
+      const hits = right ? data.hits : [];
+      find("#count").textContent = data.count.replace("{}", hits.length);
+      find("#hits").replaceChildren(...hits.map((hit, index) => {
+        const row = Object.assign(document.createElement("div"), { className: "item between" });
+        row.innerHTML = "<span></span>" + (data.linked ? "" : '<button type="button" class="small hit"></button>');
+        const text = row.querySelector("span");
+        text.textContent = hit;
+        if (data.linked) text.innerHTML = `<a href="#" class="hit">${text.innerHTML}</a>`;
+        else row.querySelector("button").textContent = data.word;
+        row.querySelector(".hit").dataset.index = index;
+        return row;
+      }));
+      view("found");
+    });
+    on("click", ".hit", (hit) => {
+      if (Number(hit.dataset.index) !== data.wanted) return lose();
+      find("#title").textContent = data.hits[data.wanted];
+      view("end");
+      win();
+    });
+    aim({ steps: () => (now_at("found") && right
+      ? [click(`.hit[data-index="${data.wanted}"]`)]
+      : [fill("#query", data.query, data.by_key), click("#submit")]) });
+    """
+    data = {
+        "query": query,
+        "hits": hits,
+        "wanted": wanted,
+        "word": word,
+        "linked": deed == "open" and s.maybe(),
+        "count": s.pick("{} found", "{} results", "Hits: {}", "We found {} things."),
+        "by_key": s.maybe(),
+    }
+    return Drawn(text, body, script, data, name)
+
+
+def _pairs(s: PageBuilder, pairs: Sequence[tuple[str, str]]) -> str:
+    """What goes where, in a sentence."""
+    shape = s.pick(
+        "{label}: {value}", "{label} {value}", "{label} = {value}", "{value} as {lower}", "{value} for {lower}"
+    )
+    said = [shape.format(label=label, lower=label.lower(), value=quoted(s, value)) for label, value in pairs]
+    return s.pick(", ", " and ", "; ").join(said)
+
+
+@template()
+def any_form(s: PageBuilder) -> Drawn:
+    """Some fields of a form that has more of them, perhaps a box to tick, and a button of some name."""
+    labels = s.some(LABELS, s.number(1, 5))
+    wanted = sorted(s.some(range(len(labels)), min(len(labels), s.number(1, 3))))
+    values = {index: value_of(s, labels[index][1]) for index in wanted}
+    boxes = s.some(BOXES, s.pick(0, 0, 1, 2, 3))
+    ticked = s.pick(None, *boxes)
+    sending = s.pick(*SENDING)
+    text = s.phrase(
+        "Enter {pairs}{tick}, then press {send}",
+        "Fill in {pairs}{tick} and click {send}",
+        "{pairs}{tick}. {send}!",
+        "Put in {pairs}{tick} and {lower} it",
+        "Type {pairs}{tick}, {lower}",
+        "Set {pairs}{tick} and press the {send} button",
+        pairs=_pairs(s, [(labels[index][0], values[index]) for index in wanted]),
+        tick=s.pick(", tick {}", " and check {}", ", with {} ticked").format(quoted(s, ticked)) if ticked else "",
+        send=quoted(s, sending),
+        lower=sending.lower() if sending != "OK" else "confirm",
+    )
+    parts = [s.field(f"f{index}", label) for index, (label, _) in enumerate(labels)]
+    parts += [s.check(f"b{index}", box) for index, box in enumerate(boxes)]
+    title = s.pick("Details", "Request", "New entry", "Registration", "Form", "Your order")
+    other = s.button("other", s.pick("Cancel", "Back", "Clear")) if s.maybe(0.4) else ""
+    body = view(
+        "form",
+        s.heading(title),
+        s.prose(1) if s.maybe(0.3) else "",
+        s.form(*parts, f'<div class="row">{s.submit(sending)}{other}</div>'),
+        first=True,
+    )
+    data = {
+        "fields": [[f"f{index}", value] for index, value in values.items()],
+        "boxes": [[f"b{index}", box == ticked] for index, box in enumerate(boxes)],
+        "by_key": not boxes and s.maybe(0.3),
+    }
+    return Drawn(text, body + thanks(s, "Thank you", "Saved", "Done"), FORM, data, title)
+
+
+@template(roomy=True)
+def press_any(s: PageBuilder) -> Drawn:
+    """Many buttons and links, one of which is meant."""
+    topics, count = s.fresh((*LINKS, *TOPICS)), s.number(4, 24)
+    drawn = (
+        s.pick(s.coined().title(), s.pick(*topics), f"{s.coined()} {s.coined()}".capitalize()) for _ in range(count)
+    )
+    names = list(dict.fromkeys(drawn))
+    wanted = s.pick(*names)
+    tags = {name: s.pick("button", "link") for name in names}
+    text = s.phrase(
+        "Click {name}",
+        "Press {name}",
+        "Click on {name}",
+        "Open {name}",
+        "Choose {name}",
+        "Click the {tag} {name}",
+        "Select the {name} {tag}",
+        name=quoted(s, wanted),
+        tag=tags[wanted],
+    )
+
+    def thing(name: str) -> str:
+        if tags[name] == "link":
+            return f'<a href="#" class="thing">{escape(name)}</a>'
+        return f'<button type="button" class="thing {s.pick("", "main", "small")}">{escape(name)}</button>'
+
+    groups, left = [], list(names)
+    while left:
+        count = s.number(1, 8)
+        inside, left = "".join(thing(name) for name in left[:count]), left[count:]
+        kind = s.pick("row", "row end", "grid", "between", "tile row")
+        groups.append(f'<div class="{kind}" style="margin:.8em 0">{inside}</div>{s.prose(1) if s.maybe(0.5) else ""}')
+    script = """
+    on("click", ".thing", (part) => {
+      if (part.textContent !== data.wanted) return lose();
+      tell(data.done, true);
+      win();
+    });
+    aim({ steps: () => [click(all(".thing").find((part) => part.textContent === data.wanted))] });
+    """
+    title = s.pick("Overview", "Start", "Control panel", "Contents")
+    data = {"wanted": wanted, "done": s.pick("Done.", f"You chose {wanted}.", "Thank you.")}
+    return Drawn(text, s.heading(title) + "".join(groups), script, data, title)

@@ -1,0 +1,198 @@
+"""Dialogs and banners that want an answer."""
+
+from __future__ import annotations
+
+from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.task import template
+
+DIALOGS = (
+    (
+        "Turn on notifications?",
+        "You can change this later.",
+        ("Allow", "Not now"),
+        ("allow notifications", "dismiss the notifications dialog"),
+    ),
+    ("Leave this page?", "Your changes are not saved.", ("Leave", "Stay"), ("leave the page", "stay on the page")),
+    (
+        "New version",
+        "A new version is there.",
+        ("Update", "Later"),
+        ("update to the new version", "put the update off until later"),
+    ),
+    (
+        "Your session is about to end",
+        "Do you want to go on?",
+        ("Stay signed in", "Sign out"),
+        ("stay signed in", "sign out"),
+    ),
+    (
+        "Use your location?",
+        "To show shops near you.",
+        ("Share", "Do not share"),
+        ("share the location", "do not share the location"),
+    ),
+    (
+        "Rate this page",
+        "It takes a minute.",
+        ("Rate now", "No thanks"),
+        ("rate the page now", "say no thanks to the rating"),
+    ),
+)
+
+
+@template()
+def dialog_answer(s: PageBuilder) -> Drawn:
+    """A dialog stands open when the page appears."""
+    title, message, labels, said = s.pick(*DIALOGS)
+    wanted = s.number(0, 1)
+    text = s.phrase(
+        "{said}",
+        'Click "{label}" in the dialog',
+        "In the pop-up choose {label}",
+        'Answer the question with "{label}"',
+        "Press the {label} button of the dialog",
+        said=said[wanted][0].upper() + said[wanted][1:],
+        label=labels[wanted],
+    )
+    order = s.some((0, 1), 2)
+    buttons = "".join(s.button(f"b{i}", labels[i], "main" if i == 0 else "") for i in order)
+    dialog = (
+        f'<div class="veil"><div class="dialog"><h2>{title}</h2><p>{message}</p>'
+        f'<div class="row {s.pick("", "end")}">{buttons}</div></div></div>'
+    )
+    body = s.heading(s.pick("News", "Weather", "My notes")) + s.prose(4) + s.prose(4) + dialog
+    script = """
+    on("click", ".dialog button", (button) => {
+      find(".veil").hidden = true;
+      if (button.id === "b" + data.wanted) win(); else lose();
+    });
+    aim({ steps: () => [click("#b" + data.wanted)] });
+    """
+    return Drawn(text, body, script, {"wanted": wanted}, title)
+
+
+@template()
+def dialog_confirm(s: PageBuilder) -> Drawn:
+    """A button whose deed has to be confirmed."""
+    deeds = {
+        "Delete account": "delete the account",
+        "Cancel order": "cancel the order",
+        "Empty trash": "empty the trash",
+        "Reset settings": "reset the settings",
+        "Publish": "publish the page",
+        "Log out": "log out",
+        "Archive": "archive the project",
+    }
+    shown = s.some(list(deeds), s.number(2, 4))
+    chosen = s.pick(*shown)
+    text = s.phrase(
+        "{deed} and confirm",
+        "{deed}",
+        'Click "{label}" and say yes',
+        "Press {label} and confirm it in the dialog",
+        "Please {said} (yes, really)",
+        deed=deeds[chosen][0].upper() + deeds[chosen][1:],
+        label=chosen,
+        said=deeds[chosen],
+    )
+    yes, no = s.pick(("Yes", "No"), ("OK", "Cancel"), ("Confirm", "Cancel"), ("Continue", "Go back"))
+    rows = "".join(
+        f'<div class="item between"><span>{s.pick("Manage", "Option", "Action")} {i + 1}</span>'
+        f'<button type="button" class="deed" data-deed="{label}">{label}</button></div>'
+        for i, label in enumerate(shown)
+    )
+    pair = [s.button("yes", yes, "main"), s.button("no", no)]
+    if s.maybe():
+        pair.reverse()
+    dialog = (
+        '<div class="veil" hidden><div class="dialog"><h2>Are you sure?</h2><p id="question"></p>'
+        f'<div class="row end">{"".join(pair)}</div></div></div>'
+    )
+    script = """
+    on("click", ".deed", (button) => {
+      find("#question").textContent = `${button.dataset.deed}: this cannot be undone.`;
+      find(".veil").dataset.deed = button.dataset.deed;
+      find(".veil").hidden = false;
+    });
+    on("click", "#no", () => { find(".veil").hidden = true; });
+    on("click", "#yes", () => {
+      find(".veil").hidden = true;
+      if (find(".veil").dataset.deed !== data.deed) return lose();
+      tell(`${data.deed}: done.`, true);
+      win();
+    });
+    aim({ steps: () =>
+      !shown(".veil") ? [click(`.deed[data-deed="${data.deed}"]`)]
+        : [click(find(".veil").dataset.deed === data.deed ? "#yes" : "#no")] });
+    """
+    return Drawn(text, s.heading("Manage") + s.prose(1) + rows + dialog, script, {"deed": chosen}, "Manage")
+
+
+@template()
+def cookie_banner(s: PageBuilder) -> Drawn:
+    """A banner has to go before, or instead of, what is to be done."""
+    labels = s.pick(
+        ("Accept all", "Reject all"), ("Accept", "Decline"), ("OK", "No thanks"), ("Allow", "Only necessary")
+    )
+    wanted = s.number(0, 1)
+    links = s.some(("Opening hours", "Prices", "Directions", "Photos", "Booking", "History"), 4)
+    link = s.pick(*links)
+    only = s.maybe(0.35)
+    how = ("accept the cookies", "reject the cookies")[wanted]
+    text = (
+        s.phrase(
+            "{how}",
+            "Please {how_said}",
+            'Click "{label}" in the cookie banner',
+            "Cookies: {label}",
+            "Choose {label} for the cookies",
+            how=how[0].upper() + how[1:],
+            how_said=how,
+            label=labels[wanted],
+        )
+        if only
+        else s.phrase(
+            "{how} and open {link}",
+            'Go to "{link}" ({how_said})',
+            "Choose {label} for cookies, then open {link}",
+            "First {how_said}, then click {link}",
+            "{how}, then show me {link}",
+            how=how[0].upper() + how[1:],
+            how_said=how,
+            label=labels[wanted],
+            link=link,
+        )
+    )
+    listed = "".join(
+        f'<li style="margin:.7em 0"><a href="#" class="go" data-to="{name}">{name}</a></li>' for name in links
+    )
+    body = view(
+        "start",
+        s.heading(s.pick("Town museum", "Swimming pool", "City zoo", "Castle")),
+        s.prose(3),
+        f"<ul>{listed}</ul>",
+        s.prose(3),
+        first=True,
+    )
+    body += view("there", s.heading(link), s.prose(3))
+    buttons = "".join(s.button(f"b{i}", labels[i], "main" if i == 0 else "") for i in s.some((0, 1), 2))
+    said = s.pick("We use cookies to make this site better.", "This site uses cookies.", "Your privacy matters to us.")
+    inside = f'<p>{said}</p><div class="row">{buttons}</div>'
+    if s.maybe(0.6):
+        banner = f'<div class="banner" id="cookies" style="{s.pick("bottom:0", "top:0")}">{inside}</div>'
+    else:
+        banner = f'<div class="veil" id="cookies"><div class="dialog"><h2>Cookies</h2>{inside}</div></div>'
+    script = """
+    on("click", "#cookies button", (button) => {
+      find("#cookies").hidden = true;
+      if (button.id !== "b" + data.wanted) return lose();
+      if (data.only) win();
+    });
+    on("click", ".go", (link) => {
+      if (link.dataset.to !== data.link || data.only || shown("#cookies")) return lose();
+      view("there");
+      win();
+    });
+    aim({ steps: () => [shown("#cookies") ? click("#b" + data.wanted) : null, click(`.go[data-to="${data.link}"]`)] });
+    """
+    return Drawn(text, body + banner, script, {"wanted": wanted, "only": only, "link": link}, "Welcome")

@@ -1,0 +1,149 @@
+"""Values that stand on the page, to be changed or copied."""
+
+from __future__ import annotations
+
+from html import escape
+
+from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.task import template
+from holotron.suites.pages.templates.forms import FORM, FORM_SCRIPT, thanks
+
+
+def _profile(s: PageBuilder) -> dict[str, str]:
+    name = s.person()
+    return {
+        "Name": name,
+        "E-mail": s.mail(name),
+        "Phone": f"0{s.number(100, 999)} {s.number(10000, 99999)}",
+        "City": s.pick("Berlin", "Oslo", "Lima", "Perth", "Rome"),
+        "Nickname": s.user(),
+    }
+
+
+def _change(s: PageBuilder, profile: dict[str, str]) -> tuple[str, str, str]:
+    """Which value becomes what, and how that is said."""
+    label = s.pick(*profile)
+    new = _profile(s)[label]
+    text = s.phrase(
+        "Change the {what} to {new}",
+        "Set {what} to {new} and save",
+        'Update my {what}: "{new}"',
+        "My new {what} is {new}, please change it",
+        "Edit the {what} so that it says {new}",
+        what=label.lower() if label != "E-mail" else "e-mail",
+        new=new,
+    )
+    return label, new, text
+
+
+@template()
+def edit_profile(s: PageBuilder) -> Drawn:
+    profile = _profile(s)
+    label, new, text = _change(s, profile)
+    ids = {name: f"f{index}" for index, name in enumerate(profile)}
+    fields = [[ids[name], new if name == label else value] for name, value in profile.items()]
+    shown = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in profile.items())
+    opening = s.maybe(0.6)
+    title = s.pick("Profile", "My account", "Your details")
+    saved = "".join(f"<dt>{n}</dt><dd>{escape(new if n == label else v)}</dd>" for n, v in profile.items())
+    body = view(
+        "show",
+        s.heading(title),
+        f"<dl>{shown}</dl>",
+        s.button("edit", s.pick("Edit", "Edit profile", "Change"), "main"),
+        first=opening,
+    )
+    body += view(
+        "form",
+        s.heading(s.pick("Edit profile", "Change details")),
+        s.form(
+            *(s.field(ids[name], name, value=value) for name, value in profile.items()),
+            s.submit("Save", "Save changes", "Update"),
+        ),
+        first=not opening,
+    )
+    body += view("thanks", s.heading(title), f"<p>{s.pick('Saved.', 'Your changes were saved.')}</p><dl>{saved}</dl>")
+    script = (
+        FORM_SCRIPT
+        + """
+    on("click", "#edit", () => view("form"));
+    aim({ steps: () => (now_at("show") ? [click("#edit")] : filling()) });
+    """
+    )
+    return Drawn(text, body, script, {"fields": fields}, title)
+
+
+@template(held_out=True)
+def edit_inline(s: PageBuilder) -> Drawn:
+    """Each value has its own button, which turns it into a field."""
+    profile = _profile(s)
+    label, new, text = _change(s, profile)
+    word = s.pick("Edit", "Change", "Modify")
+    rows = "".join(
+        f'<tr data-name="{name}"><td class="soft">{name}</td><td class="value">{escape(value)}</td>'
+        f'<td><button type="button" class="small edit">{word}</button></td></tr>'
+        for name, value in profile.items()
+    )
+    save = s.pick("Save", "OK", "Done")
+    script = """
+    on("click", ".edit", (button) => {
+      const row = button.closest("tr"), cell = row.querySelector(".value");
+      if (row.querySelector("input")) {
+        const value = row.querySelector("input").value.trim();
+        cell.textContent = value;
+        button.textContent = data.word;
+        if (row.dataset.name !== data.label && value !== data.old[row.dataset.name]) lose();
+      } else {
+        const input = document.createElement("input");
+        input.value = cell.textContent;
+        cell.replaceChildren(input);
+        button.textContent = data.save;
+      }
+    });
+    const cell = `tr[data-name="${data.label}"] `;
+    const open = () => find(cell + "input");
+    aim({
+      solved: () => !open() && find(cell + ".value").textContent === data.new,
+      steps: () => [
+        open() ? fill(cell + "input", data.new) : null,
+        !open() && find(cell + ".value").textContent === data.new ? null : click(cell + ".edit"),
+      ],
+    });
+    """
+    data = {"old": profile, "label": label, "new": new, "word": word, "save": save}
+    return Drawn(text, s.heading(s.pick("Profile", "Settings")) + f"<table>{rows}</table>", script, data, "Profile")
+
+
+@template()
+def copy_code(s: PageBuilder) -> Drawn:
+    """Something that stands on the page has to be typed."""
+    letters = "ABCDEFGHJKLMNPRSTUVWXYZ23456789"
+    code, other = (
+        "".join(s.chance.choices(letters, k=s.number(4, 6))) + s.pick("", f"-{s.number(10, 99)}") for _ in range(2)
+    )
+    what = s.pick("voucher", "code", "booking number", "coupon", "PIN")
+    text = s.phrase(
+        "Enter the {what} shown on the page and confirm",
+        "Copy the {what} into the field and send it",
+        "Type the {what} from this page into the box, then submit",
+        "Redeem the {what} you see here",
+        "Put in the {what} and go on",
+        what=what,
+    )
+    decoy = f"<p class='soft'>{s.pick('Customer', 'Page', 'Reference')}: {other}</p>" if s.maybe(0.6) else ""
+    body = view(
+        "form",
+        s.heading(s.pick("Confirm", "Your gift", "One more step")),
+        f"<p>{s.pick('Your', 'This is your', 'The')} {what}: <b>{code}</b></p>",
+        decoy,
+        s.prose(1),
+        s.form(s.field("code", what[0].upper() + what[1:]), s.submit("Confirm", "Redeem", "Submit", "Continue")),
+        first=True,
+    )
+    return Drawn(
+        text,
+        body + thanks(s, "Confirmed", "All done"),
+        FORM,
+        {"fields": [["code", code]], "by_key": s.maybe(0.4)},
+        "Confirm",
+    )

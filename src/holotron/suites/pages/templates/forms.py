@@ -1,0 +1,137 @@
+"""Forms that are filled in and sent."""
+
+from __future__ import annotations
+
+from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.task import template
+from holotron.suites.pages.words import DEPARTMENTS, MONTHS, SENTENCES
+
+# data.fields: [id, value] of text fields; data.lists: of drop-down lists; data.boxes: [id, on].
+# What is missing is said and can be put right; what is wrong is sent.
+FORM_SCRIPT = """
+const wrong = () =>
+  data.fields.some(([id, value]) => find("#" + id).value.trim() !== value) ||
+  (data.lists || []).some(([id, value]) => find("#" + id).selectedOptions[0].label !== value) ||
+  (data.boxes || []).some(([id, value]) => find("#" + id).checked !== value);
+const filling = () => [
+  ...data.fields.map(([id, value], at) => fill("#" + id, value, !!data.by_key && at === data.fields.length - 1)),
+  ...(data.lists || []).map(([id, value]) => choose("#" + id, value)),
+  ...(data.boxes || []).map(([id, value]) => tick("#" + id, value)),
+  click("#submit"),
+];
+on("submit", "form", () => {
+  if (data.fields.some(([id]) => !find("#" + id).value.trim())) return tell("Please fill in all fields.");
+  if (wrong()) return lose();
+  hush();
+  view("thanks");
+  win();
+});
+"""
+FORM = FORM_SCRIPT + "aim({ steps: filling });"
+
+
+def thanks(s: PageBuilder, *texts: str) -> str:
+    return view("thanks", s.heading(s.pick(*texts)), s.prose(1))
+
+
+@template()
+def contact(s: PageBuilder) -> Drawn:
+    name, message = s.person(), s.pick(*SENTENCES[3:])
+    mail = s.mail(name)
+    parts = [s.field("name", s.pick("Name", "Your name")), s.field("mail", s.pick("E-mail", "Your e-mail", "Email"))]
+    fields = [["name", name], ["mail", mail], ["message", message]]
+    lists, about = [], ""
+    if s.maybe(0.4):
+        topics = s.some(DEPARTMENTS, 4)
+        chosen = s.pick(*topics)
+        lists, about = [["topic", chosen]], f" to {chosen}"
+        parts.append(s.select("topic", s.pick("Department", "To", "Send to"), ["-", *topics], "-"))
+    parts.append(s.field("message", s.pick("Message", "Your message", "Text"), "area"))
+    text = s.phrase(
+        'Send a message{about} as {name} ({mail}): "{message}"',
+        'Write{about} "{message}", from {name}, {mail}',
+        'Contact form{about}: {name}, {mail}, message "{message}"',
+        'Fill in the contact form{about} for {name} with {mail} and write "{message}"',
+        'Send this{about}: "{message}" My name is {name}, my e-mail {mail}',
+        about=about,
+        name=name,
+        mail=mail,
+        message=message,
+    )
+    title = s.pick("Contact us", "Contact", "Write to us", "Get in touch")
+    intro = s.prose(s.number(1, 2)) if s.maybe(0.5) else ""
+    form = s.form(*parts, s.submit("Send", "Send message", "Submit"))
+    return Drawn(
+        text,
+        view("form", s.heading(title), intro, form, first=True) + thanks(s, "Thank you", "Your message was sent"),
+        FORM,
+        {"fields": fields, "lists": lists},
+        title,
+    )
+
+
+@template()
+def booking(s: PageBuilder) -> Drawn:
+    """With a date to be typed, sometimes said in another form than the field wants."""
+    name, day, month, year = s.person(), s.number(1, 28), s.number(1, 12), s.number(2026, 2028)
+    form, typed = s.pick(
+        ("YYYY-MM-DD", f"{year}-{month:02d}-{day:02d}"),
+        ("DD.MM.YYYY", f"{day:02d}.{month:02d}.{year}"),
+        ("MM/DD/YYYY", f"{month:02d}/{day:02d}/{year}"),
+    )
+    said = typed if s.maybe(0.65) else f"{day} {MONTHS[month - 1]} {year}"
+    guests = str(s.number(1, 8))
+    what, title = s.pick(("a table", "Book a table"), ("a room", "Room booking"), ("a tour", "Guided tours"))
+    text = s.phrase(
+        "Book {what} for {guests} on {said}, name {name}",
+        "Reserve {what} for {name} on {said}, {guests} people",
+        "{name} wants {what} on {said} for {guests}",
+        "Make a reservation: {what}, {said}, {guests} guests, {name}",
+        "Book {what} on {said} for {guests} people under {name}",
+        what=what,
+        guests=guests,
+        said=said,
+        name=name,
+    )
+    parts = [
+        s.field("name", s.pick("Name", "Guest name")),
+        s.field("date", f"{s.pick('Date', 'Day', 'Arrival')} ({form})"),
+        s.select("guests", s.pick("Guests", "People", "Persons"), [str(n) for n in range(1, 9)], s.pick("1", "2")),
+    ]
+    sending = s.form(*parts, s.submit("Book", "Reserve", "Book now", "Send request"))
+    return Drawn(
+        text,
+        view("form", s.heading(title), sending, first=True) + thanks(s, "Booked!", "We look forward to your visit"),
+        FORM,
+        {"fields": [["name", name], ["date", typed]], "lists": [["guests", guests]]},
+        title,
+    )
+
+
+@template(held_out=True)
+def newsletter(s: PageBuilder) -> Drawn:
+    """One field among a page's text."""
+    mail = s.mail(s.person())
+    text = s.phrase(
+        "Subscribe to the newsletter with {mail}",
+        "Sign {mail} up for the newsletter",
+        "Get the newsletter sent to {mail}",
+        "Newsletter for {mail}, please",
+        "Enter {mail} to subscribe",
+        mail=mail,
+    )
+    box = (
+        f'<div class="tile"><h2>{s.pick("Newsletter", "Stay up to date", "News by mail")}</h2>'
+        + s.form(s.field("mail", s.pick("E-mail", "Your e-mail address")), s.submit("Subscribe", "Sign up", "OK"))
+        + "</div>"
+    )
+    body = view(
+        "form", s.heading(s.pick("News", "Our farm", "The observatory")), s.prose(3), box, s.prose(2), first=True
+    )
+    return Drawn(
+        text,
+        body + thanks(s, "You are subscribed", "Thank you"),
+        FORM,
+        {"fields": [["mail", mail]], "by_key": s.maybe()},
+        "News",
+    )

@@ -1,0 +1,185 @@
+"""Lists of things to do, to read and to choose from."""
+
+from __future__ import annotations
+
+from html import escape
+
+from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.task import template
+from holotron.suites.pages.words import SUBJECTS, THINGS, TODOS
+
+
+def _joined(s: PageBuilder, names: list[str]) -> str:
+    quoted = [f'"{name}"' for name in names] if s.maybe() else names
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+@template()
+def todo_tick(s: PageBuilder) -> Drawn:
+    items = s.some(s.fresh(TODOS), s.number(4, 8))
+    done = [s.maybe(0.2) for _ in items]
+    open_ones = [index for index, is_done in enumerate(done) if not is_done] or [0]
+    done[open_ones[0]] = False
+    chosen = sorted(s.some(open_ones, min(len(open_ones), s.number(1, 3))))
+    text = s.phrase(
+        "Tick {what}",
+        "Mark {what} as done",
+        "Check off {what}",
+        "{what}: done",
+        "I did {what}, tick that off",
+        what=_joined(s, [items[index] for index in chosen]),
+    )
+    boxes = "".join(
+        f'<div class="item">{s.check(f"t{index}", item, done[index])}</div>' for index, item in enumerate(items)
+    )
+    title = s.pick("To do", "My list", "Today", "Tasks")
+    wanted = [is_done or index in chosen for index, is_done in enumerate(done)]
+    script = """
+    const boxes = () => all(".item input");
+    aim({
+      solved: () => boxes().every((box, index) => box.checked === data.wanted[index]),
+      steps: () => boxes().map((box, index) => tick(box, data.wanted[index])),
+    });
+    """
+    return Drawn(text, s.heading(title) + boxes, script, {"wanted": wanted}, title)
+
+
+@template()
+def todo_add(s: PageBuilder) -> Drawn:
+    old, new = (picked := s.some(s.fresh(TODOS), 7))[: s.number(2, 5)], picked[5:][: s.number(1, 2)]
+    text = s.phrase(
+        "Add {what} to the list",
+        "Put {what} on my list",
+        "New entry: {what}",
+        "Write {what} on the list",
+        "Add {what}",
+        what=_joined(s, new),
+    )
+    items = "".join(f'<li class="item">{escape(item)}</li>' for item in old)
+    field = s.field("new", s.pick("New task", "What needs to be done?", "Add an item"))
+    form = s.form(f'<div class="row">{field}<div class="field">{s.submit("Add", "Add task", "+", "OK")}</div></div>')
+    listed = f'<ul class="items">{items}</ul>'
+    title = s.pick("To do", "Shopping list", "Tasks", "Notes")
+    script = """
+    on("submit", "form", () => {
+      const text = find("#new").value.trim();
+      if (!text) return;
+      const item = Object.assign(document.createElement("li"), { className: "item", textContent: text });
+      find(".items").append(item);
+      find("#new").value = "";
+      if (!data.wanted.includes(text)) lose();
+    });
+    const missing = () => data.wanted.filter((text) => !all(".item").some((item) => item.textContent === text));
+    aim({
+      solved: () => !missing().length && all(".item").length === data.total,
+      steps: () => missing().slice(0, 1).flatMap((text) => [fill("#new", text, data.by_key), click("#submit")]),
+    });
+    """
+    data = {"wanted": new, "total": len(old) + len(new), "by_key": s.maybe()}
+    return Drawn(text, s.heading(title) + (form + listed if s.maybe() else listed + form), script, data, title)
+
+
+@template()
+def list_button(s: PageBuilder) -> Drawn:
+    """Every item has the same few buttons."""
+    items = (
+        s.some(s.fresh(TODOS), s.number(4, 8))
+        if s.maybe()
+        else [f"{thing.title()} {s.number(1, 9)}" for thing in s.some(s.fresh(THINGS), s.number(4, 8))]
+    )
+    words = s.some(
+        (("Delete", "✕"), ("Star", "★"), ("Open", "Open"), ("Share", "Share"), ("Pin", "Pin")), s.number(1, 3)
+    )
+    word, index = s.number(0, len(words) - 1), s.number(0, len(items) - 1)
+    deed = words[word][0]
+    signs = s.maybe(0.4)
+    text = s.phrase(
+        '{deed} "{item}"',
+        "{deed} {item}",
+        '{deed} the entry "{item}"',
+        "{deed} the item {item}",
+        "Please {lower} {item}",
+        deed=deed,
+        lower=deed.lower(),
+        item=items[index],
+    )
+    rows = "".join(
+        f'<div class="item between"><span>{escape(item)}</span><span class="row">'
+        + "".join(
+            f'<button type="button" class="small act" data-is="{at}/{kind}">{sign if signs else name}</button>'
+            for kind, (name, sign) in enumerate(words)
+        )
+        + "</span></div>"
+        for at, item in enumerate(items)
+    )
+    title = s.pick("Favourites", "Files", "My things", "Bookmarks")
+    script = """
+    on("click", ".act", (button) => {
+      if (button.dataset.is !== data.is) return lose();
+      if (data.deed === "Delete") button.closest(".item").remove();
+      tell(data.done, true);
+      win();
+    });
+    aim({ steps: () => [click(`[data-is="${data.is}"]`)] });
+    """
+    past = {"Delete": "deleted", "Star": "starred", "Open": "opened", "Share": "shared", "Pin": "pinned"}[deed]
+    data = {"is": f"{index}/{word}", "deed": deed, "done": f"{items[index]}: {past}."}
+    return Drawn(text, s.heading(title) + rows, script, data, title)
+
+
+@template(held_out=True, roomy=True)
+def inbox(s: PageBuilder) -> Drawn:
+    """A mail is opened, and then something is done with it."""
+    count = s.number(5, 9)
+    names, subjects = s.people(count), s.some(SUBJECTS, count)
+    index, deed = s.number(0, count - 1), s.pick("Archive", "Delete", "Mark as spam")
+    text = s.phrase(
+        "{deed} the mail from {name}",
+        'Open "{subject}" and click {deed}',
+        "Open the message of {name} and press {deed}",
+        "{deed}: the mail by {name} about {subject}",
+        'Find the mail "{subject}" and {lower} it',
+        deed=deed,
+        lower=deed.lower(),
+        name=names[index],
+        subject=subjects[index],
+    )
+    rows = "".join(
+        f'<tr class="mail" data-index="{at}" style="cursor:pointer"><td><b>{name}</b></td>'
+        f'<td>{subject}</td><td class="soft">{s.number(1, 28)} May</td></tr>'
+        for at, (name, subject) in enumerate(zip(names, subjects, strict=True))
+    )
+    buttons = "".join(
+        f'<button type="button" class="deed">{word}</button>'
+        for word in s.some(("Archive", "Delete", "Mark as spam"), 3)
+    )
+    body = view("all", s.heading("Inbox"), f"<table>{rows}</table>", first=True)
+    body += view(
+        "one",
+        '<p><a href="#" id="back">← Inbox</a></p><h2 id="subject"></h2><p class="soft" id="from"></p>',
+        f'<div class="row">{buttons}</div>',
+        s.prose(4),
+    )
+    script = """
+    let open = -1;
+    on("click", ".mail", (row) => {
+      open = Number(row.dataset.index);
+      find("#subject").textContent = row.cells[1].textContent;
+      find("#from").textContent = "From " + row.cells[0].textContent;
+      view("one");
+    });
+    on("click", "#back", () => view("all"));
+    on("click", ".deed", (button) => {
+      if (open !== data.index || button.textContent !== data.deed) return lose();
+      find(`.mail[data-index="${open}"]`).remove();
+      view("all");
+      tell(`${data.deed}: done.`, true);
+      win();
+    });
+    aim({ steps: () => {
+      if (now_at("all")) return [click(`.mail[data-index="${data.index}"] td:nth-child(2)`)];
+      if (open !== data.index) return [click("#back")];
+      return [click(all(".deed").find((button) => button.textContent === data.deed))];
+    } });
+    """
+    return Drawn(text, body, script, {"index": index, "deed": deed}, "Inbox")

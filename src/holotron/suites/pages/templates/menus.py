@@ -1,0 +1,133 @@
+"""Menus that open."""
+
+from __future__ import annotations
+
+from holotron.suites.pages.builder import Drawn, PageBuilder
+from holotron.suites.pages.task import template
+from holotron.suites.pages.words import THINGS
+
+MENUS = {
+    "File": ("New", "Open", "Save", "Save as", "Print", "Close"),
+    "Edit": ("Undo", "Redo", "Cut", "Copy", "Paste", "Select all"),
+    "View": ("Zoom in", "Zoom out", "Full screen", "Show grid", "Refresh"),
+    "Insert": ("Picture", "Table", "Link", "Page break", "Comment"),
+    "Tools": ("Spell check", "Word count", "Translate", "Options"),
+    "Help": ("Contents", "Shortcuts", "Send feedback", "About"),
+}
+SUBMENUS = {
+    "Export": ("PDF", "Text", "Spreadsheet", "Picture"),
+    "Share": ("By e-mail", "With a link", "With the team"),
+    "Sort by": ("Name", "Date", "Size"),
+    "Language": ("English", "German", "French", "Spanish"),
+    "Theme": ("Light", "Dark", "High contrast"),
+}
+# A menu opens by a click and closes by the next one elsewhere; a wrong entry is chosen for good.
+MENU_SCRIPT = """
+on("click", "body", (_, { target }) => {
+  const opener = target.closest("[data-opens]");
+  const keep = opener ? find("#" + opener.dataset.opens) : null;
+  const was = keep && !keep.hidden;
+  for (const list of all(".list")) if (!keep || !list.contains(keep) || list === keep) list.hidden = true;
+  if (keep) keep.hidden = was;
+});
+on("click", "[data-entry]", (entry) => {
+  if (entry.dataset.entry !== data.entry) return lose();
+  tell(data.done, true);
+  win();
+});
+const entry = `[data-entry="${data.entry}"]`;
+const opened = (name) => (shown("#" + name) ? null : click(`[data-opens="${name}"]`));
+aim({ steps: () => [...data.path.map(opened), click(entry)] });
+"""
+
+
+def _list(name: str, inside: str) -> str:
+    return f'<div class="list" id="{name}" hidden>{inside}</div>'
+
+
+def _entries(menu: str, entries: tuple[str, ...] | list[str]) -> str:
+    return "".join(f'<div data-entry="{menu}/{entry}">{entry}</div>' for entry in entries)
+
+
+def _bar(menus: dict[str, str], arrow: str = "") -> str:
+    return "".join(
+        f'<div class="menu"><button type="button" data-opens="m{index}">{name}{arrow}</button>'
+        f"{_list(f'm{index}', inside)}</div>"
+        for index, (name, inside) in enumerate(menus.items())
+    )
+
+
+@template()
+def menu(s: PageBuilder) -> Drawn:
+    names = [name for name in MENUS if s.maybe(0.7)] or ["File", "Edit"]
+    chosen = s.pick(*names)
+    entry = s.pick(*MENUS[chosen])
+    text = s.phrase(
+        "Choose {entry} from the {menu} menu",
+        'Open the "{menu}" menu and click "{entry}"',
+        "{menu} > {entry}",
+        "In the menu {menu} select {entry}",
+        "Click {entry} in {menu}",
+        entry=entry,
+        menu=chosen,
+    )
+    bar = _bar({name: _entries(name, MENUS[name]) for name in names}, s.pick("", " ▾"))
+    page = s.heading("Untitled") + s.prose(4) + s.prose(3)
+    body = f'<div class="row">{bar}</div><div style="margin-top:1.5em">{page}</div>'
+    data = {"entry": f"{chosen}/{entry}", "path": [f"m{names.index(chosen)}"], "done": f"{entry}: done."}
+    return Drawn(text, body, MENU_SCRIPT, data, "Editor")
+
+
+@template()
+def menu_nested(s: PageBuilder) -> Drawn:
+    """One menu with lists in it that open beside it."""
+    subs = s.some(list(SUBMENUS), 3)
+    chosen = s.pick(*subs)
+    entry = s.pick(*SUBMENUS[chosen])
+    top = s.pick("Menu", "More", "Actions", "Document")
+    text = s.phrase(
+        "{top} > {sub} > {entry}",
+        "Open {top}, then {sub}, and choose {entry}",
+        'In the {top} menu go to "{sub}" and pick "{entry}"',
+        "Choose {entry} under {sub} in the {top} menu",
+        "Select {top}, {sub}, {entry}",
+        top=top,
+        sub=chosen,
+        entry=entry,
+    )
+    inside = "".join(
+        f'<div data-opens="s{index}">{name} ▸{_list(f"s{index}", _entries(name, SUBMENUS[name]))}</div>'
+        for index, name in enumerate(subs)
+    ) + _entries(top, ["Close"])
+    body = s.heading(s.pick("Report", "Notes", "My drawing")) + f'<div class="row">{_bar({top: inside})}</div>'
+    body += f'<div style="margin-top:1.5em">{s.prose(4)}</div>'
+    data = {"entry": f"{chosen}/{entry}", "path": ["m0", f"s{subs.index(chosen)}"], "done": f"{chosen}: {entry}"}
+    return Drawn(text, body, MENU_SCRIPT, data, "Document")
+
+
+@template(held_out=True)
+def menu_account(s: PageBuilder) -> Drawn:
+    """A person's menu in the corner."""
+    name = s.person()
+    entries = s.some(
+        ("Profile", "Settings", "Billing", "Messages", "Help", "Sign out", "Notifications"), s.number(3, 5)
+    )
+    entry = s.pick(*entries)
+    text = s.phrase(
+        "Open {entry} in the account menu",
+        'Click my name and choose "{entry}"',
+        "Go to {entry} from the user menu",
+        "{entry}, in the menu under {name}",
+        "Choose {entry} in {name}'s menu",
+        entry=entry,
+        name=name,
+    )
+    corner = _bar({name: _entries("me", entries)}, " ▾").replace(
+        'class="list"', 'class="list" style="left:auto;right:0"'
+    )
+    body = f'<div class="between">{s.heading(s.pick("Dashboard", "Overview", "Start"))}{corner}</div>{s.prose(3)}'
+    tiles = "".join(
+        f'<div class="tile"><h3>{thing.title()}s</h3>{s.number(3, 400)}</div>' for thing in s.some(s.fresh(THINGS), 4)
+    )
+    data = {"entry": f"me/{entry}", "path": ["m0"], "done": f"{entry} opened."}
+    return Drawn(text, f'{body}<div class="grid">{tiles}</div>', MENU_SCRIPT, data, "Dashboard")

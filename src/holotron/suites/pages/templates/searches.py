@@ -1,0 +1,181 @@
+"""Searching, and what is found."""
+
+from __future__ import annotations
+
+from html import escape
+
+from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.task import template
+from holotron.suites.pages.words import COLOURS, SENTENCES, THINGS
+
+ENDINGS = (
+    "buying guide",
+    "for beginners",
+    "test and reviews",
+    "history",
+    "repair tips",
+    "shop",
+    "care and cleaning",
+    "in art",
+)
+ORDER = ("first", "second", "third", "fourth")
+# Every query finds something; only the right one finds what is wanted. Another search is always possible.
+SEARCH_SCRIPT = """
+const escaped = (text) => Object.assign(document.createElement("i"), { textContent: text }).innerHTML;
+const clean = (text) => text.trim().toLowerCase();
+let asked = "";
+on("submit", "form", () => {
+  asked = clean(find("#query").value);
+  if (!asked) return;
+  const right = asked === clean(data.query);
+  find("#results").innerHTML = (right ? data.results : data.others).map(([title, text], index) =>
+    `<div class="item"><a href="#" class="result" data-index="${index}">${escaped(title)}</a>
+      <div class="soft">${escaped(text)}</div></div>`).join("");
+  find("#count").textContent = `${data.results.length} results for "${find("#query").value}"`;
+  view("found");
+});
+const searching = () => [fill("#query", data.query, data.by_key), click("#submit")];
+const found = () => now_at("found") && asked === clean(data.query);
+"""
+
+
+def _page(s: PageBuilder, start: str) -> str:
+    small = s.maybe(0.4)
+    field = s.field("query", s.pick("Search", "Find", "What are you looking for?")).replace(
+        "input id", f"input {'class=short ' if small else ''}id"
+    )
+    box = s.form(f'<div class="row">{field}<div class="field">{s.submit("Search", "Go", "Find")}</div></div>')
+    return (
+        box
+        + view("start", start, first=True)
+        + view("found", '<p id="count" class="soft"></p><div id="results"></div>')
+    )
+
+
+def _results(query: str, s: PageBuilder, count: int) -> list[list[str]]:
+    return [[f"{query[0].upper()}{query[1:]}: {ending}", s.pick(*SENTENCES)] for ending in s.some(ENDINGS, count)]
+
+
+@template()
+def search_open(s: PageBuilder) -> Drawn:
+    thing = s.pick(*s.fresh(THINGS))
+    query = s.pick(
+        thing,
+        s.coined(),
+        s.person(),
+        f"{s.pick(*COLOURS)} {thing}",
+        f"{thing} {s.pick('museum', 'repair', 'prices', 'club')}",
+    )
+    said = s.pick(query, f'"{query}"')
+    results = _results(query, s, s.number(4, 6))
+    mode = s.number(0, 2)
+    if mode == 0:
+        wanted = -1
+        text = s.phrase(
+            "Search for {query}",
+            "Search {query}",
+            "Find {query}",
+            "Look for {query}",
+            "Look up {query}",
+            query=said,
+        )
+    elif mode == 1:
+        wanted = s.number(0, 2)
+        text = s.phrase(
+            "Search for {query} and open the {nth} result",
+            "Search {query}, click the {nth} result",
+            "Look for {query} and go to the {nth} hit",
+            "Find {query} and open result {number}",
+            "Open the {nth} result for {query}",
+            query=said,
+            nth=ORDER[wanted],
+            number=wanted + 1,
+        )
+    else:
+        wanted = s.number(0, len(results) - 1)
+        text = s.phrase(
+            'Search for {query} and open "{title}"',
+            "Search {query}, then click {title}",
+            'Look for {query} and go to "{title}"',
+            'Find {query} and open the page "{title}"',
+            'Search {query}, result "{title}"',
+            query=said,
+            title=results[wanted][0],
+        )
+    title = s.pick("Search", "Library", "Encyclopedia", "Find anything")
+    body = s.heading(title) + _page(s, s.prose(2)) + view("result", '<h2 id="title"></h2>', s.prose(4))
+    script = (
+        SEARCH_SCRIPT
+        + """
+    on("click", ".result", (link) => {
+      if (!found() || Number(link.dataset.index) !== data.wanted) return lose();
+      find("#title").textContent = link.textContent;
+      view("result");
+      win();
+    });
+    if (data.wanted < 0) aim({ solved: found, steps: () => (found() ? [] : searching()) });
+    else aim({ steps: () => (found() ? [click(`.result[data-index="${data.wanted}"]`)] : searching()) });
+    """
+    )
+    others = _results("something else", s, 3)
+    data = {"query": query, "results": results, "others": others, "wanted": wanted, "by_key": s.maybe(0.6)}
+    return Drawn(text, body, script, data, title)
+
+
+@template(held_out=True)
+def search_ask(s: PageBuilder) -> Drawn:
+    """What is asked for stands in the results."""
+    name = s.person()
+    phone = f"0{s.number(100, 999)} {s.number(100, 999)} {s.number(100, 999)}"
+    kind, value = s.pick(("phone number", phone), ("room", f"{s.pick('A', 'B', 'C')}{s.number(100, 499)}"))
+    text = s.phrase(
+        "What is the {kind} of {name}?",
+        "Search for {name} and tell me the {kind}",
+        "Find {name}'s {kind}",
+        "I need the {kind} of {name}",
+        "Look up {name}: which {kind}?",
+        kind=kind,
+        name=name,
+    )
+    results = [[name, f"{kind[0].upper()}{kind[1:]}: {value}"]]
+    others = [["Nobody found", "Please check the name."]]
+    title = s.pick("Staff", "Phone book", "People")
+    script = SEARCH_SCRIPT + 'aim({ answer: data.value, steps: () => (found() ? [read(".result")] : searching()) });'
+    data = {"query": name, "results": results, "others": others, "value": value, "by_key": s.maybe(0.6)}
+    return Drawn(text, s.heading(title) + _page(s, s.prose(2)), script, data, title)
+
+
+@template()
+def site_search_ask(s: PageBuilder) -> Drawn:
+    """A shop's search, whose results have prices."""
+    things = s.some(s.fresh(THINGS), 4)
+    thing = things[0]
+    query = f"{s.pick(*COLOURS)} {thing}"
+    price = f"${s.price()}"
+    results = [
+        [query.title(), f"{price} · in stock"],
+        *([f"{s.pick(*COLOURS)} {thing}".title() + " XL", f"${s.price()}"] for _ in range(2)),
+    ]
+    text = s.phrase(
+        "How much is the {query}?",
+        'What does the "{query}" cost?',
+        "Search for {query} and tell me its price",
+        "Price of the {query}?",
+        "Find out what the {query} costs",
+        query=query,
+    )
+    listed = "".join(
+        f'<div class="tile"><div class="swatch" style="background:hsl({s.number(0, 359)} 40% 70%)"></div>'
+        f"{escape(other.title())}</div>"
+        for other in things[1:]
+    )
+    body = s.heading(s.pick("Shop", "Department store", "Flea market")) + _page(s, f'<div class="grid">{listed}</div>')
+    script = SEARCH_SCRIPT + 'aim({ answer: data.price, steps: () => (found() ? [read(".result")] : searching()) });'
+    data = {
+        "query": query,
+        "results": results,
+        "others": [["Nothing found", "Try another word."]],
+        "price": price,
+        "by_key": s.maybe(0.6),
+    }
+    return Drawn(text, body, script, data, "Shop")

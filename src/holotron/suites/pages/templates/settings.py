@@ -1,0 +1,150 @@
+"""Switches, radio buttons and lists of options."""
+
+from __future__ import annotations
+
+from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.task import template
+
+SWITCHES = (
+    "Notifications",
+    "Dark mode",
+    "Sounds",
+    "Auto-save",
+    "Location",
+    "Weekly summary",
+    "Public profile",
+    "Spell check",
+    "Two-step login",
+    "Large text",
+    "Backup",
+    "Vibration",
+)
+CHOICES = {
+    "Language": ("English", "German", "French", "Spanish", "Italian"),
+    "Time zone": ("UTC", "Berlin", "New York", "Tokyo", "Sydney"),
+    "Text size": ("Small", "Medium", "Large"),
+    "Theme": ("Light", "Dark", "Automatic"),
+    "Currency": ("Euro", "Dollar", "Pound", "Yen"),
+    "First day of the week": ("Monday", "Saturday", "Sunday"),
+    "Quality": ("Low", "Normal", "High"),
+}
+
+
+def _switching(s: PageBuilder) -> tuple[list[str], list[bool], list[bool], str]:
+    """Names, how they stand, how they shall stand, and how that is said."""
+    names = s.some(SWITCHES, s.number(4, 7))
+    before = [s.maybe() for _ in names]
+    flipped = sorted(s.some(range(len(names)), s.number(1, 2)))
+    after = [on != (index in flipped) for index, on in enumerate(before)]
+    said = [f"{'on' if after[index] else 'off'} {names[index]}" for index in flipped]
+    text = s.phrase(
+        "Turn {what}",
+        "Switch {what}",
+        "Please turn {what}",
+        "Settings: turn {what}",
+        "I want to switch {what}",
+        what=" and ".join(said),
+    )
+    return names, before, after, text
+
+
+@template()
+def settings_switches(s: PageBuilder) -> Drawn:
+    """Switches that take effect when they are saved."""
+    names, before, after, text = _switching(s)
+    switch = s.maybe(0.7)
+    rows = "".join(
+        f'<div class="item">{s.check(f"w{i}", name, before[i], switch)}</div>' for i, name in enumerate(names)
+    )
+    save = s.pick("Save", "Save changes", "Apply", "OK")
+    body = view(
+        "form",
+        s.heading(s.pick("Settings", "Preferences", "Options")),
+        rows,
+        f'<div class="row" style="margin-top:1em">{s.button("save", save, "main")}{s.button("cancel", "Reset")}</div>',
+        first=True,
+    )
+    script = """
+    const boxes = all(".item input");
+    on("click", "#cancel", () => boxes.forEach((box, index) => { box.checked = data.before[index]; }));
+    on("click", "#save", () => {
+      if (!boxes.every((box, index) => box.checked === data.after[index])) return lose();
+      tell("Your settings were saved.", true);
+      win();
+    });
+    aim({ steps: () => [...boxes.map((box, index) => tick(box, data.after[index])), click("#save")] });
+    """
+    if s.maybe() and not text.startswith("Settings"):
+        text = text.rstrip(".") + s.pick(" and save", ", then save", " and save it")
+    return Drawn(text, body, script, {"before": before, "after": after}, "Settings")
+
+
+@template(held_out=True)
+def settings_instant(s: PageBuilder) -> Drawn:
+    """Switches at the far end of their rows that take effect at once."""
+    names, before, after, text = _switching(s)
+    rows = "".join(
+        f'<div class="item between"><span>{name}</span>'
+        f'<input type="checkbox" class="switch"{" checked" if before[i] else ""}></div>'
+        for i, name in enumerate(names)
+    )
+    script = """
+    const boxes = all(".item input");
+    aim({
+      solved: () => boxes.every((box, index) => box.checked === data.after[index]),
+      steps: () => boxes.map((box, index) => tick(box, data.after[index])),
+    });
+    """
+    return Drawn(
+        text, s.heading(s.pick("Settings", "Control panel", "Device")) + rows, script, {"after": after}, "Settings"
+    )
+
+
+@template()
+def settings_choices(s: PageBuilder) -> Drawn:
+    names = s.some(list(CHOICES), s.number(2, 4))
+    before = {name: s.pick(*CHOICES[name]) for name in names}
+    changed = s.some(names, s.number(1, min(2, len(names))))
+    after = {
+        name: s.pick(*(o for o in CHOICES[name] if o != before[name])) if name in changed else before[name]
+        for name in names
+    }
+    text = s.phrase(
+        "Set {what}",
+        "Change {what} and save",
+        "Please set {what}",
+        "Settings: {what}",
+        "I want {what}",
+        what=" and ".join(f"{name.lower()} to {after[name]}" for name in changed),
+    )
+    if text.lower().startswith(("settings", "i want")):
+        text = text.replace(" to ", " ")
+    parts, lists, radios = [], [], []
+    for index, name in enumerate(names):
+        if s.maybe(0.55):
+            parts.append(s.select(f"c{index}", name, CHOICES[name], before[name]))
+            lists.append([f"#c{index}", after[name]])
+        else:
+            parts.append(s.radios(f"c{index}", name, CHOICES[name], before[name]))
+            radios.append(f"#c{index}-{CHOICES[name].index(after[name])}")
+    save = s.pick("Save", "Save settings", "Apply", "Update")
+    script = """
+    on("click", "#save", () => {
+      const right = data.lists.every(([id, value]) => find(id).selectedOptions[0].label === value)
+        && data.radios.every((id) => find(id).checked);
+      if (!right) return lose();
+      tell("Saved.", true);
+      scrollTo(0, 0);
+      win();
+    });
+    aim({ steps: () => [
+      ...data.order.map((id) => {
+        const list = data.lists.find(([name]) => name === id);
+        return list ? choose(...list) : tick(data.radios.find((name) => name.startsWith(id + "-")));
+      }),
+      click("#save"),
+    ] });
+    """
+    title = s.pick("Settings", "Preferences", "Regional settings")
+    data = {"lists": lists, "radios": radios, "order": [f"#c{index}" for index in range(len(names))]}
+    return Drawn(text, s.heading(title) + "".join(parts) + s.button("save", save, "main"), script, data, title)

@@ -1,0 +1,296 @@
+"""Shops: things with prices, put into a cart."""
+
+from __future__ import annotations
+
+from html import escape
+
+from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.task import template
+from holotron.suites.pages.words import COLOURS, THINGS
+
+
+def _products(s: PageBuilder, count: int) -> list[tuple[str, str]]:
+    """Names and prices, each different from the others."""
+    prices: set[str] = set()
+    while len(prices) < count:
+        prices.add(s.price())
+    names = [f"{s.pick(*COLOURS)} {thing}".title() for thing in s.some(s.fresh(THINGS), count)]
+    return list(zip(names, s.some(sorted(prices), count), strict=True))
+
+
+def _tile(s: PageBuilder, name: str, price: str, rest: str) -> str:
+    colour = f"hsl({s.number(0, 359)} {s.number(20, 60)}% {s.number(55, 80)}%)"
+    return (
+        f'<div class="tile"><div class="swatch" style="background:{colour}"></div><h3>{escape(name)}</h3>'
+        f'<p class="price">${price}</p>{rest}</div>'
+    )
+
+
+def _amounts(chosen: str) -> str:
+    options = "".join(f"<option{' selected' if str(n) == chosen else ''}>{n}</option>" for n in range(1, 7))
+    return f"<select>{options}</select>"
+
+
+@template(roomy=True)
+def shop_add(s: PageBuilder) -> Drawn:
+    products = _products(s, s.number(4, 8))
+    index = s.number(0, len(products) - 1)
+    label = s.pick("Add to cart", "Buy", "Add", "Add to basket")
+    to_cart, strength = s.maybe(0.4), s.pick("main", "")
+    text = s.phrase(
+        "Add the {item} to the cart",
+        "Put the {item} in the cart",
+        "Buy the {item}",
+        "I want the {item} in my cart",
+        "{item}: add to cart",
+        item=products[index][0] if s.maybe() else products[index][0].lower(),
+    )
+    if to_cart:
+        text = text.rstrip(".") + s.pick(" and go to the cart", " and open the cart", ", then show the cart")
+    tiles = "".join(
+        _tile(
+            s,
+            name,
+            price,
+            f'<button type="button" class="{strength} add" data-index="{at}">{label}</button>',
+        )
+        for at, (name, price) in enumerate(products)
+    )
+    title = s.pick("Shop", "Our products", "Sale", "New in")
+    cart = f'<button type="button" id="cart">{s.pick("Cart", "Basket", "My cart")} (<span id="count">0</span>)</button>'
+    body = view(
+        "shop", f'<div class="between">{s.heading(title)}{cart}</div><div class="grid">{tiles}</div>', first=True
+    )
+    body += view(
+        "cart", s.heading("Your cart"), '<div id="inside"></div>', '<p><a href="#" id="back">Continue shopping</a></p>'
+    )
+    script = """
+    const inside = [];
+    on("click", ".add", (button) => {
+      inside.push(Number(button.dataset.index));
+      find("#count").textContent = inside.length;
+      find("#inside").innerHTML += `<div class="item">${button.closest(".tile").querySelector("h3").innerHTML}</div>`;
+      if (inside[0] !== data.index || inside.length > 1) return lose();
+      if (!data.to_cart) win();
+    });
+    on("click", "#cart", () => { view("cart"); if (inside.length) win(); });
+    on("click", "#back", () => view("shop"));
+    aim({ steps: () => {
+      if (now_at("cart")) return [click("#back")];
+      return [inside.length ? click("#cart") : click(`.add[data-index="${data.index}"]`)];
+    } });
+    """
+    return Drawn(text, body, script, {"index": index, "to_cart": to_cart}, title)
+
+
+@template()
+def shop_product(s: PageBuilder) -> Drawn:
+    """One thing, of which quantity and kind are chosen from lists."""
+    name, price = _products(s, 1)[0]
+    quantity = str(s.number(2, 6))
+    kinds = s.pick(("Size", ("Small", "Medium", "Large", "Extra large")), ("Colour", ("Blue", "Red", "Green", "Black")))
+    kind = s.pick(*kinds[1]) if s.maybe(0.6) else ""
+    text = s.phrase(
+        "Add {n} of the {item}{kind} to the cart",
+        "Buy {n} {item}{kind}",
+        "Put {n} pieces{kind} into the cart",
+        "I need {n} of these{kind}, add them to the cart",
+        "{n} x {item}{kind}, into the cart",
+        n=quantity,
+        item=name.lower(),
+        kind=f" in {kind.lower()}" if kind else "",
+    )
+    lists = [s.select("quantity", s.pick("Quantity", "Qty", "Pieces"), [str(n) for n in range(1, 9)], "1")]
+    wanted = [["#quantity", quantity]]
+    if kind:
+        lists.insert(s.number(0, 1), s.select("kind", kinds[0], ["Choose", *kinds[1]], "Choose"))
+        wanted.append(["#kind", kind])
+    buttons = [
+        s.button("add", s.pick("Add to cart", "Add to basket", "Buy now"), "main"),
+        s.button("wish", s.pick("Wish list", "Save for later")),
+    ]
+    body = view(
+        "product",
+        s.heading(name),
+        f'<p class="price">${price}</p>',
+        s.prose(2),
+        *lists,
+        f'<div class="row">{"".join(buttons)}</div>',
+        first=True,
+    )
+    body += view(
+        "cart",
+        s.heading("Cart"),
+        f'<div class="item">{quantity} × {escape(name)} {kind}</div>',
+        s.button("pay", "Checkout", "main"),
+    )
+    script = """
+    on("click", "#add", () => {
+      if (find("#kind")?.selectedIndex === 0) return tell("Please choose one first.");
+      if (data.wanted.some(([id, value]) => find(id).selectedOptions[0].label !== value)) return lose();
+      hush();
+      view("cart");
+      win();
+    });
+    on("click", "#wish", lose);
+    on("click", "#pay", lose);
+    aim({ steps: () => [...data.wanted.map(([id, value]) => choose(id, value)), click("#add")] });
+    """
+    return Drawn(text, body, script, {"wanted": wanted}, name)
+
+
+@template(roomy=True)
+def shop_ask(s: PageBuilder) -> Drawn:
+    products = _products(s, s.number(4, 8))
+    mode = s.number(0, 2)
+    if mode == 0:
+        index = s.number(0, len(products) - 1)
+        answer = f"${products[index][1]}"
+        text = s.phrase(
+            "What is the price of the {item}?",
+            "How much is the {item}?",
+            "What does the {item} cost?",
+            "Price of the {item}?",
+            "Tell me how much the {item} costs",
+            item=products[index][0].lower(),
+        )
+    else:
+        ordered = sorted(products, key=lambda product: float(product[1]))
+        answer = ordered[0 if mode == 1 else -1][0]
+        text = s.phrase(
+            "Which product is the {how}?",
+            "What is the {how} thing here?",
+            "Name the {how} product",
+            "Tell me the {how} item",
+            "Which one is the {how}?",
+            how="cheapest" if mode == 1 else "most expensive",
+        )
+    tiles = "".join(_tile(s, name, price, '<a href="#">Details</a>') for name, price in products)
+    script = 'aim({ answer: data.answer, steps: () => [read(all(".price").at(-1))] });'
+    if mode == 0:
+        script = """
+        const price = all(".price").find((tag) => tag.textContent === data.answer);
+        aim({ answer: data.answer, steps: () => [read(price)] });
+        """
+    title = s.pick("Shop", "Products", "Offers")
+    return Drawn(text, s.heading(title) + f'<div class="grid">{tiles}</div>', script, {"answer": answer}, title)
+
+
+@template(roomy=True)
+def shop_filter(s: PageBuilder) -> Drawn:
+    """Boxes beside the products choose which are shown."""
+    products = _products(s, 8)
+    kinds = s.some(("Kitchen", "Garden", "Office", "Sport", "Travel"), 3)
+    placed = [s.pick(*kinds) for _ in products]
+    kind = s.pick(*kinds)
+    text = s.phrase(
+        "Show only {kind}",
+        "Filter by {kind}",
+        "Show just the products for {kind}",
+        "I only want to see {kind}",
+        "Limit the list to {kind}",
+        kind=kind,
+    )
+    boxes = "".join(
+        f'<div class="check"><input type="checkbox" class="kind" id="k{i}"><label for="k{i}">{name}</label></div>'
+        for i, name in enumerate(kinds)
+    )
+    tiles = "".join(
+        f'<div data-kind="{kinds.index(where)}">{_tile(s, name, price, f"<span class=soft>{where}</span>")}</div>'
+        for (name, price), where in zip(products, placed, strict=True)
+    )
+    body = s.heading(s.pick("Products", "Everything we have")) + (
+        f'<div style="display:flex;gap:2em"><div><h3>{s.pick("Filter", "Category", "Show")}</h3>{boxes}</div>'
+        f'<div class="grid" style="flex:1">{tiles}</div></div>'
+    )
+    script = """
+    const boxes = all(".kind");
+    on("change", ".kind", () => {
+      const any = boxes.some((box) => box.checked);
+      for (const tile of all("[data-kind]")) tile.hidden = any && !boxes[tile.dataset.kind].checked;
+    });
+    aim({
+      solved: () => boxes.every((box, index) => box.checked === (index === data.wanted)),
+      steps: () => boxes.map((box, index) => tick(box, index === data.wanted)),
+    });
+    """
+    return Drawn(text, body, script, {"wanted": kinds.index(kind)}, "Products")
+
+
+@template(held_out=True)
+def cart_edit(s: PageBuilder) -> Drawn:
+    """A full cart, in which something is changed before it is paid."""
+    products = _products(s, s.number(2, 4))
+    amounts = [str(s.number(1, 4)) for _ in products]
+    index = s.number(0, len(products) - 1)
+    item = products[index][0]
+    remove = s.maybe()
+    pay = s.maybe()
+    new = s.pick(*(str(n) for n in range(1, 7) if str(n) != amounts[index]))
+    text = (
+        s.phrase(
+            "Remove the {item} from the cart",
+            "Take the {item} out of the cart",
+            "I do not want the {item}, remove it",
+            "Delete the {item} from the basket",
+            "No {item}, please: remove it",
+            item=item,
+        )
+        if remove
+        else s.phrase(
+            "Change the {item} to {n} pieces",
+            "Set the quantity of {item} to {n}",
+            "I want {n} of the {item}",
+            "{n} {item}, please change that",
+            "Make it {n} {item}",
+            item=item,
+            n=new,
+        )
+    )
+    if pay:
+        text = text.rstrip(".") + s.pick(" and check out", ", then go to checkout", " and go to the checkout")
+    word = s.pick("Remove", "Remove", "✕")
+    rows = "".join(
+        f'<tr data-index="{at}"><td>{escape(name)}</td><td>{_amounts(amounts[at])}</td><td>${price}</td>'
+        f'<td><button type="button" class="small remove">{word}</button></td></tr>'
+        for at, (name, price) in enumerate(products)
+    )
+    script = """
+    const row = (index) => find(`tr[data-index="${index}"]`);
+    const right = () => data.amounts.every((amount, index) => {
+      if (data.remove && index === data.index) return !row(index);
+      const wanted = index === data.index ? data.new : amount;
+      return !!row(index) && row(index).querySelector("select").selectedOptions[0].label === wanted;
+    });
+    on("click", ".remove", (button) => {
+      const gone = button.closest("tr");
+      if (!data.remove || Number(gone.dataset.index) !== data.index) lose();
+      gone.remove();
+    });
+    on("click", "#pay", () => {
+      if (!right() || !data.pay) return lose();
+      view("pay");
+      win();
+    });
+    aim({
+      solved: () => (data.pay ? task.won : right()),
+      steps: () => [
+        ...data.amounts.map((amount, index) => {
+          if (data.remove && index === data.index)
+            return row(index) ? click(row(index).querySelector(".remove")) : null;
+          return choose(row(index).querySelector("select"), index === data.index ? data.new : amount);
+        }),
+        data.pay ? click("#pay") : null,
+      ],
+    });
+    """
+    body = view(
+        "cart",
+        s.heading(s.pick("Your cart", "Basket", "Cart")),
+        f"<table>{rows}</table>",
+        f"<p>{s.button('pay', s.pick('Checkout', 'Check out', 'To checkout'), 'main')}</p>",
+        first=True,
+    )
+    body += view("pay", s.heading("Checkout"), s.prose(2))
+    data = {"amounts": amounts, "index": index, "new": new, "remove": remove, "pay": pay}
+    return Drawn(text, body, script, data, "Cart")

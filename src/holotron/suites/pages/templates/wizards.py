@@ -1,0 +1,132 @@
+"""Forms of several pages, one after the other."""
+
+from __future__ import annotations
+
+from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.task import template
+from holotron.suites.pages.templates.forms import thanks
+from holotron.suites.pages.words import THINGS
+
+
+def _step(number: int) -> str:
+    return f'<p class="soft">Step {number} of 3</p>'
+
+
+@template()
+def order_wizard(s: PageBuilder) -> Drawn:
+    """Three pages of a form, one after the other."""
+    name, city, thing = s.person(), s.pick("Berlin", "Lisbon", "Osaka", "Denver", "Cairo"), s.pick(*s.fresh(THINGS))
+    street = f"{s.pick('Oak', 'Mill', 'Lake', 'Hill', 'Station')} Street {s.number(1, 99)}"
+    ways = s.some(("Standard", "Express", "Pick-up", "Overnight"), 3)
+    way = s.pick(*ways)
+    text = s.phrase(
+        "Order the {thing} for {name}, {street}, {city}, {way} delivery",
+        "Have the {thing} sent to {name}, {street} in {city} by {way}",
+        "Complete the order: {name}, {street}, {city}, shipping {way}",
+        "Go through checkout as {name}, {street}, {city}, with {way}",
+        "Fill in the order for {name} at {street}, {city} and choose {way}",
+        thing=thing,
+        name=name,
+        street=street,
+        city=city,
+        way=way,
+    )
+    following = s.pick("Next", "Continue", "Next step")
+    body = view(
+        "one",
+        s.heading("Who are you?"),
+        _step(1),
+        s.field("name", "Name"),
+        s.button("next-one", following, "main"),
+        first=True,
+    )
+    body += view(
+        "two",
+        s.heading("Where shall it go?"),
+        _step(2),
+        s.field("street", "Street"),
+        s.field("city", "City"),
+        f'<div class="row">{s.button("back-two", "Back")}{s.button("next-two", following, "main")}</div>',
+    )
+    finish = s.button("finish", s.pick("Finish", "Place order", "Order now"), "main")
+    body += view(
+        "three",
+        s.heading("How shall we send it?"),
+        _step(3),
+        s.radios("way", "Delivery", ways),
+        f'<div class="row">{s.button("back-three", "Back")}{finish}</div>',
+    )
+    script = """
+    const right = (id) => find("#" + id).value.trim() === data[id];
+    on("click", "#next-one", () => (find("#name").value ? (hush(), view("two")) : tell("Please enter a name.")));
+    on("click", "#next-two", () =>
+      find("#street").value && find("#city").value ? (hush(), view("three")) : tell("Please enter the address."));
+    on("click", "#back-two", () => view("one"));
+    on("click", "#back-three", () => view("two"));
+    on("click", "#finish", () => {
+      if (!find("input[name=way]:checked")) return tell("Please choose a way of delivery.");
+      if (!["name", "street", "city"].every(right) || !find("#way-" + data.way).checked) return lose();
+      hush();
+      view("thanks");
+      win();
+    });
+    aim({ steps: () => {
+      if (now_at("one")) return [fill("#name", data.name), click("#next-one")];
+      if (now_at("two")) {
+        if (!right("name")) return [click("#back-two")];
+        return [fill("#street", data.street), fill("#city", data.city), click("#next-two")];
+      }
+      if (!["name", "street", "city"].every(right)) return [click("#back-three")];
+      return [tick("#way-" + data.way), click("#finish")];
+    } });
+    """
+    data = {"name": name, "street": street, "city": city, "way": ways.index(way)}
+    return Drawn(text, body + thanks(s, "Thank you for your order"), script, data, "Order")
+
+
+@template(held_out=True)
+def survey(s: PageBuilder) -> Drawn:
+    """Questions with radio buttons, one page each."""
+    bank = {
+        "How often do you visit us?": ("Daily", "Weekly", "Monthly", "Never"),
+        "How did you find us?": ("Friends", "Newspaper", "Internet", "By chance"),
+        "Your age?": ("Under 18", "18 to 40", "41 to 65", "Over 65"),
+        "Would you come again?": ("Yes", "Maybe", "No"),
+        "How was the food?": ("Good", "Fair", "Bad"),
+    }
+    asked = s.some(list(bank), s.number(2, 3))
+    given = [s.pick(*bank[question]) for question in asked]
+    listed = ", ".join(f'"{answer}"' for answer in given)
+    text = s.phrase(
+        "Answer the survey with {listed}",
+        "Take the survey: {listed}",
+        "Fill in the questionnaire, answers in order: {listed}",
+        "Choose {listed} in the survey and send it",
+        "Survey answers: {listed}",
+        listed=listed,
+    )
+    body = ""
+    for index, question in enumerate(asked):
+        label = "Send" if index == len(asked) - 1 else "Next"
+        body += view(
+            f"q{index}",
+            s.heading("Survey"),
+            s.radios(f"r{index}", question, bank[question]),
+            f'<button type="button" class="main go">{label}</button>',
+            first=index == 0,
+        )
+    script = """
+    const at = () => data.wanted.findIndex((_, index) => now_at("q" + index));
+    on("click", ".go", () => {
+      const here = at();
+      if (!find(`input[name=r${here}]:checked`)) return tell("Please choose an answer.");
+      hush();
+      if (!find(`#r${here}-${data.wanted[here]}`).checked) return lose();
+      if (here + 1 < data.wanted.length) return view("q" + (here + 1));
+      view("thanks");
+      win();
+    });
+    aim({ steps: () => [tick(`#r${at()}-${data.wanted[at()]}`), click(`[data-view="q${at()}"] .go`)] });
+    """
+    wanted = [bank[question].index(answer) for question, answer in zip(asked, given, strict=True)]
+    return Drawn(text, body + thanks(s, "Thank you for your time"), script, {"wanted": wanted}, "Survey")

@@ -1,0 +1,161 @@
+"""Ways to say which element is meant, so that exactly one fits."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from holotron.suites.screens.labels import DRAWN_SIGNS, SHAPES, Element
+
+ORDINALS = ("first", "second", "third", "fourth", "fifth")
+LONGEST_NAME = 40
+# A name alone names these; of the others it could as well mean the words beside them.
+SAID_BY_NAME = frozenset(
+    {"button", "link", "tab", "menu item", "text", "heading", "cell", "section", "option", *DRAWN_SIGNS}
+)
+REACH = 200  # how many pixels something may be from what it is said to be beside
+
+
+class Describer:
+    """Describes the elements of one screen."""
+
+    def __init__(self, elements: Sequence[Element]) -> None:
+        self._all = elements
+        # A label and the control it names are one thing to whoever looks for a name.
+        self._names = [each.name.lower() for each in elements if each.name]
+        # Ends of sentences are parts of something longer, and nobody points by them.
+        self._landmarks = [
+            each
+            for each in elements
+            if each.usable and each.quotable and 1 < len(each.name) <= 24 and self._once(each.name)
+            if each.name[-1] not in ".,!?"
+        ]
+
+    def describe(self, element: Element, chance: random.Random) -> str | None:
+        """One of the descriptions that fit this element alone, or None."""
+        ways = list(dict.fromkeys(self.descriptions(element)))
+        return chance.choice(ways) if ways else None
+
+    def descriptions(self, element: Element) -> Iterator[str]:
+        kind, name, states = element.kind, element.name, set(element.states)
+        if not element.quotable:
+            return
+        if kind == "label" or len(name) > LONGEST_NAME:
+            if kind in ("text", "heading"):
+                yield from self._beginning(element)
+            return
+        alike = [
+            each
+            for each in self._all
+            if each.kind == kind and each.name.lower() == name.lower() and each.color == element.color
+        ]
+        bare = _bare(element)
+        if len(alike) == 1:
+            yield from self._plain(element)
+            if element.side in ("left", "right") and name and self._names.count(name.lower()) <= 2:
+                yield f'the {kind} {"right" if element.side == "left" else "left"} of "{name}"'
+            if element.side == "above" and self._names.count(name.lower()) <= 2:
+                yield f'the {kind} below "{name}"'
+        else:
+            yield from self._among(element, alike, bare)
+        same_kind = [each for each in self._all if each.kind == kind]
+        for state in states & {"checked", "selected", "on", "disabled", "open"}:
+            if sum(state in each.states for each in same_kind) == 1:
+                yield f"the {state} {kind}" if kind != "section" else f"the {state} section"
+        shows = bool(element.value) and "cut" not in states and element.value != "dots"
+        if shows and sum(each.value == element.value for each in self._all) == 1:
+            yield f'the {kind} {"showing" if kind == "drop-down" else "with"} "{element.value}"'
+        if kind == "cell" and element.row and element.column:
+            places = [each for each in self._all if (each.row, each.column) == (element.row, element.column)]
+            if len(places) == 1:
+                yield f'"{element.column}" in the row of "{element.row}"'
+
+    def _plain(self, element: Element) -> Iterator[str]:
+        kind, name = element.kind, element.name
+        if kind in SHAPES:
+            if element.color:
+                yield f"the {element.color} {kind}"
+                yield f"{element.color} {kind}"
+            if sum(each.kind == kind for each in self._all) == 1:
+                yield f"the {kind}"
+        elif kind in DRAWN_SIGNS:
+            yield f'the {element.color + " " if element.color else ""}"{name}"'
+            yield from [name] * self._once(name)
+        elif not name:
+            yield f"the {kind}"
+        elif kind == "icon":
+            yield f"the {name} icon"
+            yield f'the "{name}" icon'
+        else:
+            yield f'the "{name}" {kind}'
+            yield f'the {kind} "{name}"'
+            if kind not in ("text", "heading", "cell"):
+                yield f"the {name} {kind}"
+            if kind == "text field":
+                yield f'the "{name}" field'
+            if kind in SAID_BY_NAME and self._once(name):
+                yield name
+                yield f'"{name}"'
+
+    def _among(self, element: Element, alike: Sequence[Element], bare: str) -> Iterator[str]:
+        """What tells it from the others like it: its place among them, its row, what is beside it."""
+        place = next(index for index, each in enumerate(alike) if each is element)
+        if len(alike) <= len(ORDINALS):
+            yield f"the {ORDINALS[place]} {bare}"
+            if place == len(alike) - 1:
+                yield f"the last {bare}"
+        if element.row and sum(each.row == element.row for each in alike) == 1:
+            yield f'the {bare} in the row of "{element.row}"'
+        for word, gap in (("right of", _right_of), ("left of", _left_of), ("below", _below), ("above", _above)):
+            near = []
+            for mark in self._landmarks:
+                distance = gap(element, mark)
+                if mark is element or distance is None or distance > REACH / (2 if word in ("below", "above") else 1):
+                    continue
+                rivals = [gap(each, mark) for each in alike if each is not element]
+                if all(rival is None or rival > distance + 4 for rival in rivals):
+                    near.append((distance, mark.name))
+            if near:
+                yield f'the {bare} {word} "{min(near)[1]}"'
+
+    def _beginning(self, element: Element) -> Iterator[str]:
+        start = " ".join(element.name.split()[:4])
+        if (
+            sum(each.name.lower().startswith(start.lower()) for each in self._all) == 1
+            and 6 <= len(start) <= LONGEST_NAME
+        ):
+            yield f'the text beginning "{start}"'
+
+    def _once(self, name: str) -> bool:
+        return self._names.count(name.lower()) == 1
+
+
+def _bare(element: Element) -> str:
+    if element.kind in SHAPES:
+        return f"{element.color} {element.kind}".strip()
+    if element.kind in DRAWN_SIGNS:
+        return f'{element.color} "{element.name}"'.strip()
+    return f'"{element.name}" {element.kind}' if element.name else element.kind
+
+
+def _right_of(element: Element, mark: Element) -> float | None:
+    return _gap(mark.box[2], element.box[0], (element.box[1], element.box[3]), (mark.box[1], mark.box[3]))
+
+
+def _left_of(element: Element, mark: Element) -> float | None:
+    return _right_of(mark, element)
+
+
+def _below(element: Element, mark: Element) -> float | None:
+    return _gap(mark.box[3], element.box[1], (element.box[0], element.box[2]), (mark.box[0], mark.box[2]))
+
+
+def _above(element: Element, mark: Element) -> float | None:
+    return _below(mark, element)
+
+
+def _gap(end: float, start: float, one: tuple[float, float], other: tuple[float, float]) -> float | None:
+    """The distance where the two overlap sidewise by half of the smaller, else None."""
+    overlap = min(one[1], other[1]) - max(one[0], other[0])
+    enough = overlap >= 0.5 * min(one[1] - one[0], other[1] - other[0])
+    return start - end if enough and start >= end - 1 else None

@@ -1,0 +1,201 @@
+"""Makes samples by the thousand: a stream of them, and processes that write them into shards."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from multiprocessing.sharedctypes import SynchronizedArray
+from pathlib import Path
+
+from holotron.env.workers import end_with_parent
+from holotron.episodes.shards import Sample, SampleError, ShardWriter, read_shard, shard_paths
+from holotron.suites.screens.rendering import SHEET_COLUMNS, SHEET_ROWS
+from holotron.suites.screens.sources import SOURCES, Sources
+
+HELD_OUT_FROM = 10**9  # seeds from here on are for evaluation only
+DEFAULT_MIX = {"widgets": 4.0, "miniwob": 3.0, "pages": 3.0, "packages": 1.0}
+REPORT_SECONDS = 10.0
+ON_SHEET = SHEET_COLUMNS * SHEET_ROWS
+BLOCK = 64  # seeds
+
+
+class GroundError(ValueError):
+    """The settings ask for something that cannot be made."""
+
+
+@dataclass(frozen=True)
+class GroundSettings:
+    """What to make.
+
+    samples: how many screens, one of each seed from `seed` on; the few that cannot be drawn or show nothing give none.
+    asks: samples of one screen, each with questions of its own: drawing costs more than asking.
+    mix: weights of the sources. held_out: other seeds, and pages of templates and themes kept from training.
+    folders: where the source "packages" looks for HTML; none stands for the usual places. at_once: screens that one
+    worker has in the works.
+    """
+
+    out: Path
+    samples: int = 1000
+    workers: int = 1
+    mix: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_MIX))
+    seed: int = 0
+    held_out: bool = False
+    folders: tuple[Path, ...] = ()
+    shard_bytes: int = 64 << 20
+    at_once: int = 3
+    asks: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "workers", "at_once", "asks"):
+            if getattr(self, name) < 1:
+                raise GroundError(f"GroundSettings.{name} is {getattr(self, name)}; it must be at least 1")
+        if unknown := self.mix.keys() - set(SOURCES):
+            raise GroundError(f"there is no source {', '.join(sorted(unknown))}; known are {', '.join(SOURCES)}")
+        if not self.mix or min(self.mix.values()) < 0 or sum(self.mix.values()) <= 0:
+            raise GroundError("GroundSettings.mix needs a source with a weight above 0, such as widgets=1")
+        if self.seed < 0 or self.seed + self.samples > HELD_OUT_FROM:
+            raise GroundError(
+                f"seeds must lie between 0 and {HELD_OUT_FROM}; seed {self.seed} with {self.samples} samples do not"
+            )
+
+
+def source_of(seed: int, mix: Mapping[str, float]) -> str:
+    """The source that a seed draws from a mix."""
+    names = sorted(name for name in mix if mix[name] > 0)
+    return random.Random(f"source/{seed}").choices(names, [mix[name] for name in names])[0]
+
+
+async def ground_samples(
+    seeds: Iterable[int],
+    mix: Mapping[str, float] = DEFAULT_MIX,
+    *,
+    folders: tuple[Path, ...] = (),
+    held_out: bool = False,
+    at_once: int = 3,
+    asks: int = 1,
+) -> AsyncGenerator[Sample, None]:
+    """The samples of these seeds, in their order, several in the works at once."""
+    weights = {name: weight for name, weight in mix.items() if weight > 0}
+    async with Sources(folders=folders, held_out=held_out, at_once=at_once, asks=asks) as sources:
+        await sources.prepare(weights)
+        drawing = asyncio.Semaphore(at_once)
+
+        async def draw(source: str, part: Sequence[int]) -> list[list[Sample]]:
+            async with drawing:
+                return await (sources.widgets(part) if source == "widgets" else sources.each(source, part))
+
+        async def block(part: Sequence[int]) -> list[Sample]:
+            """Widgets are drawn together, everything else one by one."""
+            works: dict[tuple[int, ...], str] = {}
+            small = [seed for seed in part if source_of(seed, weights) == "widgets"]
+            for start in range(0, len(small), ON_SHEET):
+                works[tuple(small[start : start + ON_SHEET])] = "widgets"
+            works |= {(seed,): source_of(seed, weights) for seed in part if seed not in small}
+            drawn = await asyncio.gather(*(draw(source, seeds) for seeds, source in works.items()))
+            made = dict(zip(chain(*works), chain(*drawn), strict=True))
+            return [sample for seed in part for sample in made[seed]]
+
+        waiting: deque[asyncio.Task[list[Sample]]] = deque()
+        left = iter(seeds)
+        try:
+            while True:
+                # The next block is in the works while this one is handed on.
+                while len(waiting) < 2 and (next_seeds := list(islice(left, BLOCK))):
+                    waiting.append(asyncio.create_task(block(next_seeds)))
+                if not waiting:
+                    return
+                for sample in await waiting.popleft():
+                    yield sample
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def generate(settings: GroundSettings) -> int:
+    """Write all samples into shards under `settings.out` and return how many this run wrote.
+
+    A run that was stopped goes on where it was, given the same settings. Stopping leaves whole shards only.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    counts: SynchronizedArray[int] = spawn.Array("q", settings.workers)
+    workers = [spawn.Process(target=_work, args=(settings, index, counts)) for index in range(settings.workers)]
+    for worker in workers:
+        worker.start()
+
+    def stop(*_: object) -> None:
+        for worker in workers:
+            if worker.is_alive():
+                worker.terminate()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    began = reported = time.monotonic()
+    try:
+        while any(worker.is_alive() for worker in workers):
+            workers[0].join(0.2) if workers[0].is_alive() else time.sleep(0.2)
+            if time.monotonic() - reported >= REPORT_SECONDS:
+                reported = time.monotonic()
+                _report(sum(counts[:]), settings.samples * settings.asks, reported - began)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    _report(sum(counts[:]), settings.samples * settings.asks, time.monotonic() - began)
+    if failed := [index for index, worker in enumerate(workers) if worker.exitcode]:
+        raise GroundError(f"worker {failed[0]} of {settings.workers} failed; run it again to go on where it was")
+    return sum(counts[:])
+
+
+def _work(settings: GroundSettings, index: int, counts: SynchronizedArray[int]) -> None:
+    end_with_parent()
+    os.setsid()  # a terminal's Ctrl-C would end the browser under the work in hand; the parent passes it on
+    asyncio.run(_write(settings, index, counts))
+
+
+async def _write(settings: GroundSettings, index: int, counts: SynchronizedArray[int]) -> None:
+    prefix = settings.out / f"ground-{index:03d}of{settings.workers:03d}"
+    first = settings.seed + (HELD_OUT_FROM if settings.held_out else 0)
+    start = max(first + index, _last_seed(prefix) + settings.workers)
+    seeds = range(start, first + settings.samples, settings.workers)
+    for left in settings.out.glob(f".{prefix.name}-writing-*"):  # of a run that was killed
+        left.unlink()
+    if not seeds:
+        return
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    stream = ground_samples(
+        seeds,
+        settings.mix,
+        folders=settings.folders,
+        held_out=settings.held_out,
+        at_once=settings.at_once,
+        asks=settings.asks,
+    )
+    with ShardWriter(prefix, settings.shard_bytes) as shards:
+        async for sample in stream:
+            shards.add(sample)
+            counts[index] += 1
+            if stop.is_set():
+                break
+    await stream.aclose()
+
+
+def _last_seed(prefix: Path) -> int:
+    """The seed of the last sample in a worker's shards; far below all seeds where there are none."""
+    try:
+        last = shard_paths([prefix])[-1]
+    except SampleError:
+        return -HELD_OUT_FROM
+    return max((int(sample.about["seed"]) for sample in read_shard(last)), default=-HELD_OUT_FROM)
+
+
+def _report(done: int, wanted: int, seconds: float) -> None:
+    print(f"{done} of {wanted} samples, {done / max(seconds, 1e-9):.1f}/s", file=sys.stderr, flush=True)

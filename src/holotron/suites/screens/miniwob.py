@@ -1,0 +1,71 @@
+"""The pages of MiniWoB++ as they are at the start of an episode, or after a few things were touched."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from holotron.suites.miniwob.env import MiniWoBEnv
+from holotron.suites.miniwob.pages import MiniWoB
+from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, all_tasks
+from holotron.suites.screens.labels import Element, Writing, from_page, writing_of
+from holotron.suites.screens.rendering import LABELS, Shot, smallest_side
+from holotron.suites.screens.words import Words
+
+# The drawings that tasks use as buttons, and what they show.
+DRAWINGS = {
+    ".email-actions .star": "star",
+    ".email-actions .trash": "trash",
+    "#open-search": "search",
+    "#search-cancel, #close-email, #close-reply, #close-forward": "back arrow",
+    "#send-reply, #send-forward": "send",
+    ".email-reply .icon, .controls .reply": "reply",
+    ".email-forward .icon": "forward",
+    ".controls .retweet": "retweet",
+    ".controls .like": "heart",
+    ".controls .more": "more",
+}
+NAME_DRAWINGS = """(drawings) => {
+  for (const [selector, name] of Object.entries(drawings))
+    for (const element of document.querySelectorAll(selector)) {
+      element.setAttribute("role", "img");
+      element.setAttribute("aria-label", name);
+    }
+}"""
+TOUCHED = frozenset({"check box", "radio button", "text field", "text area", "tab", "section"})
+TOUCH_CHANCE = 0.4
+
+
+async def draw_miniwob(pool: MiniWoB, seed: int) -> Shot:
+    """The screen of a seed: the task is drawn from it too."""
+    chance = random.Random(f"miniwob/{seed}")
+    task = chance.choice(sorted(all_tasks()))
+    touches = chance.randint(1, 3) if chance.random() < TOUCH_CHANCE else 0
+    async with pool.env() as env:
+        await env.reset(task, seed)
+        for _ in range(touches):
+            await _touch(env, chance)
+            if (await env.result()).done:  # what ends an episode covers the page
+                await env.reset(task, seed)
+                break
+        observation = await env.observe()
+        elements, writing = await _look(env)
+    return Shot(observation.png, WIDTH, HEIGHT, elements, {"task": task}, writing)
+
+
+async def _look(env: MiniWoBEnv) -> tuple[tuple[Element, ...], Writing]:
+    await env.call(NAME_DRAWINGS, DRAWINGS)
+    found: dict[str, Any] = await env.call(LABELS, WIDTH, HEIGHT, smallest_side(WIDTH))
+    return from_page(found), writing_of(found)
+
+
+async def _touch(env: MiniWoBEnv, chance: random.Random) -> None:
+    """Use something that does not finish the task."""
+    elements, _ = await _look(env)
+    able = [each for each in elements if each.usable and each.kind in TOUCHED]
+    if not able:
+        return
+    element = chance.choice(able)
+    await env.click(*element.middle)
+    if element.kind.startswith("text"):
+        await env.type_text(Words(chance).value()[:14])

@@ -1,0 +1,29 @@
+"""Generated pages of full size: a template in a theme, at a size."""
+
+from __future__ import annotations
+
+import random
+
+from holotron.suites.screens.blocks import Blocks
+from holotron.suites.screens.rendering import Document
+from holotron.suites.screens.templates import HELD_OUT, TEMPLATES
+from holotron.suites.screens.themes import draw_theme
+from holotron.suites.screens.words import Words
+
+SIZES = ((800, 600), (1024, 768), (1280, 720), (1280, 800), (960, 640))
+
+
+def make_page(seed: int, *, held_out: bool = False) -> Document:
+    """The page of a seed. Held-out pages have a template or a theme, or both, that no other page has."""
+    chance = random.Random(f"pages/{seed}/{held_out}")
+    new_template, new_theme = (
+        chance.choice([(True, False), (False, True), (True, True)]) if held_out else (False, False)
+    )
+    templates = HELD_OUT if new_template else TEMPLATES
+    name = chance.choice(sorted(templates))
+    theme = draw_theme(chance, held_out=new_theme)
+    words = Words(chance)
+    body = templates[name](words, Blocks(words, theme))
+    width, height = chance.choice(SIZES)
+    html = f"<!DOCTYPE html><html><head><style>{theme.css}</style></head><body>{body}</body></html>"
+    return Document(html, width, height, {"template": name, "theme": theme.name})

@@ -1,0 +1,230 @@
+"""Documents drawn in one Chromium: a screenshot of each, and what is on it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from PIL import Image
+from playwright.async_api import Browser, BrowserContext, CDPSession, Error, Page, Playwright, async_playwright
+
+from holotron.env.browser.chromium import VARIABLE, find_chromium, launch_arguments
+from holotron.suites.screens.labels import Element, Writing, from_page, writing_of
+
+T = TypeVar("T")
+LABELS = Path(__file__).with_name("labels.js").read_text()
+ARGUMENTS = ["--host-resolver-rules=MAP * ~NOTFOUND", "--disable-checker-imaging", "--disable-partial-raster"]
+TIMEOUT = 20.0
+# A tab that has drawn this many documents is replaced: memory that pages leave behind adds up.
+DOCUMENTS_PER_TAB = 400
+SMALL = 260  # screens narrower than this hold smaller things
+SHEET_COLUMNS, SHEET_ROWS = 8, 6
+# Many small documents on one page, each in a frame: a screenshot of all costs little more than one of each.
+SHEET = """(htmls, width, height, columns) => {
+  document.open();
+  document.write("<!doctype html><style>body { margin: 0 } iframe { position: absolute; border: 0 }</style><body>");
+  document.close();
+  window.scrollTo(0, 0);
+  for (const [index, html] of htmls.entries()) {
+    const frame = document.createElement("iframe");
+    Object.assign(frame, { width, height, style: `left:${(index % columns) * width}px;` +
+      `top:${Math.floor(index / columns) * height}px` });
+    document.body.append(frame);
+    const inside = frame.contentDocument;
+    inside.open();
+    inside.write(html);
+    inside.close();
+  }
+}"""
+LOOK_INTO = f"""(width, height, smallest) => {{
+  const look = {LABELS.strip()};
+  return [...document.querySelectorAll("iframe")].map((frame) => look(width, height, smallest, frame.contentDocument));
+}}"""
+WRITE = "(html) => { document.open(); document.write(html); document.close(); window.scrollTo(0, 0); }"
+
+
+class RenderingError(RuntimeError):
+    """A document cannot be drawn; another may."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """HTML that needs nothing else, or the address of a local file; scroll: how far down it is looked at, 0 to 1."""
+
+    html: str
+    width: int
+    height: int
+    about: Mapping[str, Any] = field(default_factory=dict)
+    url: str = ""
+    scroll: float = 0.0
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A screenshot and everything on it."""
+
+    png: bytes
+    width: int
+    height: int
+    elements: tuple[Element, ...]
+    about: Mapping[str, Any]
+    writing: Writing = field(default_factory=Writing)
+
+
+class Renderer:
+    """`async with Studio() as studio: shot = await studio.draw(document)`; several may be drawn at once."""
+
+    def __init__(self) -> None:
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+        self._context: BrowserContext | None = None
+        self._starting = asyncio.Lock()
+        self._tabs: dict[tuple[int, int], list[_Tab]] = {}
+
+    async def __aenter__(self) -> Renderer:
+        self._playwright = await async_playwright().start()
+        try:
+            await self._open_context()  # a browser that does not start at all is no matter of one document
+        except BaseException:
+            await self._playwright.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._close_browser()
+        if self._playwright is not None:
+            await self._playwright.stop()
+
+    async def draw(self, document: Document) -> Shot:
+        """RenderingError where it cannot be drawn."""
+        return await self._in_tab((document.width, document.height), lambda tab: tab.draw(document))
+
+    async def draw_sheet(self, documents: Sequence[Document]) -> list[Shot]:
+        """HTML documents of one small size, up to SHEET_COLUMNS × SHEET_ROWS of them, in a fraction of the time."""
+        assert len({(each.width, each.height) for each in documents}) == 1
+        size = SHEET_COLUMNS * documents[0].width, SHEET_ROWS * documents[0].height
+        return await self._in_tab(size, lambda tab: tab.draw_sheet(documents))
+
+    async def _in_tab(self, size: tuple[int, int], work: Callable[[_Tab], Awaitable[T]]) -> T:
+        tab: _Tab | None = None
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                free = self._tabs.setdefault(size, [])
+                tab = free.pop() if free else await self._open_tab(*size)
+                done = await work(tab)
+        except (Error, TimeoutError) as error:
+            if tab is not None:
+                await tab.close()
+            if self._browser is None or not self._browser.is_connected():
+                await self._close_browser()
+            raise RenderingError(str(error) or f"no answer within {TIMEOUT:g} s") from error
+        if tab.drawn >= DOCUMENTS_PER_TAB:
+            await tab.close()
+        else:
+            free.append(tab)
+        return done
+
+    async def _open_tab(self, width: int, height: int) -> _Tab:
+        context = await self._open_context()
+        page = await context.new_page()
+        await page.set_viewport_size({"width": width, "height": height})
+        return _Tab(page, await context.new_cdp_session(page))
+
+    async def _open_context(self) -> BrowserContext:
+        async with self._starting:
+            if self._context is None:
+                if self._playwright is None:
+                    raise RuntimeError("the studio is closed; use it as `async with Studio() as studio`")
+                self._browser = await self._playwright.chromium.launch(
+                    executable_path=_browser_path(),
+                    args=[*launch_arguments(), *ARGUMENTS],
+                    ignore_default_args=["--hide-scrollbars"],
+                )
+                self._context = await self._browser.new_context(
+                    device_scale_factor=1, locale="en-US", timezone_id="UTC", offline=True
+                )
+            return self._context
+
+    async def _close_browser(self) -> None:
+        browser, self._browser, self._context, self._tabs = self._browser, None, None, {}
+        if browser is not None:
+            try:
+                async with asyncio.timeout(5):
+                    await browser.close()
+            except (Error, TimeoutError):
+                pass
+
+
+class _Tab:
+    def __init__(self, page: Page, cdp: CDPSession) -> None:
+        self._page, self._cdp = page, cdp
+        self.drawn = 0
+
+    async def draw(self, document: Document) -> Shot:
+        self.drawn += 1
+        if document.url:
+            await self._page.goto(document.url, wait_until="load", timeout=TIMEOUT * 500)
+            await self._evaluate(
+                "(part) => window.scrollTo(0, part * (document.documentElement.scrollHeight - innerHeight))",
+                document.scroll,
+            )
+        else:
+            await self._evaluate(WRITE, document.html)
+        found = await self._evaluate(LABELS, document.width, document.height, smallest_side(document.width))
+        png = await self._capture()
+        return Shot(png, document.width, document.height, from_page(found), document.about, writing_of(found))
+
+    async def draw_sheet(self, documents: Sequence[Document]) -> list[Shot]:
+        self.drawn += len(documents)
+        width, height = documents[0].width, documents[0].height
+        await self._evaluate(SHEET, [each.html for each in documents], width, height, SHEET_COLUMNS)
+        found = await self._evaluate(LOOK_INTO, width, height, smallest_side(width))
+        with Image.open(io.BytesIO(await self._capture())) as image:
+            sheet = image.convert("RGB")
+        shots = []
+        for index, (document, seen) in enumerate(zip(documents, found, strict=True)):
+            left, top = index % SHEET_COLUMNS * width, index // SHEET_COLUMNS * height
+            part = io.BytesIO()
+            sheet.crop((left, top, left + width, top + height)).save(part, "PNG", compress_level=1)
+            shots.append(Shot(part.getvalue(), width, height, from_page(seen), document.about, writing_of(seen)))
+        return shots
+
+    async def _capture(self) -> bytes:
+        answer = await self._cdp.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
+        return base64.b64decode(answer["data"])
+
+    async def close(self) -> None:
+        try:
+            async with asyncio.timeout(5):
+                await self._page.close()
+        except (Error, TimeoutError):
+            pass
+
+    async def _evaluate(self, function: str, *arguments: object) -> Any:
+        given = ", ".join(json.dumps(argument) for argument in arguments)
+        call = {"expression": f"({function})({given})", "returnByValue": True}
+        answer = await self._cdp.send("Runtime.evaluate", call)
+        if problem := answer.get("exceptionDetails"):
+            raise Error(problem.get("exception", {}).get("description") or problem["text"])
+        return answer["result"].get("value")
+
+
+def smallest_side(width: int) -> int:
+    """The least size, in pixels, of something worth asking about."""
+    return 5 if width < SMALL else 8
+
+
+def _browser_path() -> Path:
+    path, how = find_chromium()
+    if path is None:
+        raise RenderingError(f"no Chromium ({how}): playwright install chromium-headless-shell, or set ${VARIABLE}")
+    return path

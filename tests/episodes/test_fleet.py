@@ -1,0 +1,178 @@
+"""Fleets under fire: browsers killed, the whole process killed, the disk full. Fifty episodes come out all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from holotron.agent.agent import Ending
+from holotron.agent.baselines import RandomModel
+from holotron.agent.chat import ModelUnavailable
+from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
+from holotron.episodes import files, writer
+from holotron.episodes.errors import StoreFull
+from holotron.episodes.fleet import Fleet
+from holotron.episodes.record import EnvironmentInfo, PolicyInfo, Task
+from holotron.episodes.store import EpisodeStore
+from holotron.eval.miniwob import EvalError, MiniWoBRun, choose, evaluate
+from tests.env.driver import descendants
+from tests.suites.miniwob_driver import needs_chromium
+
+pytestmark = needs_chromium
+TASKS = ("click-test", "click-button", "enter-text", "focus-text", "click-link")
+SEEDS = tuple(range(10))
+
+
+def fifty(folder: Path, model=None, **changes) -> MiniWoBRun:
+    values = {"sessions": 4, "browsers": 2, "form": NavigationForm(WIDGET_KINDS, reasons=False)} | changes
+    policy = "scripted" if model is None else model.name
+    return MiniWoBRun(choose("browsergym-125", TASKS), folder, model, policy, SEEDS, **values)
+
+
+def check_all_there(folder: Path) -> None:
+    """Every episode once, each with the reward that its script earns."""
+    store = EpisodeStore(folder)
+    infos = list(store.list_episodes())
+    keys = [(info.task.name, info.task.seed) for info in infos]
+    assert sorted(keys) == sorted((task, seed) for task in TASKS for seed in SEEDS)
+    assert all(info.outcome is not None and info.outcome.success for info in infos)
+    assert store.check() == []
+
+
+def test_browsers_killed_in_the_middle(tmp_path):
+    async def main():
+        killed = 0
+
+        async def kill() -> None:
+            nonlocal killed
+            while killed < 5:
+                await asyncio.sleep(0.6)
+                found = descendants(os.getpid())
+                browsers = [
+                    pid for pid, line in found.items() if "--remote-debugging" in line and "--type=" not in line
+                ]
+                if browsers and any(tmp_path.rglob("steps.jsonl")):  # in the midst of episodes
+                    os.kill(browsers[killed % len(browsers)], signal.SIGKILL)
+                    killed += 1
+
+        killing = asyncio.create_task(kill())
+        report = await evaluate(fifty(tmp_path))
+        killing.cancel()
+        return report, killed
+
+    report, killed = asyncio.run(main())
+    assert killed
+    assert report["successes"] == report["episodes"] == 50
+    assert report["retried"] > 0
+    check_all_there(tmp_path)
+
+
+def test_the_whole_process_killed_again_and_again(tmp_path):
+    words = [sys.executable, "-m", "holotron.cli.main", "eval", "miniwob", "--baseline", "scripted"]
+    words += ["--tasks", ",".join(TASKS), "--seeds", ",".join(map(str, SEEDS)), "--out", str(tmp_path)]
+    words += ["--sessions", "4", "--json"]
+    store = EpisodeStore(tmp_path)
+    for wanted in (5, 20, 35):
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while sum(info.finished for info in store.list_episodes()) < wanted:
+            assert process.poll() is None, "it ended before it was killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-500:]
+    report = json.loads(done.stdout)
+    assert report["successes"] == report["episodes"] == 50
+    assert report["missing"] == 0
+    check_all_there(tmp_path)
+
+
+def test_a_full_disk_stops_the_fleet_and_loses_nothing(tmp_path, monkeypatch):
+    left = 60_000
+    original = files.write_all
+
+    def scarce(descriptor: int, data: bytes) -> None:
+        nonlocal left
+        if len(data) > left:
+            original(descriptor, data[:left])
+            left = 0
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left -= len(data)
+        original(descriptor, data)
+
+    for module in (files, writer):
+        if hasattr(module, "write_all"):
+            monkeypatch.setattr(module, "write_all", scarce)
+    few = SEEDS[:4]  # playing at random takes every step there is
+    run = replace(fifty(tmp_path, RandomModel(0)), seeds=few)
+    with pytest.raises(StoreFull, match="make room"):
+        asyncio.run(evaluate(run))
+    finished = {info.id: info.outcome for info in EpisodeStore(tmp_path).list_episodes() if info.finished}
+    assert 0 < len(finished) < len(run.episodes)
+    left = 10**9
+    report = asyncio.run(evaluate(run))
+    assert report["episodes"] == len(run.episodes)
+    after = {info.id: info.outcome for info in EpisodeStore(tmp_path).list_episodes()}
+    assert {id_: after[id_] for id_ in finished} == finished  # what was finished was not played again
+    assert EpisodeStore(tmp_path).check() == []
+
+
+def test_one_folder_one_evaluation(tmp_path):
+    asyncio.run(evaluate(MiniWoBRun(choose("browsergym-125", ["click-test"]), tmp_path, None, "scripted", (1,))))
+    other = MiniWoBRun(choose("strict-125", ["click-test"]), tmp_path, None, "scripted", (1,))
+    with pytest.raises(EvalError, match="protocol differs"):
+        asyncio.run(evaluate(other))
+
+
+class Flaky:
+    """A model that is away for the first tries of each task."""
+
+    def __init__(self, task: Task, tries: dict[str, int], away: int) -> None:
+        self.task = task
+        self._tries = tries
+        self._away = away
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        return None
+
+    async def play(self, record):
+        self._tries[self.task.text] = self._tries.get(self.task.text, 0) + 1
+        if self._tries[self.task.text] <= self._away:
+            raise ModelUnavailable("the server restarts")
+        return Ending("done", success=False, reward=0.0)
+
+
+@pytest.mark.parametrize("away", [0, 2, 9])
+def test_only_the_infrastructure_is_tried_again(tmp_path, away):
+    tries: dict[str, int] = {}
+    fleet = Fleet(
+        EpisodeStore(tmp_path),
+        lambda task: Flaky(task, tries, away),
+        PolicyInfo(model="flaky"),
+        EnvironmentInfo(name="none"),
+        sessions=3,
+        retries=3,
+        pause=0.001,
+    )
+    counters = asyncio.run(fleet.run([Task(text=f"task {i}", url="http://x") for i in range(5)]))
+    if away == 9:
+        assert (counters.finished, counters.infrastructure) == (0, 5)
+        assert not EpisodeStore(tmp_path).completed_keys()
+    else:
+        assert (counters.finished, counters.infrastructure, counters.retried) == (5, 0, 5 * away)
+        assert set(tries.values()) == {away + 1}  # a failure of the policy is final
