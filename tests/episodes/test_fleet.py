@@ -19,10 +19,11 @@ from holotron.agent.agent import Ending
 from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import ModelUnavailable
 from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
+from holotron.env.task import Task
 from holotron.episodes import files, writer
 from holotron.episodes.errors import StoreFull
 from holotron.episodes.fleet import Fleet
-from holotron.episodes.record import EnvironmentInfo, PolicyInfo, Task
+from holotron.episodes.record import EnvironmentInfo, PolicyInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.miniwob import EvalError, MiniWoBRun, choose, evaluate
 from tests.env.driver import descendants

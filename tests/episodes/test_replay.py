@@ -17,16 +17,8 @@ from holotron.env.browser.world import BrowserWorld
 from holotron.env.errors import ActionFailed
 from holotron.env.safety.policy import SafetyPolicy
 from holotron.env.safety.secrets import Secret, Secrets
-from holotron.episodes.record import (
-    EnvironmentInfo,
-    ObservationRecord,
-    Outcome,
-    PolicyInfo,
-    Result,
-    Step,
-    StepAction,
-    Task,
-)
+from holotron.env.task import Task
+from holotron.episodes.record import EnvironmentInfo, ObservationRecord, Outcome, PolicyInfo, Result, Step, StepAction
 from holotron.episodes.replay import ReplayError, compare, replay
 from holotron.episodes.store import EpisodeStore
 from tests.env.site import Site

@@ -2,7 +2,8 @@
 
 import pytest
 
-from holotron.episodes.record import EnvironmentInfo, Outcome, PolicyInfo, Task
+from holotron.env.task import Task
+from holotron.episodes.record import EnvironmentInfo, Outcome, PolicyInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.server.settings import ServerSettings
 

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from holotron.actions.action import Action, Answer, Click, Drag, Goto, Hover, Infeasible, Press, Scroll, Type
+from holotron.env.task import Task
 from holotron.episodes.record import (
     EnvironmentInfo,
     EpisodeInfo,
@@ -16,7 +17,6 @@ from holotron.episodes.record import (
     Result,
     Step,
     StepAction,
-    Task,
     Timings,
 )
 from holotron.episodes.store import EpisodeStore

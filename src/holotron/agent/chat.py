@@ -22,12 +22,16 @@ class Message:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model wrote, and what training wants to know about it."""
+    """What the model wrote, and what training wants to know about it; the fields are those of a stored ModelOutput."""
 
     text: str
+    prompt_ids: tuple[int, ...] | None = None
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
+    model_logprobs: tuple[float, ...] | None = None
+    forced: tuple[bool, ...] | None = None
     weight_version: str | int | None = None
+    weight_versions: tuple[str | int, ...] | None = None
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     finish_reason: str | None = None

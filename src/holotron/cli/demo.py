@@ -28,7 +28,8 @@ from holotron.cli.steps import tell_step
 if TYPE_CHECKING:
     from holotron.agent.agent import Ending, StepRecord
     from holotron.agent.chat import ChatModel
-    from holotron.episodes.record import EnvironmentInfo, Task
+    from holotron.env.task import Task
+    from holotron.episodes.record import EnvironmentInfo
     from holotron.episodes.store import EpisodeStore
 
 EXAMPLES = examples("holotron demo", "holotron demo --endpoint http://127.0.0.1:8000/v1 --out runs/large")
@@ -94,7 +95,8 @@ async def _play_all(chosen: Chosen, folder: Path, console: Console) -> list[_Pla
 async def _widgets(chosen: Chosen, policy: ChatModel, store: EpisodeStore, console: Console) -> list[_Played]:
     from holotron.agent.agent import Agent, Budget
     from holotron.agent.prompts import WIDGET_KINDS
-    from holotron.episodes.record import EnvironmentInfo, Task
+    from holotron.env.task import Task
+    from holotron.episodes.record import EnvironmentInfo
     from holotron.suites.miniwob.config import MiniWoBConfig
     from holotron.suites.miniwob.pages import MiniWoB
     from holotron.suites.miniwob.protocols import HELD_OUT_SEEDS
@@ -127,7 +129,8 @@ async def _pages(chosen: Chosen, policy: ChatModel, store: EpisodeStore, console
     from holotron.cli.episodes import environment_options
     from holotron.env.browser.environment import BrowserEnv
     from holotron.env.browser.pool import Browsers
-    from holotron.episodes.record import EnvironmentInfo, Task
+    from holotron.env.task import Task
+    from holotron.episodes.record import EnvironmentInfo
     from holotron.eval.plain_pages import plain_pages, served
 
     manner = chosen.manner()

@@ -71,7 +71,8 @@ class Recorder:
         self._finished = False
         if folder is None:
             return
-        from holotron.episodes.record import EnvironmentInfo, PolicyInfo, Task
+        from holotron.env.task import Task
+        from holotron.episodes.record import EnvironmentInfo, PolicyInfo
         from holotron.episodes.store import EpisodeStore, new_id
 
         store = EpisodeStore(folder, redact=options.secrets.redact)

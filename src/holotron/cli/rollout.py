@@ -65,8 +65,9 @@ def rollout(
         from holotron.agent.chat import ChatOptions
         from holotron.env.browser.options import EnvOptions
         from holotron.env.browser.pool import Browsers
+        from holotron.env.task import Task
         from holotron.episodes.fleet import Fleet
-        from holotron.episodes.record import EnvironmentInfo, PolicyInfo, Task
+        from holotron.episodes.record import EnvironmentInfo, PolicyInfo
         from holotron.episodes.store import EpisodeStore
         from holotron.episodes.web_tasks import web_attempts
 

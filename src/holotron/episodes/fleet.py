@@ -16,8 +16,9 @@ from typing import Protocol
 from holotron.agent.agent import Ending, StepRecord
 from holotron.agent.chat import ModelUnavailable
 from holotron.env.errors import InfrastructureError
+from holotron.env.task import Task
 from holotron.episodes.errors import AlreadyFinished, BeingWritten
-from holotron.episodes.record import EnvironmentInfo, EpisodeInfo, Outcome, PolicyInfo, Task
+from holotron.episodes.record import EnvironmentInfo, EpisodeInfo, Outcome, PolicyInfo
 from holotron.episodes.recording import outcome_of, step_of
 from holotron.episodes.store import EpisodeStore
 from holotron.episodes.writer import EpisodeWriter

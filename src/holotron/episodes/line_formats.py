@@ -17,8 +17,9 @@ from holotron.actions.dialects.browsergym import from_browsergym, to_browsergym
 from holotron.actions.dialects.openai import from_openai, to_openai
 from holotron.actions.dialects.uitars import from_uitars, split_reply, to_uitars
 from holotron.actions.space import Space
+from holotron.env.task import Task
 from holotron.episodes.errors import Damaged
-from holotron.episodes.record import ObservationRecord, Result, Step, StepAction, Task
+from holotron.episodes.record import ObservationRecord, Result, Step, StepAction
 
 ImageUrl = Callable[[ObservationRecord], str | None]
 LoadImage = Callable[[str], bytes]

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from holotron.env.task import Noun
 from holotron.episodes.errors import Damaged, NewerSchema
-from holotron.episodes.record import SCHEMA, EpisodeInfo, Noun, Step
+from holotron.episodes.record import SCHEMA, EpisodeInfo, Step
 
 META, STEPS = "meta.json", "steps.jsonl"
 SomeNoun = TypeVar("SomeNoun", bound=Noun)

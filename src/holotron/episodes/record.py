@@ -1,64 +1,29 @@
-"""An episode and what it is made of. This is schema 1: fields may be added under a higher number, never changed."""
+"""An episode and what it is made of.
+
+This is schema 2: fields may be added under a higher number, never changed. Schema 2 added what training needs to know
+of a step: the prompt's tokens, which tokens were forced, both log-probabilities, who acted and what a teacher said.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from holotron.actions.action import Action, parse_action, to_json
 from holotron.actions.space import Space, SpaceKind
+from holotron.env.task import Count, Noun, Scalar, Task, Text
 
-SCHEMA = 1
+SCHEMA = 2
 Reason: TypeAlias = Literal[
     "answered", "done", "step_limit", "time_limit", "token_limit", "infeasible", "stopped", "infrastructure"
 ]
 
 
-def _whole_text(value: object) -> object:
-    """Pages may hold half a surrogate pair, which no file can: it becomes the replacement character."""
-    if not isinstance(value, str) or value.isascii():
-        return value
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-Text: TypeAlias = Annotated[str, BeforeValidator(_whole_text)]
-Scalar: TypeAlias = bool | int | float | Text | None
-Whole: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 Side: TypeAlias = Annotated[int, Field(ge=1)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0)]
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 EpisodeId: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
-
-
-class Noun(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class TaskKey(NamedTuple):
-    """What makes a task one of its own in a rollout."""
-
-    task: str
-    seed: int | None
-    sample: int
-
-
-class Task(Noun):
-    """What was to be done. `sample` counts attempts that are wanted besides each other, such as those of a group."""
-
-    text: Text
-    url: Text | None = None
-    benchmark: Text | None = None
-    name: Text | None = None
-    seed: Whole | None = None
-    sample: Count = 0
-    extra: dict[Text, Scalar] = {}
-
-    @property
-    def key(self) -> TaskKey:
-        parts = (self.benchmark or "", self.name) if self.name else (self.url or "", self.text)
-        return TaskKey("/".join(parts), self.seed, self.sample)
 
 
 class PolicyInfo(Noun):
@@ -66,8 +31,8 @@ class PolicyInfo(Noun):
 
     model: Text
     weight_version: int | Text | None = None
-    sampling: dict[Text, Scalar] = {}
-    extra: dict[Text, Scalar] = {}
+    sampling: dict[Text, Scalar] = Field(default_factory=dict)
+    extra: dict[Text, Scalar] = Field(default_factory=dict)
 
 
 class EnvironmentInfo(Noun):
@@ -76,7 +41,7 @@ class EnvironmentInfo(Noun):
     name: Text
     browser: Text | None = None
     viewport: tuple[Side, Side] | None = None
-    extra: dict[Text, Scalar] = {}
+    extra: dict[Text, Scalar] = Field(default_factory=dict)
 
 
 class ObservationRecord(Noun):
@@ -92,12 +57,21 @@ class ObservationRecord(Noun):
 
 
 class ModelOutput(Noun):
-    """What the model wrote. If a secret was taken out of the text, its tokens were dropped with it."""
+    """What the model wrote. If a secret was taken out of the text, its tokens were dropped with it.
+
+    prompt_ids: the tokens that this turn added before the answer; those of earlier turns are in earlier steps.
+    logprobs: under the distribution each token was drawn from; model_logprobs: under the model's own.
+    forced: which tokens the grammar left no choice for. weight_versions: of each token, where they differ.
+    """
 
     text: Text
+    prompt_ids: tuple[Count, ...] | None = None
     token_ids: tuple[Count, ...] | None = None
     logprobs: tuple[float, ...] | None = None
+    model_logprobs: tuple[float, ...] | None = None
+    forced: tuple[bool, ...] | None = None
     weight_version: int | Text | None = None
+    weight_versions: tuple[int | Text, ...] | None = None
     prompt_tokens: Count | None = None
     cached_tokens: Count | None = None
     finish_reason: Text | None = None
@@ -105,8 +79,10 @@ class ModelOutput(Noun):
 
     @model_validator(mode="after")
     def _check_lengths(self) -> ModelOutput:
-        if self.token_ids is not None and self.logprobs is not None and len(self.token_ids) != len(self.logprobs):
-            raise ValueError(f"there are {len(self.token_ids)} token_ids but {len(self.logprobs)} logprobs")
+        for name in ("logprobs", "model_logprobs", "forced", "weight_versions"):
+            values = getattr(self, name)
+            if self.token_ids is not None and values is not None and len(self.token_ids) != len(values):
+                raise ValueError(f"there are {len(self.token_ids)} token_ids but {len(values)} {name}")
         return self
 
 
@@ -147,15 +123,24 @@ class Timings(Noun):
     act: Seconds = 0.0
 
 
+Actor: TypeAlias = Literal["policy", "teacher", "disturbance"]
+
+
 class Step(Noun):
-    """One observation, what the model made of it, and what came of that. No action: it could not be understood."""
+    """One observation, what the model made of it, and what came of that. No action: it could not be understood.
+
+    actor: who chose the action; a disturbance is a clumsy action that nobody shall imitate. teacher: what the task's
+    teacher would have done here, where one was asked.
+    """
 
     index: Count
     observation: ObservationRecord
     output: ModelOutput | None = None
     note: Text = ""
     thought: Text = ""
+    actor: Actor = "policy"
     action: StepAction | None = None
+    teacher: StepAction | None = None
     result: Result = Result()
     timings: Timings = Timings()
     feedback: Text | None = None

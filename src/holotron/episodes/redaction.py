@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from holotron.episodes.record import ModelOutput, Noun, Step, StepAction
+from holotron.env.task import Noun
+from holotron.episodes.record import ModelOutput, Step, StepAction
 
 Redact = Callable[[str], str]
 SomeNoun = TypeVar("SomeNoun", bound=Noun)

@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from holotron.env.task import Task, TaskKey
 from holotron.episodes.errors import AlreadyFinished, BeingWritten, Damaged, EpisodeError
 from holotron.episodes.files import PARTIAL, full_disk_named, lock
 from holotron.episodes.images import ImageFolder
 from holotron.episodes.reading import STEPS, read_info, read_steps
-from holotron.episodes.record import EnvironmentInfo, Episode, EpisodeInfo, PolicyInfo, Reason, Step, Task, TaskKey
+from holotron.episodes.record import EnvironmentInfo, Episode, EpisodeInfo, PolicyInfo, Reason, Step
 from holotron.episodes.redaction import Redact, SomeNoun, redacted
 from holotron.episodes.writer import EpisodeWriter, Sync
 

@@ -14,8 +14,8 @@ from holotron.agent.prompts import NavigationForm
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
+from holotron.env.task import Task
 from holotron.episodes.fleet import Attempt, Open, Record
-from holotron.episodes.record import Task
 
 
 class TaskFileError(ValueError):

@@ -12,8 +12,9 @@ from typing import Any
 from holotron.agent.agent import Agent, Budget, Ending
 from holotron.agent.chat import ChatModel
 from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
+from holotron.env.task import Task
 from holotron.episodes.fleet import Attempt, Counters, Fleet, Record
-from holotron.episodes.record import EnvironmentInfo, PolicyInfo, Task
+from holotron.episodes.record import EnvironmentInfo, PolicyInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.statistics import wilson
 from holotron.suites.miniwob.config import MiniWoBConfig
