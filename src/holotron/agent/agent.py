@@ -73,7 +73,7 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an episode ended: answered, done, infeasible, step_limit, time_limit, token_limit, or stopped by the teacher."""
+    """How an episode ended: answered, done, infeasible, step_limit, time_limit, token_limit, stopped (by a teacher)."""
 
     reason: str
     answer: str = ""

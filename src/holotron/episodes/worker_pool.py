@@ -93,6 +93,10 @@ async def share_out(
                 processes.append(process)
                 ends.append(_follow(receiver, number, results, on_report))
             await asyncio.gather(*ends)
+        except BaseException:
+            for process in processes:
+                process.terminate()
+            raise
         finally:
             await asyncio.shield(asyncio.to_thread(_end, processes))
     if died := [process for process in processes if process.exitcode]:
@@ -100,9 +104,7 @@ async def share_out(
     return results
 
 
-async def _follow(
-    receiver: Connection, number: int, results: list[R], on_report: Callable[[int, Any], None]
-) -> None:
+async def _follow(receiver: Connection, number: int, results: list[R], on_report: Callable[[int, Any], None]) -> None:
     """Hear a worker out until it ends; its error is raised here."""
     loop, over = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
 
@@ -129,10 +131,7 @@ async def _follow(
 
 
 def _end(processes: Sequence[BaseProcess]) -> None:
-    """Workers that are still running are told to end; those that do not are killed with all that they started."""
-    for process in processes:
-        if process.is_alive() and process.pid is not None and not process.join(0.2):
-            process.terminate()
+    """Wait for workers; those that do not end are killed with all that they started."""
     for process in processes:
         process.join(PATIENCE)
         if process.is_alive() and process.pid is not None:
