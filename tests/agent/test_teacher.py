@@ -9,7 +9,7 @@ import pytest
 
 from holotron.actions.action import Action, Click, parse_action
 from holotron.agent.agent import Agent, Budget, Ending, StepRecord
-from holotron.agent.prompts import NavigationForm
+from holotron.agent.policy_format import BareJsonFormat
 from holotron.agent.teacher import Supervision, TeacherFailed, same
 from holotron.env.environment import Observation, TaskStatus
 from holotron.env.errors import ActionFailed
@@ -53,7 +53,7 @@ def play(
     agent = Agent(
         policy,
         world,  # type: ignore[arg-type]
-        form=NavigationForm(reasons=False),
+        policy_format=BareJsonFormat(),
         budget=Budget(**budget),
         supervision=supervision,
     )

@@ -19,7 +19,7 @@ import pytest
 from holotron.agent.agent import Ending
 from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import ModelUnavailable
-from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
+from holotron.agent.policy_format import BareJsonFormat
 from holotron.env.task import Task
 from holotron.episodes import files, writer
 from holotron.episodes.errors import StoreFull
@@ -38,7 +38,7 @@ SEEDS = tuple(range(10))
 
 def fifty(folder: Path, policy: str = "scripted", **changes) -> Evaluation:
     suite = find_suite("miniwob")
-    form = NavigationForm(WIDGET_KINDS, reasons=False)
+    form = BareJsonFormat(suite.kinds)
     protocols = (suite.find_protocol("browsergym-125", TASKS),)
     return replace(Evaluation(suite, protocols, folder, policy, form, SEEDS, sessions=4, browsers=2), **changes)
 

@@ -10,13 +10,11 @@ import pytest
 
 from holotron.agent.baselines import RandomModel
 from holotron.agent.in_process import loaded
-from holotron.agent.policy_format import WIDGET_FORM, PolicyFormat, read_policy_format
-from holotron.agent.prompts import NavigationForm
+from holotron.agent.policy_format import NANO, NANO_WIDGETS, BareJsonFormat, format_of
 from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo, Outcome, PolicyInfo, Step
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.evaluate import EvalError, Evaluation, evaluate, report
-from holotron.model.errors import ModelError
 from holotron.model.loading import find_checkpoint
 from holotron.suites.suite import HELD_OUT_SEEDS, SuiteError, find_suite
 
@@ -26,7 +24,7 @@ SUITE = find_suite("miniwob")
 
 def evaluation(out: Path, names: tuple[str, ...] = NAMES, tasks: tuple[str, ...] = ("click-test",), **changes):  # type: ignore[no-untyped-def]
     protocols = tuple(SUITE.find_protocol(name, tasks) for name in names)
-    return replace(Evaluation(SUITE, protocols, out, "random", WIDGET_FORM), **changes)
+    return replace(Evaluation(SUITE, protocols, out, "random", NANO_WIDGETS), **changes)
 
 
 def write(store: EpisodeStore, task: Task, steps: int, outcome: Outcome) -> None:
@@ -81,7 +79,7 @@ def test_random_actions_are_played_and_counted(tmp_path: Path, workers: int) -> 
 def test_the_bundled_policy_solves_what_it_is_for(tmp_path: Path) -> None:
     """Held-out seeds of tasks it is sure of: something broke on the way from weights to mouse if it fails at them."""
     folder = find_checkpoint("holotron-nano")
-    assert read_policy_format(folder) == PolicyFormat(True, (1024, 768))
+    assert format_of(folder) == NANO
     tasks = ("click-test", "login-user", "enter-date", "choose-list", "click-dialog-2")
     run = evaluation(tmp_path, ("browsergym-125",), tasks, seeds=(HELD_OUT_SEEDS[3],), sessions=2)
     run = replace(run, protocols=(replace(run.protocols[0], max_steps=6),))
@@ -93,7 +91,7 @@ def test_the_bundled_policy_solves_what_it_is_for(tmp_path: Path) -> None:
 def test_random_actions_on_held_out_pages_win_nothing_but_end_whole(tmp_path: Path) -> None:
     suite = find_suite("pages")
     protocol = replace(suite.find_protocol("held-out"), episodes_per_task=1)
-    run = Evaluation(suite, (protocol,), tmp_path, "random", NavigationForm(suite.kinds, reasons=False), sessions=3)
+    run = Evaluation(suite, (protocol,), tmp_path, "random", BareJsonFormat(suite.kinds), sessions=3)
     found = asyncio.run(evaluate(run, RandomModel()))
     assert [row["task"] for row in found["tasks"]] == list(suite.names("held-out"))
     assert (found["missing"], found["infrastructure_failures"]) == (0, 0)
@@ -142,16 +140,3 @@ def test_more_training_tasks_begin_with_the_fewer() -> None:
     assert many[: len(few)] == few
     assert {task.name for task in few[: len(names)]} == set(names)
     assert {task.seed for task in many} == {7, 8, 9}
-
-
-def test_a_manner_is_read_or_refused(tmp_path: Path) -> None:
-    assert read_policy_format(tmp_path) is None
-    (tmp_path / "policy.json").write_text('{"terse": true}')
-    manner = read_policy_format(tmp_path)
-    assert manner is not None
-    assert manner.form() == NavigationForm(manner.form().kinds, reasons=False, terse=True)
-    (tmp_path / "policy.json").write_text("[]")
-    with pytest.raises(ModelError, match=r"policy\.json cannot be read"):
-        read_policy_format(tmp_path)
-    with pytest.raises(ValueError, match="reasons=False"):
-        NavigationForm(terse=True)

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from holotron.suites.dagger import same
+from holotron.suites.miniwob.oracle.collect import Collecting, collect
+from holotron.suites.miniwob.oracle.play import Played, ask, play
 
 from holotron.actions.action import Action, Click, parse_action, to_json
 from holotron.agent.chat import Message, Reply
 from holotron.episodes.shards import read_shard, shard_paths
-from holotron.suites.dagger import same
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.oracle.collect import Collecting, collect
-from holotron.suites.miniwob.oracle.play import Played, ask, play
 from holotron.suites.miniwob.oracle.registry import ORACLES
 from holotron.suites.miniwob.oracle.teachers import load_teachers
 from holotron.suites.miniwob.page_inspector import PageInspector

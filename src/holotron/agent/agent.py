@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from holotron.actions.action import Action, ActionError, Answer, Click, DoubleClick, Hover, Infeasible, Select, Type
 from holotron.agent.chat import Chat, ChatModel, Message, Reply
+from holotron.agent.policy_format import JsonFormat, PolicyFormat
 from holotron.agent.prompts import (
     POINT_SCHEMA,
     VERDICT_SCHEMA,
-    NavigationForm,
     localization_prompt,
     parse_point,
     parse_verdict,
@@ -54,7 +54,8 @@ class StepRecord:
     """All of one step. No action: the answer could not be understood, and `error` says why.
 
     reply: None where the policy was not asked. actor: who chose the action; where the policy and the teacher agree, the
-    teacher's is carried out. teacher: what the teacher would do here, where there is one.
+    teacher's is carried out. teacher: what the teacher would do here, where there is one. feedback: why an answer was
+    not accepted, or what was said of one that was. forced: only an answer was of use.
     """
 
     index: int
@@ -68,6 +69,7 @@ class StepRecord:
     error: str = ""
     status: TaskStatus = field(default_factory=TaskStatus)
     feedback: str | None = None
+    forced: bool = False
     timings: Timings = field(default_factory=Timings)
 
 
@@ -95,7 +97,7 @@ class Agent:
         policy: ChatModel | None,
         env: Environment | BrowserEnv,
         *,
-        form: NavigationForm | None = None,
+        policy_format: PolicyFormat | None = None,
         budget: Budget | None = None,
         localizer: ChatModel | None = None,
         validator: ChatModel | None = None,
@@ -107,7 +109,7 @@ class Agent:
             raise ValueError("nobody plays; an Agent needs a policy, a supervision, or both")
         self.policy = policy
         self.world: Environment = BrowserWorld(env) if isinstance(env, BrowserEnv) else env
-        self.form = form or NavigationForm()
+        self.format = policy_format or JsonFormat()
         self.budget = budget or Budget()
         self.localizer = localizer
         self.validator = validator
@@ -118,6 +120,7 @@ class Agent:
 
     async def run(self, task: str) -> Ending:
         """Do the task. InfrastructureError and ModelUnavailable pass through: they say nothing about the policy."""
+        self.steps = []
         chat = None if self.policy is None else await self.policy.open()
         try:
             return await self._episode(task, chat)
@@ -129,18 +132,14 @@ class Agent:
 
     async def _episode(self, task: str, chat: Chat | None) -> Ending:
         began, tokens, misunderstood = time.monotonic(), 0, 0
-        told = f"Task: {task}"
         for index in range(self.budget.steps):
             forced = index == self.budget.steps - 1 or time.monotonic() - began > self.budget.seconds
-            record = await self._step(index, told, chat, forced)
+            record = await self._step(index, task, chat, forced)
             ending = self._ending(record)
             if ending is not None and isinstance(record.action, Answer) and self.validator and not forced:
                 accepted, feedback = await self._validate(task, ending.answer, record.observation)
                 record = replace(record, feedback=feedback)
                 ending = ending if accepted else None
-                told = f"Your answer was checked and is not accepted: {feedback}"
-            else:
-                told = _outcome(record)
             await self._note(record)
             if ending is not None:
                 return ending
@@ -156,17 +155,17 @@ class Agent:
                 return Ending("step_limit", detail=f"{misunderstood} answers in a row were no action: {record.error}")
         return Ending("step_limit")
 
-    async def _step(self, index: int, told: str, chat: Chat | None, forced: bool) -> StepRecord:
+    async def _step(self, index: int, task: str, chat: Chat | None, forced: bool) -> StepRecord:
         start = time.monotonic()
         observation = await self.world.observe()
         looked = time.monotonic()
-        record = StepRecord(index, observation)
+        record = StepRecord(index, observation, forced=forced)
         if self.supervision is not None:
             record = replace(record, teacher=await self.supervision.ask())
         if chat is None or self._teacher_plays:
             record = await self._taught(record)
         else:
-            record = await self._chosen(record, told, chat, forced)
+            record = await self._chosen(record, task, chat)
         thought = time.monotonic()
         if record.action is None:
             return replace(record, timings=Timings(looked - start, thought - looked))
@@ -180,13 +179,14 @@ class Agent:
         timings = Timings(looked - start, thought - looked, time.monotonic() - thought)
         return replace(record, error=problem, status=status, timings=timings)
 
-    async def _chosen(self, record: StepRecord, told: str, chat: Chat, forced: bool) -> StepRecord:
+    async def _chosen(self, record: StepRecord, task: str, chat: Chat) -> StepRecord:
         """The step with the policy's action, or with the teacher's where that is the same."""
-        question = self._question(record.index, told, record.observation, forced)
-        reply = await chat.say(question, self._schema(forced))
+        seen, forced = record.observation, record.forced
+        messages = self.format.messages(task, self.steps, seen, seen.image, forced)
+        reply = await chat.say(messages, self.format.schema(forced))
         try:
-            step = self.form.parse(reply.text)
-            action = await self._located(step.action, record.observation)
+            step = self.format.parse(reply.text, (seen.width, seen.height))
+            action = await self._located(step.action, seen)
         except ActionError as error:
             return replace(record, reply=reply, error=str(error))
         record = replace(record, reply=reply, action=action, note=step.note, thought=step.thought)
@@ -212,30 +212,6 @@ class Agent:
         if self.supervision is None:
             return False
         return sum(step.actor == "policy" for step in self.steps) >= self.supervision.deviations
-
-    def _question(self, index: int, told: str, observation: Observation, forced: bool) -> list[Message]:
-        if self.form.terse:
-            return [Message("user", "" if index else told, observation.image)]
-        lines = [told]
-        if observation.url:
-            lines.append(
-                f"Page: {observation.title} ({observation.url})" if observation.title else f"Page: {observation.url}"
-            )
-        if len(observation.tabs) > 1:
-            lines.append("Tabs: " + "; ".join(observation.tabs))
-        lines += [f"Notice: {notice}" for notice in observation.notices]
-        if forced and self._can_answer:
-            lines.append("This is the last step: give the answer now.")
-        question = Message("user", "\n".join(lines), observation.image)
-        return [question] if index else [Message("system", self.form.system()), question]
-
-    def _schema(self, forced: bool) -> dict[str, Any]:
-        ends = [kind for kind in ("answer", "infeasible") if kind in self.form.kinds]
-        return self.form.schema(ends if forced and self._can_answer else None)
-
-    @property
-    def _can_answer(self) -> bool:
-        return "answer" in self.form.kinds
 
     async def _located(self, action: Action, observation: Observation) -> Action:
         """The action with the localizer's point, where there is a localizer and something to look for."""
@@ -276,9 +252,3 @@ class Agent:
         self.steps.append(record)
         if self._on_step is not None:
             await self._on_step(record)
-
-
-def _outcome(record: StepRecord) -> str:
-    if record.action is None:
-        return f"Your last answer could not be used: {record.error}"
-    return f"The last action failed: {record.error}" if record.error else "The last action was carried out."

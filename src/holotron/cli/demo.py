@@ -105,21 +105,20 @@ async def _play_all(chosen: Chosen, folder: Path, console: Console) -> _Played:
     from holotron.suites.suite import HELD_OUT_SEEDS, find_suite
     from holotron.suites.web import SUCCESS, WebSuite
 
-    played, manner = _Played(console), chosen.manner()
-    widgets, web = find_suite("miniwob"), WebSuite(*(manner.size if manner and manner.size else (1280, 800)))
+    played, widgets = _Played(console), find_suite("miniwob")
+    web = WebSuite(*(chosen.policy_format().size or (1280, 800)))
     with served() as address:
         pages = [
             Task(text=page.task, url=f"{address}/{page.name}.html", name=page.name, extra={SUCCESS: page.success})
             for page in plain_pages()
         ]
         small = [widgets.task(task, HELD_OUT_SEEDS[number]) for number, task in enumerate(TASKS)]
-        async with opened(chosen, ChatOptions(max_tokens=96)) as policy:
-            for suite, tasks, form in (
-                (widgets, small, chosen.form(False, widgets.kinds)),
-                (web, pages, chosen.form(False)),
-            ):
-                info = PolicyInfo(model=chosen.label)
-                play = Play(suite, folder, info, form, Budget(steps=MOST_STEPS), "positive")
+        style = ChatOptions(max_tokens=96, keep_images=chosen.policy_format().keep_images)
+        async with opened(chosen, style) as policy:
+            for suite, tasks in ((widgets, small), (web, pages)):
+                policy_format = chosen.policy_format(kinds=suite.kinds if suite is widgets else None)
+                info = PolicyInfo(model=chosen.label, extra={"format": policy_format.spec})
+                play = Play(suite, folder, info, policy_format, Budget(steps=MOST_STEPS), "positive")
                 async with suite.pool(1) as pool:
                     fleet = Fleet(
                         EpisodeStore(folder),

@@ -18,6 +18,7 @@ from holotron.cli.policies import (
     BUNDLED,
     Chosen,
     EndpointOption,
+    FormatOption,
     MaxTokensOption,
     ModelOption,
     NameOption,
@@ -74,11 +75,12 @@ def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callabl
         bare: Annotated[
             bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")
         ] = False,
+        format_: FormatOption = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     ) -> None:
         from holotron.agent.baselines import RandomModel
         from holotron.agent.chat import ChatOptions
-        from holotron.agent.prompts import NavigationForm
+        from holotron.agent.policy_format import JsonFormat
         from holotron.eval.evaluate import EvalError, Evaluation, evaluate
         from holotron.eval.html_report import write_html
         from holotron.suites.suite import SuiteError, find_suite
@@ -94,7 +96,8 @@ def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callabl
             raise Misuse(f"--baseline is {baseline!r}; choose random or scripted")
         if noise and baseline != "scripted":
             raise Misuse("--noise goes with --baseline scripted")
-        chosen = None if baseline else Chosen(model, random, endpoint, name)
+        chosen = None if baseline else Chosen(model, random, endpoint, name, format_)
+        policy_format = chosen.policy_format(bare, suite.kinds) if chosen else JsonFormat(suite.kinds)
         label = baseline or (chosen.label if chosen else "")
         folder = out or Path("runs") / f"{suite_name}-{_slug(protocol)}-{_slug(label)}"
         run = Evaluation(
@@ -102,7 +105,7 @@ def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callabl
             tuple(protocols),
             folder,
             label,
-            chosen.form(bare, suite.kinds) if chosen else NavigationForm(suite.kinds, reasons=not bare),
+            policy_format,
             _numbers(seeds),
             sessions=sessions,
             workers=workers,
@@ -114,7 +117,7 @@ def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callabl
             with fleet_progress(f"{protocol}, {label}") as update:
                 if chosen is None:
                     return await evaluate(run, RandomModel() if baseline == "random" else None, update)
-                style = ChatOptions(max_tokens=max_tokens, temperature=temperature)
+                style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
                 async with opened(chosen, style, device) as acting:
                     return await evaluate(run, acting, update)
 

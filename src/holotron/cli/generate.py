@@ -40,6 +40,7 @@ PAGES_EXAMPLES = examples(
 )
 EPISODES = 1000
 TRIALS = 20  # of each task, where nothing is kept
+WILD = 0.5  # the temperature of a policy that is corrected: it shall go astray in more than one way
 
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes, each with a browser of its own.")]
 
@@ -150,7 +151,7 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
             raise Misuse("--model goes with --out FOLDER, where its episodes go")
         from holotron.agent.agent import Budget
         from holotron.agent.chat import ChatOptions
-        from holotron.agent.prompts import NavigationForm
+        from holotron.agent.policy_format import NANO
         from holotron.episodes.record import PolicyInfo
         from holotron.episodes.store import EpisodeStore
         from holotron.episodes.summary import markdown, save_pictures, summarise
@@ -165,18 +166,19 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
             else:
                 wanted = suite.training_tasks(names, first_seed, episodes or EPISODES)
         chosen = None if model is None else Chosen(model, False, None, None)
+        policy_format, who = NANO.with_kinds(suite.kinds), PolicyInfo(model="teacher")
         if chosen is not None:
             chosen.check()
-            form, style = chosen.form(True, suite.kinds), ChatOptions(max_tokens=160, temperature=0.5)
-        else:
-            form, style = NavigationForm(suite.kinds, reasons=False), None
+            policy_format = chosen.policy_format(True, suite.kinds)
+            who = PolicyInfo(model=chosen.label, extra={"format": policy_format.spec}, sampling={"temperature": WILD})
+        style = ChatOptions(max_tokens=160, temperature=WILD, keep_images=policy_format.keep_images)
 
         async def main(store: Path) -> Counters:
             play = Play(
                 suite,
                 store,
-                PolicyInfo(model="teacher" if chosen is None else chosen.label),
-                form,
+                who,
+                policy_format,
                 # A policy that says what is no action is taught at that step and not asked again.
                 Budget(steps=suite.max_steps, max_misunderstood=1),
                 suite.rule,
@@ -184,11 +186,11 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
                 noise=chance,
                 calm=0.0 if out is None else suite.calm,
             )
-            with fleet_progress(f"{suite.name}, {play.policy.model}") as update:
+            with fleet_progress(f"{suite.name}, {who.model}") as update:
                 run = partial(
                     play_tasks, play, wanted, sessions=sessions or 4 * workers, workers=workers, on_change=update
                 )
-                if chosen is None or style is None:
+                if chosen is None:
                     return await run(None)
                 async with opened(chosen, style, device) as policy:
                     return await run(policy)

@@ -14,6 +14,7 @@ from holotron.cli.output import examples, print_json
 from holotron.cli.policies import (
     Chosen,
     EndpointOption,
+    FormatOption,
     MaxTokensOption,
     ModelOption,
     NameOption,
@@ -54,6 +55,7 @@ def rollout(
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")] = None,
     bare: Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")] = False,
+    format_: FormatOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
     """Run a fleet. What breaks is tried again; what is finished is never lost; Ctrl-C and a new start go on."""
@@ -63,22 +65,24 @@ def rollout(
     from holotron.suites.play import Play, play_tasks
     from holotron.suites.web import TaskFileError, WebSuite, read_tasks
 
-    chosen = Chosen(model, random, endpoint, name)
+    chosen = Chosen(model, random, endpoint, name, format_)
     with misuse(TaskFileError):
         wanted = read_tasks(tasks, group)
     with misuse(ValueError):
         suite = WebSuite(width, height, tuple(allow or ()), anywhere)
+    policy_format = chosen.policy_format(bare)
     play = Play(
         suite,
         out,
-        PolicyInfo(model=chosen.label, sampling={"temperature": temperature}),
-        chosen.form(bare),
+        PolicyInfo(model=chosen.label, extra={"format": policy_format.spec}, sampling={"temperature": temperature}),
+        policy_format,
         Budget(steps=steps, seconds=seconds),
         suite.rule,
     )
 
     async def main() -> dict[str, Any]:
-        async with opened(chosen, ChatOptions(max_tokens=max_tokens, temperature=temperature), device) as acting:
+        style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
+        async with opened(chosen, style, device) as acting:
             with fleet_progress("rollout") as update:
                 counters = await play_tasks(
                     play, wanted, acting, sessions=sessions, browsers=browsers, workers=workers, on_change=update

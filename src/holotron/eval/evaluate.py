@@ -12,7 +12,7 @@ from typing import Any
 
 from holotron.agent.agent import Budget
 from holotron.agent.chat import ChatModel
-from holotron.agent.prompts import NavigationForm
+from holotron.agent.policy_format import PolicyFormat
 from holotron.env.task import Task
 from holotron.episodes.fleet import Counters
 from holotron.episodes.record import EpisodeInfo, PolicyInfo
@@ -44,7 +44,7 @@ class Evaluation:
     protocols: tuple[EvalProtocol, ...]
     out: Path
     policy: str
-    form: NavigationForm
+    policy_format: PolicyFormat
     seeds: tuple[int, ...] = ()
     sessions: int = 8
     workers: int = 1
@@ -76,7 +76,7 @@ class Evaluation:
             "policy": self.policy,
             "tasks": [list(protocol.tasks) for protocol in self.protocols],
             "seeds": [list(self.seeds_of(protocol)) for protocol in self.protocols],
-            "reasons": self.form.reasons,
+            "format": self.policy_format.spec,
             "noise": self.noise,
         }
 
@@ -93,8 +93,8 @@ async def evaluate(
     play = Play(
         run.suite,
         run.out,
-        PolicyInfo(model=run.policy),
-        run.form,
+        PolicyInfo(model=run.policy, extra={} if model is None else {"format": run.policy_format.spec}),
+        run.policy_format,
         Budget(seconds=run.seconds),
         run.protocols[0].rule,
         taught=model is None,

@@ -15,7 +15,7 @@ from typing import Any
 from holotron.actions.action import Action
 from holotron.agent.agent import Agent, Budget, Ending
 from holotron.agent.chat import ChatModel
-from holotron.agent.prompts import NavigationForm
+from holotron.agent.policy_format import PolicyFormat
 from holotron.agent.teacher import Supervision
 from holotron.env.task import Task
 from holotron.episodes.fleet import Attempt, Counters, Fleet, Open, Record, unfinished
@@ -40,7 +40,7 @@ class Play:
     suite: Suite[Any]
     store: Path
     policy: PolicyInfo
-    form: NavigationForm
+    policy_format: PolicyFormat
     budget: Budget
     rule: str
     taught: bool = False
@@ -87,7 +87,14 @@ class _Attempt:
         steps = task.extra.get(MAX_STEPS)
         budget = replace(how.budget, steps=steps) if isinstance(steps, int) else how.budget
         supervision = how.supervision(self.env, task, self.model)
-        agent = Agent(self.model, self.env, form=how.form, budget=budget, supervision=supervision, on_step=record)
+        agent = Agent(
+            self.model,
+            self.env,
+            policy_format=how.policy_format,
+            budget=budget,
+            supervision=supervision,
+            on_step=record,
+        )
         return await how.suite.judge(self.env, task, await agent.run(task.text), how.rule)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from holotron.agent.agent import Ending
-from holotron.agent.prompts import BROWSER_KINDS
+from holotron.agent.policy_format import BROWSER_KINDS
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from holotron.actions.action import Action, Click
-from holotron.agent.prompts import WIDGET_KINDS
+from holotron.agent.policy_format import WIDGET_KINDS
 from holotron.agent.teacher import TeacherFailed
 from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.miniwob.config import MiniWoBConfig

@@ -9,7 +9,7 @@ from typing import Any
 
 from holotron.actions.action import Action
 from holotron.agent.agent import Ending
-from holotron.agent.policy_format import TERSE_KINDS
+from holotron.agent.policy_format import PAGE_KINDS
 from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.pages.environment import PageEnvironment
@@ -23,7 +23,7 @@ class PagesSuite(Suite[PageEnvironment]):
     """splits: templates to learn from, and those that are held out for evaluation."""
 
     name = "pages"
-    kinds = TERSE_KINDS
+    kinds = PAGE_KINDS
     splits = ("train", "held-out")
     training_split = "train"
     near = 12  # rows of lists are no more than twice as high
