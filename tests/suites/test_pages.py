@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from holotron.suites.pages.make import Wanted, make_samples
-from holotron.suites.pages.play import PlayedPage, next_action, play_page
+from holotron.suites.pages.environment import PageEnvironment, plain
 from playwright.async_api import async_playwright
 
 from holotron.actions.action import Action, Answer, Infeasible, Scroll, Type, parse_action
@@ -23,7 +22,6 @@ from holotron.env.errors import ActionFailed
 from holotron.episodes.record import Episode, PolicyInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.plain_pages import FOLDER
-from holotron.suites.pages.environment import PageEnvironment, plain
 from holotron.suites.pages.suite import PagesSuite
 from holotron.suites.pages.task import UnknownTemplate, all_templates, draw_task
 from holotron.suites.play import Play, play_tasks
