@@ -87,10 +87,9 @@ async def share_out(
             for number in range(workers):
                 receiver, sender = spawn.Pipe(duplex=False)
                 arguments = (work, items, None if host is None else host.handle(), taken, sender)
-                process = spawn.Process(target=_main, args=arguments, daemon=True)
-                process.start()
+                processes.append(spawn.Process(target=_main, args=arguments, daemon=True))
+                processes[-1].start()
                 sender.close()
-                processes.append(process)
                 ends.append(_follow(receiver, number, results, on_report))
             await asyncio.gather(*ends)
         except BaseException:

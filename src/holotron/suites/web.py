@@ -16,7 +16,7 @@ from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
 from holotron.env.errors import ActionFailed, InfrastructureError, Refused
 from holotron.env.safety.policy import SafetyPolicy
-from holotron.env.task import Task
+from holotron.env.task import Scalar, Task
 from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.suite import Suite
 
@@ -44,7 +44,7 @@ def read_tasks(path: Path, group: int = 1) -> list[Task]:
             if not str(entry["url"]).startswith(("http://", "https://")):
                 raise ValueError(f"the url is {entry['url']!r}; it must begin with http:// or https://")
             named = {key: entry[key] for key in ("name", "seed") if entry.get(key) is not None}
-            extra = {SUCCESS: str(entry[SUCCESS])} if entry.get(SUCCESS) is not None else {}
+            extra: dict[str, Scalar] = {SUCCESS: str(entry[SUCCESS])} if entry.get(SUCCESS) is not None else {}
             tasks += [Task(text=entry["task"], url=entry["url"], sample=i, extra=extra, **named) for i in range(group)]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error).splitlines()[0]
