@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holotron.suites.miniwob.errors import MiniWoBError
-from holotron.suites.miniwob.observation import MiniWoBResult
 from holotron.suites.miniwob.tasks import all_tasks, find_task
 
 # A protocol of n episodes a task plays the first n held-out seeds, the same for every task, so that smaller protocols
@@ -21,6 +20,16 @@ ROUNDING = 1e-9
 
 # positive: anything above 0. full: 1. strict: 1, or 0.9 where rewards are continuous and pixels rarely give 1.
 Rule = Literal["positive", "full", "strict"]
+
+
+@dataclass(frozen=True)
+class MiniWoBResult:
+    """Where an episode stands. raw_reward is in [-1, 1]; `reward` is what the package scales by the time used."""
+
+    done: bool
+    raw_reward: float = 0.0
+    reward: float = 0.0
+    reason: str = ""
 
 
 @dataclass(frozen=True)
