@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from holotron.suites.miniwob.environment import MiniWoBEnvironment
 
 from holotron.actions.action import Action, Click, Type, to_json
 from holotron.agent.agent import Budget
@@ -17,6 +16,7 @@ from holotron.agent.policy_format import NANO_WIDGETS
 from holotron.env.task import Task
 from holotron.episodes.record import Episode, PolicyInfo
 from holotron.episodes.store import EpisodeStore
+from holotron.suites.miniwob.environment import MiniWoBEnvironment
 from holotron.suites.miniwob.oracle.registry import ORACLES
 from holotron.suites.miniwob.page_inspector import PageInspector
 from holotron.suites.miniwob.suite import MiniWoBSuite

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from holotron.suites.pages.environment import PageEnvironment, plain
 from playwright.async_api import async_playwright
 
 from holotron.actions.action import Action, Answer, Infeasible, Scroll, Type, parse_action
@@ -18,10 +17,13 @@ from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import ChatModel
 from holotron.agent.policy_format import NANO, BareJsonFormat
 from holotron.env.browser.chromium import find_chromium, launch_arguments
-from holotron.env.errors import ActionFailed
+from holotron.env.environment import Environment
+from holotron.env.errors import ActionFailed, PageCrashed
+from holotron.env.task import Task
 from holotron.episodes.record import Episode, PolicyInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.plain_pages import FOLDER
+from holotron.suites.pages.environment import PageEnvironment, plain
 from holotron.suites.pages.suite import PagesSuite
 from holotron.suites.pages.task import UnknownTemplate, all_templates, draw_task
 from holotron.suites.play import Play, play_tasks
@@ -235,6 +237,40 @@ def test_an_agent_can_be_set_on_a_task() -> None:
         assert (await world.judge(ending.answer)).reward == 0
 
     in_world("login", 0, run)
+
+
+def test_a_page_is_an_environment() -> None:
+    async def run(pool: Any) -> None:
+        async with pool.lease() as env:
+            played: Environment = env
+            with pytest.raises(RuntimeError, match="no task was begun"):
+                env.task  # noqa: B018
+            first = await played.reset(Task(text="", benchmark="pages", name="login"), 0)
+            assert played.instruction == draw_task("login", 0).text
+            assert (first.width, first.height) == draw_task("login", 0).viewport
+            assert (await played.observe()).image == first.image
+            while not (await played.status()).done:
+                action = await next_action(env)
+                assert action is not None
+                await played.act(action)
+            assert (await played.status()).success is True
+
+    in_pool(run)
+
+
+def test_a_page_that_died_is_opened_again() -> None:
+    async def run(pool: Any) -> None:
+        async with pool.lease() as env:
+            task = Task(text="", benchmark="pages", name="login")
+            first = await env.reset(task, 0)
+            crash = asyncio.create_task(env.opened.cdp.send("Page.crash"))
+            with pytest.raises(PageCrashed, match="login seed 0"):
+                await env.evaluate("new Promise(() => {})")
+            crash.cancel()
+            await asyncio.gather(crash, return_exceptions=True)
+            assert (await env.reset(task, 0)).image == first.image
+
+    in_pool(run)
 
 
 def test_a_policy_is_corrected_and_relieved(folder: Path) -> None:

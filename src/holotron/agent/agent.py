@@ -19,8 +19,6 @@ from holotron.agent.prompts import (
     validation_prompt,
 )
 from holotron.agent.teacher import Supervision, TeacherFailed, same
-from holotron.env.browser.environment import BrowserEnv
-from holotron.env.browser.world import BrowserWorld
 from holotron.env.environment import Environment, Observation, TaskStatus
 from holotron.env.errors import ActionFailed, Refused
 
@@ -85,17 +83,18 @@ class Ending:
 
 
 class Agent:
-    """A policy at work in a world. The localizer and the validator are models of their own, or the same one again.
+    """A policy at work in an environment, in which the task was begun.
 
-    With a localizer the policy's element descriptions are turned into points. A validator judges each answer against
-    the last screenshots; what it rejects goes back to the policy while there is budget. Under supervision a teacher
-    says at each step what it would do, and plays where the policy may not, or where there is none.
+    The localizer and the validator are models of their own, or the same one again. With a localizer the policy's
+    element descriptions are turned into points. A validator judges each answer against the last screenshots; what it
+    rejects goes back to the policy while there is budget. Under supervision a teacher says at each step what it would
+    do, and plays where the policy may not, or where there is none.
     """
 
     def __init__(
         self,
         policy: ChatModel | None,
-        env: Environment | BrowserEnv,
+        env: Environment,
         *,
         policy_format: PolicyFormat | None = None,
         budget: Budget | None = None,
@@ -108,7 +107,7 @@ class Agent:
         if policy is None and supervision is None:
             raise ValueError("nobody plays; an Agent needs a policy, a supervision, or both")
         self.policy = policy
-        self.world: Environment = BrowserWorld(env) if isinstance(env, BrowserEnv) else env
+        self.env = env
         self.format = policy_format or JsonFormat()
         self.budget = budget or Budget()
         self.localizer = localizer
@@ -157,7 +156,7 @@ class Agent:
 
     async def _step(self, index: int, task: str, chat: Chat | None, forced: bool) -> StepRecord:
         start = time.monotonic()
-        observation = await self.world.observe()
+        observation = await self.env.observe()
         looked = time.monotonic()
         record = StepRecord(index, observation, forced=forced)
         if self.supervision is not None:
@@ -172,10 +171,10 @@ class Agent:
         problem = ""
         if not isinstance(record.action, Answer | Infeasible):
             try:
-                await self.world.act(record.action)
+                await self.env.act(record.action)
             except (ActionFailed, Refused) as error:
                 problem = str(error)
-        status = await self.world.status()
+        status = await self.env.status()
         timings = Timings(looked - start, thought - looked, time.monotonic() - thought)
         return replace(record, error=problem, status=status, timings=timings)
 

@@ -21,7 +21,7 @@ def step_of(record: StepRecord) -> Step:
             height=observation.height,
             url=observation.url,
             title=observation.title,
-            tabs=observation.tabs,
+            tabs=tuple(map(str, observation.tabs)),
             notices=observation.notices,
         ),
         output=None if record.reply is None else ModelOutput(**vars(record.reply)),
