@@ -1,4 +1,4 @@
-"""What a template draws with: chance, words, and controls in the page's look."""
+"""What a template draws with: chance, words, and controls in the page's style."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COINED_SHARE = 0.4
 
 
 @dataclass(frozen=True)
-class Drawn:
+class PageContent:
     """A template's part of a page: what to do, its content, and its behaviour with the data it works on."""
 
     text: str
@@ -27,11 +27,11 @@ class Drawn:
 
 
 class PageBuilder:
-    """One page's chance and look."""
+    """One page's chance and style."""
 
-    def __init__(self, chance: random.Random, look: PageStyle) -> None:
+    def __init__(self, chance: random.Random, style: PageStyle) -> None:
         self.chance = chance
-        self.look = look
+        self.style = style
 
     # ---- chance ----
 
@@ -59,7 +59,7 @@ class PageBuilder:
     # ---- words ----
 
     def coined(self) -> str:
-        """A word that nobody has heard."""
+        """A word that stands in no dictionary."""
         syllables = (self.pick(*ONSETS) + self.pick(*VOWELS) for _ in range(self.pick(1, 2, 2, 3)))
         return "".join(syllables) + self.pick(*ENDINGS)
 
@@ -112,7 +112,7 @@ class PageBuilder:
 
     def field(self, name: str, label: str, kind: str = "text", value: str = "") -> str:
         """A text field with its label where this page has labels; kind "area" for several lines."""
-        inside = self.look.labels == "inside" and not value  # a filled field would hide it
+        inside = self.style.labels == "inside" and not value  # a filled field would hide it
         hint = f' placeholder="{escape(label)}" aria-label="{escape(label)}"' if inside else ""
         if kind == "area":
             control = f'<textarea id="{name}" rows="4"{hint}>{escape(value)}</textarea>'
@@ -157,7 +157,7 @@ class PageBuilder:
 
     @property
     def _colon(self) -> str:
-        return ":" if self.look.labels == "left" else ""
+        return ":" if self.style.labels == "left" else ""
 
 
 def view(name: str, *parts: str, first: bool = False) -> str:

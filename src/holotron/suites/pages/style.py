@@ -104,7 +104,7 @@ dt { color: var(--soft); } dd { margin: 0; }
 
 @dataclass(frozen=True)
 class PageStyle:
-    """One page's looks. `labels`: where a field's label stands."""
+    """One page's style. `labels`: where a field's label stands."""
 
     variables: str
     classes: str
@@ -113,7 +113,7 @@ class PageStyle:
     aside: str
     footer: str
     viewport: tuple[int, int]
-    adornment: str = ""
+    variations: str = ""
 
     def without(self, text: str) -> PageStyle:
         """Without the links around the content that a reader of this text might take for what is meant."""
@@ -125,9 +125,9 @@ class PageStyle:
         header, aside, footer = (LINK.sub(keep, part) for part in (self.header, self.aside, self.footer))
         return replace(self, header=header, aside=aside, footer=footer)
 
-    def adorned(self, chance: random.Random) -> PageStyle:
-        """With some habits of its own, as every page has them that somebody made."""
-        return replace(self, adornment=_adornment(chance) if chance.random() < 0.7 else "")
+    def varied(self, chance: random.Random) -> PageStyle:
+        """With some style variations, such as each site has of its own."""
+        return replace(self, variations=_variations(chance) if chance.random() < 0.7 else "")
 
     def document(self, title: str, body: str, script: str) -> str:
         """The whole page around its content."""
@@ -135,19 +135,19 @@ class PageStyle:
         main = f'<main><div id="notice" class="notice" hidden></div>{body}</main>'
         return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-            f"<style>:root {{ {self.variables} }}{CSS}{self.adornment}</style></head>"
+            f"<style>:root {{ {self.variables} }}{CSS}{self.variations}</style></head>"
             f'<body class="{self.classes}">{self.header}<div class="{side}">{self.aside}{main}</div>{self.footer}'
             f"<script>(() => {{\n{script}\n}})();</script></body></html>"
         )
 
 
-def draw_look(chance: random.Random, *, roomy: bool = False) -> PageStyle:
-    """`roomy`: the content needs the whole width, as tables and grids do."""
+def draw_style(chance: random.Random, *, wide: bool = False) -> PageStyle:
+    """`wide`: the content needs the whole width, as tables and grids do."""
     dark = chance.random() < 0.25
     hue = chance.randrange(360)
     radius = chance.choice((0, 0, 3, 6, 10, 16))
     styled = chance.random() < 0.8
-    card = not roomy and chance.random() < 0.55
+    card = not wide and chance.random() < 0.55
     size = chance.choice((13, 14, 14, 15, 16, 16, 17, 18, 20))
     variables = {
         **(_dark(chance, hue) if dark and styled else _light(chance, hue)),
@@ -178,7 +178,7 @@ def draw_look(chance: random.Random, *, roomy: bool = False) -> PageStyle:
     )
 
 
-def _adornment(chance: random.Random) -> str:
+def _variations(chance: random.Random) -> str:
     """Some of many rules on top of the common ones."""
     pad, wide = chance.uniform(0.15, 0.9), chance.uniform(0.5, 2.0)
     rules = {

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from holotron.suites.screens.icons import NAMES, icon
-from holotron.suites.screens.themes import Theme
+from holotron.suites.screens.themes import ScreenTheme
 from holotron.suites.screens.words import COUNTRIES, FIELDS, MENU, OPTIONS, Words
 
 
 class Blocks:
     """Draws parts in one theme."""
 
-    def __init__(self, words: Words, theme: Theme) -> None:
+    def __init__(self, words: Words, theme: ScreenTheme) -> None:
         self.words, self.theme = words, theme
         self._ids = 0  # controls and their labels find each other by number
 

@@ -9,7 +9,7 @@ from holotron.suites.screens.blocks import Blocks
 from holotron.suites.screens.icons import NAMES, icon
 from holotron.suites.screens.words import COLORS, FIELDS, MENU, MONTHS, OPTIONS, STATUS, TABLE_HEADS, Words
 
-Template = Callable[[Words, Blocks], str]
+DrawScreen = Callable[[Words, Blocks], str]
 
 
 def login(words: Words, blocks: Blocks) -> str:
@@ -323,11 +323,11 @@ def chat(words: Words, blocks: Blocks) -> str:
     )
 
 
-TEMPLATES: dict[str, Template] = {
+TEMPLATES: dict[str, DrawScreen] = {
     each.__name__: each
     for each in (login, form, search, table, cards, settings, article, dashboard, files, menus, dialog, booking)
 }
-HELD_OUT: dict[str, Template] = {each.__name__: each for each in (calendar, inbox, chat)}
+HELD_OUT: dict[str, DrawScreen] = {each.__name__: each for each in (calendar, inbox, chat)}
 
 
 def _cell(words: Words, head: str) -> str:

@@ -1,4 +1,4 @@
-"""How generated pages look: colours, type, corners, density; some looks are kept for evaluation."""
+"""Themes of generated screens: colours, type, corners, density; some palettes are kept for evaluation."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ LAYOUT = (
 
 
 @dataclass(frozen=True)
-class Theme:
-    """A look. `bare` is the browser's own, with layout but without style."""
+class ScreenTheme:
+    """A theme. `bare` is the browser's own, with layout but without style."""
 
     name: str
     css: str
@@ -52,14 +52,14 @@ class Theme:
     held_out: bool
 
 
-def draw_theme(chance: random.Random, *, held_out: bool) -> Theme:
+def draw_theme(chance: random.Random, *, held_out: bool) -> ScreenTheme:
     names = [name for name in PALETTES if (name in HELD_OUT_PALETTES) == held_out]
     name, size = chance.choice(names), 16 * chance.uniform(0.8, 1.3)
     font, labels = chance.choice(FONTS), chance.choice(["above", "above", "left", "inside"])
     base = f"{ALWAYS}{LAYOUT}html{{font-size:{size:.1f}px}}body,button,input,select,textarea{{font-family:{font}}}"
     if not held_out and chance.random() < 0.15:
         plain = chance.choice(["", "button,input,select,textarea{font-size:1rem}"])
-        return Theme("bare", f"{base}{plain}body{{padding:.5rem}}", True, labels, False)
+        return ScreenTheme("bare", f"{base}{plain}body{{padding:.5rem}}", True, labels, False)
     page, card, text, muted, line, accent, on_accent = PALETTES[name]
     radius = chance.choice([0, 0, 0.25, 0.4, 0.7, 1.5])
     field = chance.choice([card, page, "transparent"])
@@ -73,7 +73,7 @@ def draw_theme(chance: random.Random, *, held_out: bool) -> Theme:
     caps = chance.choice(["", "", "", "text-transform:uppercase;letter-spacing:.04em;"])
     head = chance.choice([f"color:{text}", f"color:{accent}", f"color:{text};font-weight:400"])
     underline = chance.choice(["underline", "none"])
-    look = (
+    rules = (
         f"body{{background:{page};color:{text}}}"
         f"a{{color:{accent};text-decoration:{underline}}}h1,h2,h3{{margin:.3rem 0;{head}}}"
         f".card,.dialog,.menu{{background:{card};border:{edge};border-radius:{radius}rem;box-shadow:{shadow};"
@@ -101,4 +101,4 @@ def draw_theme(chance: random.Random, *, held_out: bool) -> Theme:
         f"background:{page}}}"
         f".on{{background:{accent};color:{on_accent}}}.box{{border:{edge};border-radius:{radius}rem}}"
     )  # fmt: skip
-    return Theme(name, base + look, False, labels, held_out)
+    return ScreenTheme(name, base + rules, False, labels, held_out)

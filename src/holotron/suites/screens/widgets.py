@@ -1,4 +1,4 @@
-"""Small pages of 160 by 210 pixels: an instruction bar and some controls beneath it, in plain or themed looks."""
+"""Small pages of 160 by 210 pixels: an instruction bar and some controls beneath it, plain or styled."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from holotron.suites.screens.words import COLORS, COUNTRIES, FIELDS, MENU, OPTIO
 WIDTH, HEIGHT, BAR = 160, 210, 50
 FONTS = ("Liberation Sans", "Liberation Sans", "Liberation Sans", "DejaVu Sans", "Liberation Serif", "Liberation Mono")
 BARS = ("#ff0", "#ff0", "#ff0", "#ffe", "#fd6", "#cf9", "#9df")
-# Looks beyond the browser's own: control background, border, text, corner, page.
-LOOKS = (
+# Styles beyond the browser's own: control background, border, text, corner, page.
+STYLES = (
     ("#f6f6f6", "#c5c5c5", "#454545", 3, "#ffffff"),
     ("#007fff", "#003eff", "#ffffff", 3, "#ffffff"),
     ("#eeeeee", "#999999", "#222222", 0, "#fafafa"),
@@ -232,7 +232,7 @@ def make_widgets(seed: int) -> Document:
     if words.maybe(0.5):
         css += f"button,input,select,textarea{{font-family:inherit;font-size:{chance.choice([size, 10, 12])}px}}"
     if words.maybe(0.4):
-        back, edge, ink, corner, page = chance.choice(LOOKS)
+        back, edge, ink, corner, page = chance.choice(STYLES)
         css += (
             f"button,input[type=submit],input[type=button],select,.ctl{{background:{back};border:1px solid {edge};"
             f"color:{ink};"

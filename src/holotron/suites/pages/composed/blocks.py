@@ -53,7 +53,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Theme:
+class Activity:
     """Something people do on pages: what it is called, what it wants to know, and how one asks for it."""
 
     topics: tuple[str, ...]
@@ -139,16 +139,16 @@ def _block(
     )
 
 
-def theme_block(s: PageBuilder, names: Names, name: str, theme: Theme) -> Block:
+def activity_block(s: PageBuilder, names: Names, name: str, activity: Activity) -> Block:
     """A form that its topic explains."""
-    values = [value_of(s, kind) for _, kind in theme.fields]
+    values = [value_of(s, kind) for _, kind in activity.fields]
     new = s.maybe(0.6)
     parts = [
         text_part(s, f"{name}p{index}", s.pick(*labels), kind, value, new=new)
-        for index, ((labels, kind), value) in enumerate(zip(theme.fields, values, strict=True))
+        for index, ((labels, kind), value) in enumerate(zip(activity.fields, values, strict=True))
     ]
-    topic, button = s.pick(*theme.topics), s.pick(*theme.buttons)
+    topic, button = s.pick(*activity.topics), s.pick(*activity.buttons)
     names.take(topic)
-    said = s.pick(*theme.sayings).format(*(quoted(s, value) for value in values))
+    said = s.pick(*activity.sayings).format(*(quoted(s, value) for value in values))
     says = s.pick("Thank you.", "Done.")
     return _block(s, name, topic, parts, said, button, by_key=s.maybe(0.35), says=says)

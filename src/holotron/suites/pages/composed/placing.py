@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from holotron.suites.pages.builder import Drawn, PageBuilder
+from holotron.suites.pages.builder import PageBuilder, PageContent
 from holotron.suites.pages.composed.blocks import Block
 
 
@@ -108,7 +108,7 @@ def page_of(
     blocks: Sequence[dict[str, Any]],
     title: str,
     answer: str | None = None,
-) -> Drawn:
+) -> PageContent:
     """The page around what was placed."""
     data: dict[str, Any] = {
         "blocks": list(blocks),
@@ -121,7 +121,7 @@ def page_of(
     style += (
         " .stars > span { color: var(--line); } .stars .now { background: none !important; color: #e0a100 !important; }"
     )
-    return Drawn(text, f"{style}</style>{body}", _script(), data, title)
+    return PageContent(text, f"{style}</style>{body}", _script(), data, title)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import FORM_SCRIPT, thanks
 from holotron.suites.pages.words import COUNTRIES
@@ -56,7 +56,7 @@ def _welcome(s: PageBuilder, user: str) -> str:
 
 
 @template()
-def login(s: PageBuilder) -> Drawn:
+def login(s: PageBuilder) -> PageContent:
     user, password = s.pick(s.user, s.user, s.mail)(), s.password()
     intro = s.prose(1) if s.maybe(0.4) else ""
     body = view(
@@ -66,7 +66,7 @@ def login(s: PageBuilder) -> Drawn:
         _login_form(s, None),
         first=True,
     )
-    return Drawn(
+    return PageContent(
         s.phrase(*LOGIN_PHRASES, user=user, password=password),
         body + _welcome(s, user),
         LOGIN_SCRIPT + "aim({ steps: entering });",
@@ -76,7 +76,7 @@ def login(s: PageBuilder) -> Drawn:
 
 
 @template()
-def login_remember(s: PageBuilder) -> Drawn:
+def login_remember(s: PageBuilder) -> PageContent:
     user, password = s.user(), s.password()
     text = s.phrase(
         "Log in as {user} with password {password} and stay signed in",
@@ -89,11 +89,11 @@ def login_remember(s: PageBuilder) -> Drawn:
     )
     body = view("form", s.heading(s.pick("Log in", "Sign in", "Your account")), _login_form(s, True), first=True)
     data = {"user": user, "password": password, "remember": True, "by_key": False}
-    return Drawn(text, body + _welcome(s, user), LOGIN_SCRIPT + "aim({ steps: entering });", data, "Sign in")
+    return PageContent(text, body + _welcome(s, user), LOGIN_SCRIPT + "aim({ steps: entering });", data, "Sign in")
 
 
 @template(held_out=True)
-def login_popup(s: PageBuilder) -> Drawn:
+def login_popup(s: PageBuilder) -> PageContent:
     """The form appears only after a click on a link of the start page."""
     user, password = s.user(), s.password()
     opener = s.pick("Log in", "Sign in", "Members' area", "My account")
@@ -118,7 +118,7 @@ def login_popup(s: PageBuilder) -> Drawn:
     aim({ steps: () => (shown("#popup") ? entering() : [click("#open")]) });
     """
     )
-    return Drawn(
+    return PageContent(
         s.phrase(*LOGIN_PHRASES, user=user, password=password),
         start + popup + _welcome(s, user),
         script,
@@ -128,7 +128,7 @@ def login_popup(s: PageBuilder) -> Drawn:
 
 
 @template()
-def signup(s: PageBuilder) -> Drawn:
+def signup(s: PageBuilder) -> PageContent:
     name, password = s.person(), s.password()
     mail = s.mail(name)
     fields = [["name", name], ["mail", mail], ["password", password]]
@@ -166,7 +166,7 @@ def signup(s: PageBuilder) -> Drawn:
     if boxes:
         text = text.rstrip(".") + s.pick(", accept the terms", " and accept the terms", " and agree to the terms")
     form = s.form(*parts, s.submit(*labels))
-    return Drawn(
+    return PageContent(
         text,
         view("form", s.heading(title), form, first=True) + thanks(s, "Your account is ready", f"Welcome, {name}"),
         FORM_SCRIPT + "aim({ steps: filling });",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import FORM, thanks
 from holotron.suites.pages.values import quoted, value_of
@@ -29,7 +29,7 @@ SENDING = ("Send", "Submit", "Save", "OK", "Continue", "Next", "Apply", "Create"
 
 
 @template()
-def todo_tick_add(s: PageBuilder) -> Drawn:
+def todo_tick_add(s: PageBuilder) -> PageContent:
     """A list in which something is ticked and to which something is added, in either order."""
     picked = s.some(s.fresh(TODOS if s.maybe() else [thing.title() for thing in THINGS]), 8)
     items, new = picked[: s.number(3, 7)], picked[7]
@@ -82,11 +82,11 @@ def todo_tick_add(s: PageBuilder) -> Drawn:
     wanted = [is_done or index == chosen for index, is_done in enumerate(done)]
     adds_first = text.lower().find(new.lower()) < text.lower().find(items[chosen].lower())
     data = {"wanted": wanted, "new": new, "by_key": s.maybe(), "adds_first": adds_first}
-    return Drawn(text, s.heading(title) + (form + listed if s.maybe(0.4) else listed + form), script, data, title)
+    return PageContent(text, s.heading(title) + (form + listed if s.maybe(0.4) else listed + form), script, data, title)
 
 
 @template()
-def login_open(s: PageBuilder) -> Drawn:
+def login_open(s: PageBuilder) -> PageContent:
     """Behind the log-in there are sections."""
     user, password = s.user(), s.password()
     sections = s.some((*LINKS, *TOPICS), s.number(3, 6))
@@ -134,11 +134,11 @@ def login_open(s: PageBuilder) -> Drawn:
       : [click(all(".section").find((part) => part.textContent === data.section))]) });
     """
     data = {"user": user, "password": password, "section": sections[wanted], "by_key": s.maybe()}
-    return Drawn(text, body, script, data, "Log in")
+    return PageContent(text, body, script, data, "Log in")
 
 
 @template()
-def search_add(s: PageBuilder) -> Drawn:
+def search_add(s: PageBuilder) -> PageContent:
     """A field in the bar above, and hits with a button each."""
     query = s.pick(s.coined(), *s.some(s.fresh(THINGS), 2), f"{s.pick(*COLOURS)} {s.pick(*s.fresh(THINGS))}")
     shades = s.some(s.fresh(COLOURS), s.number(2, 5))
@@ -211,7 +211,7 @@ def search_add(s: PageBuilder) -> Drawn:
         "count": s.pick("{} found", "{} results", "Hits: {}", "We found {} things."),
         "by_key": s.maybe(),
     }
-    return Drawn(text, body, script, data, name)
+    return PageContent(text, body, script, data, name)
 
 
 def _pairs(s: PageBuilder, pairs: Sequence[tuple[str, str]]) -> str:
@@ -224,7 +224,7 @@ def _pairs(s: PageBuilder, pairs: Sequence[tuple[str, str]]) -> str:
 
 
 @template()
-def any_form(s: PageBuilder) -> Drawn:
+def any_form(s: PageBuilder) -> PageContent:
     """Some fields of a form that has more of them, perhaps a box to tick, and a button of some name."""
     labels = s.some(LABELS, s.number(1, 5))
     wanted = sorted(s.some(range(len(labels)), min(len(labels), s.number(1, 3))))
@@ -260,11 +260,11 @@ def any_form(s: PageBuilder) -> Drawn:
         "boxes": [[f"b{index}", box == ticked] for index, box in enumerate(boxes)],
         "by_key": not boxes and s.maybe(0.3),
     }
-    return Drawn(text, body + thanks(s, "Thank you", "Saved", "Done"), FORM, data, title)
+    return PageContent(text, body + thanks(s, "Thank you", "Saved", "Done"), FORM, data, title)
 
 
-@template(roomy=True)
-def press_any(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def press_any(s: PageBuilder) -> PageContent:
     """Many buttons and links, one of which is meant."""
     topics, count = s.fresh((*LINKS, *TOPICS)), s.number(4, 24)
     drawn = (
@@ -306,4 +306,4 @@ def press_any(s: PageBuilder) -> Drawn:
     """
     title = s.pick("Overview", "Start", "Control panel", "Contents")
     data = {"wanted": wanted, "done": s.pick("Done.", f"You chose {wanted}.", "Thank you.")}
-    return Drawn(text, s.heading(title) + "".join(groups), script, data, title)
+    return PageContent(text, s.heading(title) + "".join(groups), script, data, title)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 
 DIALOGS = (
@@ -41,7 +41,7 @@ DIALOGS = (
 
 
 @template()
-def dialog_answer(s: PageBuilder) -> Drawn:
+def dialog_answer(s: PageBuilder) -> PageContent:
     """A dialog stands open when the page appears."""
     title, message, labels, said = s.pick(*DIALOGS)
     wanted = s.number(0, 1)
@@ -68,11 +68,11 @@ def dialog_answer(s: PageBuilder) -> Drawn:
     });
     aim({ steps: () => [click("#b" + data.wanted)] });
     """
-    return Drawn(text, body, script, {"wanted": wanted}, title)
+    return PageContent(text, body, script, {"wanted": wanted}, title)
 
 
 @template()
-def dialog_confirm(s: PageBuilder) -> Drawn:
+def dialog_confirm(s: PageBuilder) -> PageContent:
     """A button whose deed has to be confirmed."""
     deeds = {
         "Delete account": "delete the account",
@@ -125,11 +125,11 @@ def dialog_confirm(s: PageBuilder) -> Drawn:
       !shown(".veil") ? [click(`.deed[data-deed="${data.deed}"]`)]
         : [click(find(".veil").dataset.deed === data.deed ? "#yes" : "#no")] });
     """
-    return Drawn(text, s.heading("Manage") + s.prose(1) + rows + dialog, script, {"deed": chosen}, "Manage")
+    return PageContent(text, s.heading("Manage") + s.prose(1) + rows + dialog, script, {"deed": chosen}, "Manage")
 
 
 @template()
-def cookie_banner(s: PageBuilder) -> Drawn:
+def cookie_banner(s: PageBuilder) -> PageContent:
     """A banner has to go before, or instead of, what is to be done."""
     labels = s.pick(
         ("Accept all", "Reject all"), ("Accept", "Decline"), ("OK", "No thanks"), ("Allow", "Only necessary")
@@ -195,4 +195,4 @@ def cookie_banner(s: PageBuilder) -> Drawn:
     });
     aim({ steps: () => [shown("#cookies") ? click("#b" + data.wanted) : null, click(`.go[data-to="${data.link}"]`)] });
     """
-    return Drawn(text, body + banner, script, {"wanted": wanted, "only": only, "link": link}, "Welcome")
+    return PageContent(text, body + banner, script, {"wanted": wanted, "only": only, "link": link}, "Welcome")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import FORM, FORM_SCRIPT, thanks
 
@@ -37,7 +37,7 @@ def _change(s: PageBuilder, profile: dict[str, str]) -> tuple[str, str, str]:
 
 
 @template()
-def edit_profile(s: PageBuilder) -> Drawn:
+def edit_profile(s: PageBuilder) -> PageContent:
     profile = _profile(s)
     label, new, text = _change(s, profile)
     ids = {name: f"f{index}" for index, name in enumerate(profile)}
@@ -70,11 +70,11 @@ def edit_profile(s: PageBuilder) -> Drawn:
     aim({ steps: () => (now_at("show") ? [click("#edit")] : filling()) });
     """
     )
-    return Drawn(text, body, script, {"fields": fields}, title)
+    return PageContent(text, body, script, {"fields": fields}, title)
 
 
 @template(held_out=True)
-def edit_inline(s: PageBuilder) -> Drawn:
+def edit_inline(s: PageBuilder) -> PageContent:
     """Each value has its own button, which turns it into a field."""
     profile = _profile(s)
     label, new, text = _change(s, profile)
@@ -111,11 +111,13 @@ def edit_inline(s: PageBuilder) -> Drawn:
     });
     """
     data = {"old": profile, "label": label, "new": new, "word": word, "save": save}
-    return Drawn(text, s.heading(s.pick("Profile", "Settings")) + f"<table>{rows}</table>", script, data, "Profile")
+    return PageContent(
+        text, s.heading(s.pick("Profile", "Settings")) + f"<table>{rows}</table>", script, data, "Profile"
+    )
 
 
 @template()
-def copy_code(s: PageBuilder) -> Drawn:
+def copy_code(s: PageBuilder) -> PageContent:
     """Something that stands on the page has to be typed."""
     letters = "ABCDEFGHJKLMNPRSTUVWXYZ23456789"
     code, other = (
@@ -140,7 +142,7 @@ def copy_code(s: PageBuilder) -> Drawn:
         s.form(s.field("code", what[0].upper() + what[1:]), s.submit("Confirm", "Redeem", "Submit", "Continue")),
         first=True,
     )
-    return Drawn(
+    return PageContent(
         text,
         body + thanks(s, "Confirmed", "All done"),
         FORM,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.words import DEPARTMENTS, MONTHS, SENTENCES
 
@@ -35,7 +35,7 @@ def thanks(s: PageBuilder, *texts: str) -> str:
 
 
 @template()
-def contact(s: PageBuilder) -> Drawn:
+def contact(s: PageBuilder) -> PageContent:
     name, message = s.person(), s.pick(*SENTENCES[3:])
     mail = s.mail(name)
     parts = [s.field("name", s.pick("Name", "Your name")), s.field("mail", s.pick("E-mail", "Your e-mail", "Email"))]
@@ -61,7 +61,7 @@ def contact(s: PageBuilder) -> Drawn:
     title = s.pick("Contact us", "Contact", "Write to us", "Get in touch")
     intro = s.prose(s.number(1, 2)) if s.maybe(0.5) else ""
     form = s.form(*parts, s.submit("Send", "Send message", "Submit"))
-    return Drawn(
+    return PageContent(
         text,
         view("form", s.heading(title), intro, form, first=True) + thanks(s, "Thank you", "Your message was sent"),
         FORM,
@@ -71,7 +71,7 @@ def contact(s: PageBuilder) -> Drawn:
 
 
 @template()
-def booking(s: PageBuilder) -> Drawn:
+def booking(s: PageBuilder) -> PageContent:
     """With a date to be typed, sometimes said in another form than the field wants."""
     name, day, month, year = s.person(), s.number(1, 28), s.number(1, 12), s.number(2026, 2028)
     form, typed = s.pick(
@@ -99,7 +99,7 @@ def booking(s: PageBuilder) -> Drawn:
         s.select("guests", s.pick("Guests", "People", "Persons"), [str(n) for n in range(1, 9)], s.pick("1", "2")),
     ]
     sending = s.form(*parts, s.submit("Book", "Reserve", "Book now", "Send request"))
-    return Drawn(
+    return PageContent(
         text,
         view("form", s.heading(title), sending, first=True) + thanks(s, "Booked!", "We look forward to your visit"),
         FORM,
@@ -109,7 +109,7 @@ def booking(s: PageBuilder) -> Drawn:
 
 
 @template(held_out=True)
-def newsletter(s: PageBuilder) -> Drawn:
+def newsletter(s: PageBuilder) -> PageContent:
     """One field among a page's text."""
     mail = s.mail(s.person())
     text = s.phrase(
@@ -128,7 +128,7 @@ def newsletter(s: PageBuilder) -> Drawn:
     body = view(
         "form", s.heading(s.pick("News", "Our farm", "The observatory")), s.prose(3), box, s.prose(2), first=True
     )
-    return Drawn(
+    return PageContent(
         text,
         body + thanks(s, "You are subscribed", "Thank you"),
         FORM,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.words import SUBJECTS, THINGS, TODOS
 
@@ -15,7 +15,7 @@ def _joined(s: PageBuilder, names: list[str]) -> str:
 
 
 @template()
-def todo_tick(s: PageBuilder) -> Drawn:
+def todo_tick(s: PageBuilder) -> PageContent:
     items = s.some(s.fresh(TODOS), s.number(4, 8))
     done = [s.maybe(0.2) for _ in items]
     open_ones = [index for index, is_done in enumerate(done) if not is_done] or [0]
@@ -41,11 +41,11 @@ def todo_tick(s: PageBuilder) -> Drawn:
       steps: () => boxes().map((box, index) => tick(box, data.wanted[index])),
     });
     """
-    return Drawn(text, s.heading(title) + boxes, script, {"wanted": wanted}, title)
+    return PageContent(text, s.heading(title) + boxes, script, {"wanted": wanted}, title)
 
 
 @template()
-def todo_add(s: PageBuilder) -> Drawn:
+def todo_add(s: PageBuilder) -> PageContent:
     old, new = (picked := s.some(s.fresh(TODOS), 7))[: s.number(2, 5)], picked[5:][: s.number(1, 2)]
     text = s.phrase(
         "Add {what} to the list",
@@ -76,11 +76,11 @@ def todo_add(s: PageBuilder) -> Drawn:
     });
     """
     data = {"wanted": new, "total": len(old) + len(new), "by_key": s.maybe()}
-    return Drawn(text, s.heading(title) + (form + listed if s.maybe() else listed + form), script, data, title)
+    return PageContent(text, s.heading(title) + (form + listed if s.maybe() else listed + form), script, data, title)
 
 
 @template()
-def list_button(s: PageBuilder) -> Drawn:
+def list_button(s: PageBuilder) -> PageContent:
     """Every item has the same few buttons."""
     items = (
         s.some(s.fresh(TODOS), s.number(4, 8))
@@ -124,11 +124,11 @@ def list_button(s: PageBuilder) -> Drawn:
     """
     past = {"Delete": "deleted", "Star": "starred", "Open": "opened", "Share": "shared", "Pin": "pinned"}[deed]
     data = {"is": f"{index}/{word}", "deed": deed, "done": f"{items[index]}: {past}."}
-    return Drawn(text, s.heading(title) + rows, script, data, title)
+    return PageContent(text, s.heading(title) + rows, script, data, title)
 
 
-@template(held_out=True, roomy=True)
-def inbox(s: PageBuilder) -> Drawn:
+@template(held_out=True, wide=True)
+def inbox(s: PageBuilder) -> PageContent:
     """A mail is opened, and then something is done with it."""
     count = s.number(5, 9)
     names, subjects = s.people(count), s.some(SUBJECTS, count)
@@ -182,4 +182,4 @@ def inbox(s: PageBuilder) -> Drawn:
       return [click(all(".deed").find((button) => button.textContent === data.deed))];
     } });
     """
-    return Drawn(text, body, script, {"index": index, "deed": deed}, "Inbox")
+    return PageContent(text, body, script, {"index": index, "deed": deed}, "Inbox")

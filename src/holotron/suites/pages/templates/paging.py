@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.words import COLOURS, SENTENCES, THINGS
 
@@ -47,7 +47,7 @@ def _paged(s: PageBuilder, numbers: bool) -> tuple[dict[str, object], list[str],
 
 
 @template()
-def page_number(s: PageBuilder) -> Drawn:
+def page_number(s: PageBuilder) -> PageContent:
     numbers = s.maybe(0.65)
     data, items, body = _paged(s, numbers)
     last = -(-len(items) // int(str(data["size"])))
@@ -65,12 +65,12 @@ def page_number(s: PageBuilder) -> Drawn:
     elif wanted == 2 and s.maybe():
         text = s.phrase("Go to the next page", "Next page", "Show me the next page")
     script = PAGING_SCRIPT + "aim({ solved: () => here === data.wanted, steps: () => [turn(data.wanted)] });"
-    return Drawn(text, body, script, {**data, "wanted": wanted, "known": True}, "Catalogue")
+    return PageContent(text, body, script, {**data, "wanted": wanted, "known": True}, "Catalogue")
 
 
 @template()
-def page_find(s: PageBuilder) -> Drawn:
-    """The item is on some page; nobody knows on which."""
+def page_find(s: PageBuilder) -> PageContent:
+    """The item is on one of the pages; the task does not say on which."""
     data, items, body = _paged(s, s.maybe(0.4))
     size = int(str(data["size"]))
     index = s.number(0, min(len(items), size * 4) - 1)
@@ -95,7 +95,7 @@ def page_find(s: PageBuilder) -> Drawn:
     aim({ steps: () => [turn(wanted), click(all(".open").find((link) => link.textContent === data.item))] });
     """
     )
-    return Drawn(text, body, script, {**data, "item": items[index], "known": False}, "Catalogue")
+    return PageContent(text, body, script, {**data, "item": items[index], "known": False}, "Catalogue")
 
 
 def _long_text(s: PageBuilder, paragraphs: int) -> str:
@@ -107,7 +107,7 @@ def _long_text(s: PageBuilder, paragraphs: int) -> str:
 
 
 @template()
-def scroll_button(s: PageBuilder) -> Drawn:
+def scroll_button(s: PageBuilder) -> PageContent:
     """The buttons stand at the end of a long text."""
     yes, no = s.pick(
         ("Accept", "Decline"), ("I agree", "I do not agree"), ("Continue", "Cancel"), ("Subscribe", "Leave")
@@ -132,11 +132,13 @@ def scroll_button(s: PageBuilder) -> Drawn:
     aim({ steps: () => [click(all("#yes, #no").find((button) => button.textContent === data.wanted))] });
     """
     body = view("text", s.heading(title), _long_text(s, s.number(6, 11)), buttons, first=True)
-    return Drawn(text, body + view("end", s.heading(f"{wanted}: noted"), s.prose(1)), script, {"wanted": wanted}, title)
+    return PageContent(
+        text, body + view("end", s.heading(f"{wanted}: noted"), s.prose(1)), script, {"wanted": wanted}, title
+    )
 
 
 @template()
-def scroll_ask(s: PageBuilder) -> Drawn:
+def scroll_ask(s: PageBuilder) -> PageContent:
     """What is asked for stands in a section further down."""
     facts = {
         "membership fee": f"${s.price()}",
@@ -162,13 +164,13 @@ def scroll_ask(s: PageBuilder) -> Drawn:
     ]
     title = s.pick("Guide for members", "Visitor information", "Good to know")
     body = s.heading(title) + s.prose(4) + "".join(sections)
-    return Drawn(
+    return PageContent(
         text, body, 'aim({ answer: data.value, steps: () => [read("#here")] });', {"value": facts[what]}, title
     )
 
 
 @template()
-def scroll_list(s: PageBuilder) -> Drawn:
+def scroll_list(s: PageBuilder) -> PageContent:
     """A list in a frame of its own that scrolls."""
     items = s.some([f"{colour} {thing}".title() for colour in COLOURS for thing in s.fresh(THINGS)], s.number(14, 26))
     item = s.pick(*items)
@@ -192,4 +194,4 @@ def scroll_list(s: PageBuilder) -> Drawn:
     aim({ steps: () => [click(all(".pick").find((row) => row.textContent === data.item))] });
     """
     title = s.pick("Choose one", "Stock list", "Our range")
-    return Drawn(text, s.heading(title) + s.prose(1) + box + s.prose(2), script, {"item": item}, title)
+    return PageContent(text, s.heading(title) + s.prose(1) + box + s.prose(2), script, {"item": item}, title)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.words import SENTENCES, TOPICS
 
@@ -28,7 +28,7 @@ def _tabs(s: PageBuilder, names: list[str], inside: dict[str, str]) -> str:
 
 
 @template()
-def tabs_button(s: PageBuilder) -> Drawn:
+def tabs_button(s: PageBuilder) -> PageContent:
     """A tab, or a button in one."""
     names = s.some(TABS, s.number(3, 5))
     wanted = s.pick(*names[1:])
@@ -67,7 +67,7 @@ def tabs_button(s: PageBuilder) -> Drawn:
     """
     )
     title = s.pick("Project", "Course", "Garden tools", "Summer festival")
-    return Drawn(
+    return PageContent(
         text,
         s.heading(title) + _tabs(s, names, inside),
         script,
@@ -77,7 +77,7 @@ def tabs_button(s: PageBuilder) -> Drawn:
 
 
 @template()
-def tabs_ask(s: PageBuilder) -> Drawn:
+def tabs_ask(s: PageBuilder) -> PageContent:
     """What is asked for stands under a tab with a fitting name."""
     facts = {
         "Prices": ("What does a ticket cost?", f"${s.price()}", "A ticket costs <b>{}</b>."),
@@ -106,7 +106,7 @@ def tabs_ask(s: PageBuilder) -> Drawn:
     }
     script = TABS_SCRIPT + 'aim({ answer: data.answer, steps: () => [opened(data.wanted), read("#here")] });'
     title = s.pick("Rowing club", "Open-air cinema", "Village theatre")
-    return Drawn(
+    return PageContent(
         text,
         s.heading(title) + _tabs(s, names, inside),
         script,
@@ -135,7 +135,7 @@ def _folds(topics: list[str], texts: list[str], signs: tuple[str, str]) -> str:
 
 
 @template()
-def accordion_open(s: PageBuilder) -> Drawn:
+def accordion_open(s: PageBuilder) -> PageContent:
     topics = s.some(TOPICS, s.number(4, 8))
     index = s.number(0, len(topics) - 1)
     text = s.phrase(
@@ -151,11 +151,11 @@ def accordion_open(s: PageBuilder) -> Drawn:
     title = s.pick("Questions and answers", "Help", "FAQ", "Good to know")
     body = s.heading(title) + _folds(topics, [" ".join(s.some(SENTENCES, 2)) for _ in topics], signs)
     script = FOLD_SCRIPT + "aim({ solved: () => shown(inside()), steps: () => [unfolded()] });"
-    return Drawn(text, body, script, {"index": index, "signs": signs}, title)
+    return PageContent(text, body, script, {"index": index, "signs": signs}, title)
 
 
 @template()
-def accordion_ask(s: PageBuilder) -> Drawn:
+def accordion_ask(s: PageBuilder) -> PageContent:
     facts = {
         "Shipping costs": ("What does shipping cost?", f"${s.price()}"),
         "Delivery time": ("How many days until delivery?", str(s.number(2, 14))),
@@ -188,7 +188,7 @@ def accordion_ask(s: PageBuilder) -> Drawn:
     signs = s.pick(("+ ", "− "), ("▸ ", "▾ "))
     script = FOLD_SCRIPT + "aim({ answer: data.answer, steps: () => [unfolded(), read(inside())] });"
     data = {"index": index, "signs": signs, "answer": answer}
-    return Drawn(
+    return PageContent(
         text, s.heading(s.pick("FAQ", "Your questions", "Help")) + _folds(topics, texts, signs), script, data, "FAQ"
     )
 
@@ -204,7 +204,7 @@ PLACES = {
 
 
 @template()
-def navigate(s: PageBuilder) -> Drawn:
+def navigate(s: PageBuilder) -> PageContent:
     """Two links deep, with a way back; sometimes with a button at the end."""
     sections = s.some(list(PLACES), s.number(3, 5))
     section = s.pick(*sections)
@@ -279,4 +279,4 @@ def navigate(s: PageBuilder) -> Drawn:
     });
     """
     data = {"section": section, "place": f"{section}/{place}", "deed": deed}
-    return Drawn(text, body, script, data, "Welcome")
+    return PageContent(text, body, script, data, "Welcome")

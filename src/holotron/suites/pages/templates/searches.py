@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.words import COLOURS, SENTENCES, THINGS
 
@@ -57,7 +57,7 @@ def _results(query: str, s: PageBuilder, count: int) -> list[list[str]]:
 
 
 @template()
-def search_open(s: PageBuilder) -> Drawn:
+def search_open(s: PageBuilder) -> PageContent:
     thing = s.pick(*s.fresh(THINGS))
     query = s.pick(
         thing,
@@ -119,11 +119,11 @@ def search_open(s: PageBuilder) -> Drawn:
     )
     others = _results("something else", s, 3)
     data = {"query": query, "results": results, "others": others, "wanted": wanted, "by_key": s.maybe(0.6)}
-    return Drawn(text, body, script, data, title)
+    return PageContent(text, body, script, data, title)
 
 
 @template(held_out=True)
-def search_ask(s: PageBuilder) -> Drawn:
+def search_ask(s: PageBuilder) -> PageContent:
     """What is asked for stands in the results."""
     name = s.person()
     phone = f"0{s.number(100, 999)} {s.number(100, 999)} {s.number(100, 999)}"
@@ -142,11 +142,11 @@ def search_ask(s: PageBuilder) -> Drawn:
     title = s.pick("Staff", "Phone book", "People")
     script = SEARCH_SCRIPT + 'aim({ answer: data.value, steps: () => (found() ? [read(".result")] : searching()) });'
     data = {"query": name, "results": results, "others": others, "value": value, "by_key": s.maybe(0.6)}
-    return Drawn(text, s.heading(title) + _page(s, s.prose(2)), script, data, title)
+    return PageContent(text, s.heading(title) + _page(s, s.prose(2)), script, data, title)
 
 
 @template()
-def site_search_ask(s: PageBuilder) -> Drawn:
+def site_search_ask(s: PageBuilder) -> PageContent:
     """A shop's search, whose results have prices."""
     things = s.some(s.fresh(THINGS), 4)
     thing = things[0]
@@ -178,4 +178,4 @@ def site_search_ask(s: PageBuilder) -> Drawn:
         "price": price,
         "by_key": s.maybe(0.6),
     }
-    return Drawn(text, body, script, data, "Shop")
+    return PageContent(text, body, script, data, "Shop")

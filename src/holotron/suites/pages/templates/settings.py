@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 
 SWITCHES = (
@@ -49,7 +49,7 @@ def _switching(s: PageBuilder) -> tuple[list[str], list[bool], list[bool], str]:
 
 
 @template()
-def settings_switches(s: PageBuilder) -> Drawn:
+def settings_switches(s: PageBuilder) -> PageContent:
     """Switches that take effect when they are saved."""
     names, before, after, text = _switching(s)
     switch = s.maybe(0.7)
@@ -76,11 +76,11 @@ def settings_switches(s: PageBuilder) -> Drawn:
     """
     if s.maybe() and not text.startswith("Settings"):
         text = text.rstrip(".") + s.pick(" and save", ", then save", " and save it")
-    return Drawn(text, body, script, {"before": before, "after": after}, "Settings")
+    return PageContent(text, body, script, {"before": before, "after": after}, "Settings")
 
 
 @template(held_out=True)
-def settings_instant(s: PageBuilder) -> Drawn:
+def settings_instant(s: PageBuilder) -> PageContent:
     """Switches at the far end of their rows that take effect at once."""
     names, before, after, text = _switching(s)
     rows = "".join(
@@ -95,13 +95,13 @@ def settings_instant(s: PageBuilder) -> Drawn:
       steps: () => boxes.map((box, index) => tick(box, data.after[index])),
     });
     """
-    return Drawn(
+    return PageContent(
         text, s.heading(s.pick("Settings", "Control panel", "Device")) + rows, script, {"after": after}, "Settings"
     )
 
 
 @template()
-def settings_choices(s: PageBuilder) -> Drawn:
+def settings_choices(s: PageBuilder) -> PageContent:
     names = s.some(list(CHOICES), s.number(2, 4))
     before = {name: s.pick(*CHOICES[name]) for name in names}
     changed = s.some(names, s.number(1, min(2, len(names))))
@@ -147,4 +147,4 @@ def settings_choices(s: PageBuilder) -> Drawn:
     """
     title = s.pick("Settings", "Preferences", "Regional settings")
     data = {"lists": lists, "radios": radios, "order": [f"#c{index}" for index in range(len(names))]}
-    return Drawn(text, s.heading(title) + "".join(parts) + s.button("save", save, "main"), script, data, title)
+    return PageContent(text, s.heading(title) + "".join(parts) + s.button("save", save, "main"), script, data, title)

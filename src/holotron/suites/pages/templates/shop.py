@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.words import COLOURS, THINGS
 
@@ -31,8 +31,8 @@ def _amounts(chosen: str) -> str:
     return f"<select>{options}</select>"
 
 
-@template(roomy=True)
-def shop_add(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def shop_add(s: PageBuilder) -> PageContent:
     products = _products(s, s.number(4, 8))
     index = s.number(0, len(products) - 1)
     label = s.pick("Add to cart", "Buy", "Add", "Add to basket")
@@ -80,11 +80,11 @@ def shop_add(s: PageBuilder) -> Drawn:
       return [inside.length ? click("#cart") : click(`.add[data-index="${data.index}"]`)];
     } });
     """
-    return Drawn(text, body, script, {"index": index, "to_cart": to_cart}, title)
+    return PageContent(text, body, script, {"index": index, "to_cart": to_cart}, title)
 
 
 @template()
-def shop_product(s: PageBuilder) -> Drawn:
+def shop_product(s: PageBuilder) -> PageContent:
     """One thing, of which quantity and kind are chosen from lists."""
     name, price = _products(s, 1)[0]
     quantity = str(s.number(2, 6))
@@ -136,11 +136,11 @@ def shop_product(s: PageBuilder) -> Drawn:
     on("click", "#pay", lose);
     aim({ steps: () => [...data.wanted.map(([id, value]) => choose(id, value)), click("#add")] });
     """
-    return Drawn(text, body, script, {"wanted": wanted}, name)
+    return PageContent(text, body, script, {"wanted": wanted}, name)
 
 
-@template(roomy=True)
-def shop_ask(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def shop_ask(s: PageBuilder) -> PageContent:
     products = _products(s, s.number(4, 8))
     mode = s.number(0, 2)
     if mode == 0:
@@ -173,11 +173,11 @@ def shop_ask(s: PageBuilder) -> Drawn:
         aim({ answer: data.answer, steps: () => [read(price)] });
         """
     title = s.pick("Shop", "Products", "Offers")
-    return Drawn(text, s.heading(title) + f'<div class="grid">{tiles}</div>', script, {"answer": answer}, title)
+    return PageContent(text, s.heading(title) + f'<div class="grid">{tiles}</div>', script, {"answer": answer}, title)
 
 
-@template(roomy=True)
-def shop_filter(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def shop_filter(s: PageBuilder) -> PageContent:
     """Boxes beside the products choose which are shown."""
     products = _products(s, 8)
     kinds = s.some(("Kitchen", "Garden", "Office", "Sport", "Travel"), 3)
@@ -214,11 +214,11 @@ def shop_filter(s: PageBuilder) -> Drawn:
       steps: () => boxes.map((box, index) => tick(box, index === data.wanted)),
     });
     """
-    return Drawn(text, body, script, {"wanted": kinds.index(kind)}, "Products")
+    return PageContent(text, body, script, {"wanted": kinds.index(kind)}, "Products")
 
 
 @template(held_out=True)
-def cart_edit(s: PageBuilder) -> Drawn:
+def cart_edit(s: PageBuilder) -> PageContent:
     """A full cart, in which something is changed before it is paid."""
     products = _products(s, s.number(2, 4))
     amounts = [str(s.number(1, 4)) for _ in products]
@@ -293,4 +293,4 @@ def cart_edit(s: PageBuilder) -> Drawn:
     )
     body += view("pay", s.heading("Checkout"), s.prose(2))
     data = {"amounts": amounts, "index": index, "new": new, "remove": remove, "pay": pay}
-    return Drawn(text, body, script, data, "Cart")
+    return PageContent(text, body, script, data, "Cart")

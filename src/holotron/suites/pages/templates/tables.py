@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.words import CITIES, DEPARTMENTS, ROLES
 
@@ -33,9 +33,9 @@ def _table(columns: list[str], rows: list[str], extra: str = "") -> str:
     return f"<table><thead><tr>{head}{extra}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-@template(roomy=True)
-def table_button(s: PageBuilder) -> Drawn:
-    """A button in somebody's row."""
+@template(wide=True)
+def table_button(s: PageBuilder) -> PageContent:
+    """A button in the row of a person."""
     columns, rows = _people(s, s.number(4, 9))
     labels = s.some(("Edit", "Delete", "View", "Call", "Block", "Pay"), s.number(1, 3))
     label, index = s.pick(*labels), s.number(0, len(rows) - 1)
@@ -68,17 +68,17 @@ def table_button(s: PageBuilder) -> Drawn:
     aim({ steps: () => [click(`[data-is="${data.is}"]`)] });
     """
     data = {"is": f"{index}/{label}", "done": f"{label}: {rows[index]['Name']}"}
-    return Drawn(text, s.heading(title) + _table(columns, made, "<th></th>"), script, data, title)
+    return PageContent(text, s.heading(title) + _table(columns, made, "<th></th>"), script, data, title)
 
 
-@template(roomy=True)
-def table_row(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def table_row(s: PageBuilder) -> PageContent:
     """A row told by one of its values, opened by a click."""
     columns, rows = _people(s, s.number(5, 10))
     column = s.pick(*columns[1:])
     index = s.number(0, len(rows) - 1)
     value = rows[index][column]
-    for at, row in enumerate(rows):  # nobody else may have it
+    for at, row in enumerate(rows):  # no other row may have it
         while at != index and row[column] == value:
             row[column] = _people_value(s, column)
     text = s.phrase(
@@ -110,7 +110,7 @@ def table_row(s: PageBuilder) -> Drawn:
     });
     aim({ steps: () => [click(`.open[data-index="${data.index}"]`)] });
     """
-    return Drawn(text, body, script, {"index": index}, title)
+    return PageContent(text, body, script, {"index": index}, title)
 
 
 def _people_value(s: PageBuilder, column: str) -> str:
@@ -120,8 +120,8 @@ def _people_value(s: PageBuilder, column: str) -> str:
             return rows[0][column]
 
 
-@template(roomy=True)
-def table_ask(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def table_ask(s: PageBuilder) -> PageContent:
     columns, rows = _people(s, s.number(4, 10))
     column, row = s.pick(*columns[1:]), s.pick(*rows)
     text = s.phrase(
@@ -136,11 +136,11 @@ def table_ask(s: PageBuilder) -> Drawn:
     made = [f"<tr{' id=here' if other is row else ''}>{_cells(columns, other)}</tr>" for other in rows]
     title = s.pick("People", "Club members", "Visitors", "Payroll")
     script = 'aim({ answer: data.value, steps: () => [read("#here")] });'
-    return Drawn(text, s.heading(title) + _table(columns, made), script, {"value": row[column]}, title)
+    return PageContent(text, s.heading(title) + _table(columns, made), script, {"value": row[column]}, title)
 
 
-@template(held_out=True, roomy=True)
-def table_tick(s: PageBuilder) -> Drawn:
+@template(held_out=True, wide=True)
+def table_tick(s: PageBuilder) -> PageContent:
     """Rows are ticked, then something is done with them."""
     columns, rows = _people(s, s.number(4, 7))
     chosen = sorted(s.some(range(len(rows)), s.number(1, 3)))
@@ -180,7 +180,7 @@ def table_tick(s: PageBuilder) -> Drawn:
     ] });
     """
     title = s.pick("Subscribers", "Applicants", "Team")
-    return Drawn(
+    return PageContent(
         text,
         s.heading(title) + (bar + table if above else table + bar),
         script,
@@ -189,8 +189,8 @@ def table_tick(s: PageBuilder) -> Drawn:
     )
 
 
-@template(roomy=True)
-def table_sort(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def table_sort(s: PageBuilder) -> PageContent:
     """Sorted by a click on a column's head; a second click turns the order round."""
     names = s.people(s.number(5, 9))
     rows = [{"Name": name, "Points": s.number(1, 999), "Year": s.number(1950, 2020)} for name in names]
@@ -227,4 +227,4 @@ def table_sort(s: PageBuilder) -> Drawn:
     aim({ solved: sorted, steps: () => [sorted() ? null : click(`[data-sort="${data.column}"]`)] });
     """
     columns = s.some(("Name", "Points", "Year"), 3)
-    return Drawn(text, body, script, {"rows": rows, "columns": columns, "column": column, "down": down}, title)
+    return PageContent(text, body, script, {"rows": rows, "columns": columns, "column": column, "down": down}, title)

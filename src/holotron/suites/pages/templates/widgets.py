@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.words import CITIES, COLOURS, MONTHS, SENTENCES, THINGS
 
 
 @template()
-def poll(s: PageBuilder) -> Drawn:
+def poll(s: PageBuilder) -> PageContent:
     question, options = s.pick(
         ("Which colour do you like best?", [colour.title() for colour in s.some(COLOURS, s.number(3, 5))]),
         ("Where shall we go next year?", s.some(s.fresh(CITIES), s.number(3, 6))),
@@ -42,11 +42,11 @@ def poll(s: PageBuilder) -> Drawn:
     });
     aim({ steps: () => [tick("#option-" + data.index), click("#submit")] });
     """
-    return Drawn(text, body + view("thanks", s.heading("Thank you for voting")), script, {"index": index}, "Poll")
+    return PageContent(text, body + view("thanks", s.heading("Thank you for voting")), script, {"index": index}, "Poll")
 
 
 @template()
-def stepper(s: PageBuilder) -> Drawn:
+def stepper(s: PageBuilder) -> PageContent:
     """Numbers that are changed by plus and minus alone."""
     names = s.some(("Adults", "Children", "Rooms", "Tickets", "Nights", "Dogs"), s.number(1, 3))
     before = [s.number(0, 3) for _ in names]
@@ -80,11 +80,11 @@ def stepper(s: PageBuilder) -> Drawn:
     """
     wanted = [after if at == index else number for at, number in enumerate(before)]
     title = s.pick("Your trip", "Booking", "How many?")
-    return Drawn(text, s.heading(title) + s.prose(1) + rows, script, {"after": wanted}, title)
+    return PageContent(text, s.heading(title) + s.prose(1) + rows, script, {"after": wanted}, title)
 
 
 @template()
-def comment(s: PageBuilder) -> Drawn:
+def comment(s: PageBuilder) -> PageContent:
     """A remark below an article."""
     written = s.pick(*SENTENCES)
     text = s.phrase(
@@ -115,11 +115,11 @@ def comment(s: PageBuilder) -> Drawn:
     aim({ steps: () => [fill("#text", data.text), click("#submit")] });
     """
     body = f'{article}<h2>Comments</h2><div id="all">{others}</div>{form}'
-    return Drawn(text, body, script, {"text": written}, "Article")
+    return PageContent(text, body, script, {"text": written}, "Article")
 
 
 @template(held_out=True)
-def calendar(s: PageBuilder) -> Drawn:
+def calendar(s: PageBuilder) -> PageContent:
     """A day is chosen in a month, which may not be the one that shows."""
     year, month, day = s.number(2025, 2028), s.number(0, 11), s.number(1, 28)
     start = year * 12 + month + s.number(-2, 2)
@@ -165,4 +165,4 @@ def calendar(s: PageBuilder) -> Drawn:
     ] });
     """
     data = {"start": start, "wanted": year * 12 + month, "day": str(day), "months": MONTHS}
-    return Drawn(text, body, script, data, "Calendar")
+    return PageContent(text, body, script, data, "Calendar")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import thanks
 from holotron.suites.pages.words import THINGS
@@ -13,7 +13,7 @@ def _step(number: int) -> str:
 
 
 @template()
-def order_wizard(s: PageBuilder) -> Drawn:
+def order_wizard(s: PageBuilder) -> PageContent:
     """Three pages of a form, one after the other."""
     name, city, thing = s.person(), s.pick("Berlin", "Lisbon", "Osaka", "Denver", "Cairo"), s.pick(*s.fresh(THINGS))
     street = f"{s.pick('Oak', 'Mill', 'Lake', 'Hill', 'Station')} Street {s.number(1, 99)}"
@@ -81,11 +81,11 @@ def order_wizard(s: PageBuilder) -> Drawn:
     } });
     """
     data = {"name": name, "street": street, "city": city, "way": ways.index(way)}
-    return Drawn(text, body + thanks(s, "Thank you for your order"), script, data, "Order")
+    return PageContent(text, body + thanks(s, "Thank you for your order"), script, data, "Order")
 
 
 @template(held_out=True)
-def survey(s: PageBuilder) -> Drawn:
+def survey(s: PageBuilder) -> PageContent:
     """Questions with radio buttons, one page each."""
     bank = {
         "How often do you visit us?": ("Daily", "Weekly", "Monthly", "Never"),
@@ -129,4 +129,4 @@ def survey(s: PageBuilder) -> Drawn:
     aim({ steps: () => [tick(`#r${at()}-${data.wanted[at()]}`), click(`[data-view="q${at()}"] .go`)] });
     """
     wanted = [bank[question].index(answer) for question, answer in zip(asked, given, strict=True)]
-    return Drawn(text, body + thanks(s, "Thank you for your time"), script, {"wanted": wanted}, "Survey")
+    return PageContent(text, body + thanks(s, "Thank you for your time"), script, {"wanted": wanted}, "Survey")
