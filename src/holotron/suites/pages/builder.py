@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeVar
 
@@ -17,13 +17,16 @@ COINED_SHARE = 0.4
 
 @dataclass(frozen=True)
 class PageContent:
-    """A template's part of a page: what to do, its content, and its behaviour with the data it works on."""
+    """A template's part of a page: what to do, its content, and the data that its script works on.
+
+    script: None for the file in `behaviour` that has the template's name.
+    """
 
     text: str
     body: str
-    script: str
-    data: Mapping[str, Any] = field(default_factory=dict)
-    title: str = "Page"
+    data: Mapping[str, Any]
+    title: str
+    script: str | None = None
 
 
 class PageBuilder:

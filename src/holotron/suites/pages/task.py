@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 
 from holotron.suites.pages import templates as folder
+from holotron.suites.pages.behaviour import own_script, read_script
 from holotron.suites.pages.builder import PageBuilder, PageContent
 from holotron.suites.pages.style import draw_style
 
@@ -80,11 +80,11 @@ def draw_task(name: str, seed: int) -> PageTask:
     if not made.held_out:  # those stay as they were first measured
         variations = random.Random(f"{name}/{seed}/habits")
         style, data["deaf"] = style.varied(variations), variations.random() < IGNORES_ENTER_SHARE
+    script = own_script(name) if drawn.script is None else drawn.script
     # "</" would end the script in the middle of a text.
     written = json.dumps(data).replace("</", "<\\/")
-    html = style.without(drawn.text).document(
-        drawn.title, drawn.body, f"{_runtime()}\nconst data = {written};\n{drawn.script}"
-    )
+    behaviour = f"{read_script('runtime')}\nconst data = {written};\n{script}"
+    html = style.without(drawn.text).document(drawn.title, drawn.body, behaviour)
     return PageTask(drawn.text, html, style.viewport, name, seed, made.held_out)
 
 
@@ -92,8 +92,3 @@ def draw_task(name: str, seed: int) -> PageTask:
 def _load() -> None:
     for module in iter_modules(folder.__path__):
         import_module(f"{folder.__name__}.{module.name}")
-
-
-@cache
-def _runtime() -> str:
-    return Path(__file__).with_name("runtime.js").read_text()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from html import escape
-from pathlib import Path
 from typing import Any
 
+from holotron.suites.pages.behaviour import read_script
 from holotron.suites.pages.builder import PageBuilder, PageContent
 from holotron.suites.pages.composed.blocks import Block
 
@@ -121,9 +120,4 @@ def page_of(
     style += (
         " .stars > span { color: var(--line); } .stars .now { background: none !important; color: #e0a100 !important; }"
     )
-    return PageContent(text, f"{style}</style>{body}", _script(), data, title)
-
-
-@cache
-def _script() -> str:
-    return Path(__file__).with_name("composed.js").read_text()
+    return PageContent(text, f"{style}</style>{body}", data, title, read_script("composed"))

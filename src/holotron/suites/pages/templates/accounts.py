@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holotron.suites.pages.behaviour import own_script, shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import FORM_SCRIPT, thanks
@@ -18,22 +19,7 @@ LOGIN_PHRASES = (
 WHO = ("User name", "Username", "E-mail", "Login", "User", "E-mail or user name", "Account")
 ENTER = ("Log in", "Sign in", "Login", "Enter", "Continue", "Go")
 # A wrong name or password is said, and can be put right.
-LOGIN_SCRIPT = """
-on("submit", "form", () => {
-  if (find("#user").value !== data.user || find("#password").value !== data.password)
-    return tell("Wrong user name or password.");
-  if (data.remember && !find("#remember").checked) return lose();
-  hush();
-  view("inside");
-  win();
-});
-const entering = () => [
-  fill("#user", data.user),
-  fill("#password", data.password, data.by_key),
-  data.remember && tick("#remember"),
-  click("#submit"),
-];
-"""
+LOGIN_SCRIPT = shared_script("logins")
 
 
 def _login_form(s: PageBuilder, remember: bool | None) -> str:
@@ -69,9 +55,9 @@ def login(s: PageBuilder) -> PageContent:
     return PageContent(
         s.phrase(*LOGIN_PHRASES, user=user, password=password),
         body + _welcome(s, user),
-        LOGIN_SCRIPT + "aim({ steps: entering });",
         {"user": user, "password": password, "by_key": s.maybe()},
         "Log in",
+        LOGIN_SCRIPT + "aim({ steps: entering });",
     )
 
 
@@ -89,7 +75,7 @@ def login_remember(s: PageBuilder) -> PageContent:
     )
     body = view("form", s.heading(s.pick("Log in", "Sign in", "Your account")), _login_form(s, True), first=True)
     data = {"user": user, "password": password, "remember": True, "by_key": False}
-    return PageContent(text, body + _welcome(s, user), LOGIN_SCRIPT + "aim({ steps: entering });", data, "Sign in")
+    return PageContent(text, body + _welcome(s, user), data, "Sign in", LOGIN_SCRIPT + "aim({ steps: entering });")
 
 
 @template(held_out=True)
@@ -109,21 +95,12 @@ def login_popup(s: PageBuilder) -> PageContent:
         f'<div class="veil" id="popup" hidden><div class="dialog"><h2>{opener}</h2>{_login_form(s, None)}'
         f"{s.button('close', 'Cancel')}</div></div>"
     )
-    script = (
-        LOGIN_SCRIPT
-        + """
-    on("click", "#open", () => { find("#popup").hidden = false; });
-    on("click", "#close", () => { find("#popup").hidden = true; });
-    on("submit", "form", () => { if (task.won) find("#popup").hidden = true; });
-    aim({ steps: () => (shown("#popup") ? entering() : [click("#open")]) });
-    """
-    )
     return PageContent(
         s.phrase(*LOGIN_PHRASES, user=user, password=password),
         start + popup + _welcome(s, user),
-        script,
         {"user": user, "password": password, "by_key": s.maybe()},
         "Welcome",
+        LOGIN_SCRIPT + own_script("login_popup"),
     )
 
 
@@ -169,7 +146,7 @@ def signup(s: PageBuilder) -> PageContent:
     return PageContent(
         text,
         view("form", s.heading(title), form, first=True) + thanks(s, "Your account is ready", f"Welcome, {name}"),
-        FORM_SCRIPT + "aim({ steps: filling });",
         {"fields": fields, "lists": lists, "boxes": boxes},
         title,
+        FORM_SCRIPT + "aim({ steps: filling });",
     )

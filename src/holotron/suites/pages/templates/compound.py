@@ -59,30 +59,10 @@ def todo_tick_add(s: PageBuilder) -> PageContent:
     button = s.submit("Add", "Add to list", "Add item", "+", "OK")
     form = s.form(f'<div class="row">{field}{button if bare else f"<div class=field>{button}</div>"}</div>')
     title = s.pick("Packing list", "To do", "Shopping", "For the party", "This week")
-    script = """
-    on("submit", "form", () => {
-      const text = find("#new").value.trim();
-      if (!text) return;
-      const item = Object.assign(document.createElement("li"), { className: "item" });
-      item.innerHTML = '<label><input type="checkbox"> <span></span></label>';
-      item.querySelector("span").textContent = text;
-      find(".items").append(item);
-      find("#new").value = "";
-      if (text !== data.new || all(".item").length > data.wanted.length + 1) lose();
-    });
-    const boxes = () => all(".item input");
-    const added = () => boxes().length > data.wanted.length;
-    const ticking = () => boxes().map((box, index) => tick(box, !!data.wanted[index]));
-    const adding = () => (added() ? [] : [fill("#new", data.new, data.by_key), click("#submit")]);
-    aim({
-      solved: () => added() && boxes().every((box, index) => box.checked === !!data.wanted[index]),
-      steps: () => (data.adds_first ? [...adding(), ...ticking()] : [...ticking(), ...adding()]),
-    });
-    """
     wanted = [is_done or index == chosen for index, is_done in enumerate(done)]
     adds_first = text.lower().find(new.lower()) < text.lower().find(items[chosen].lower())
     data = {"wanted": wanted, "new": new, "by_key": s.maybe(), "adds_first": adds_first}
-    return PageContent(text, s.heading(title) + (form + listed if s.maybe(0.4) else listed + form), script, data, title)
+    return PageContent(text, s.heading(title) + (form + listed if s.maybe(0.4) else listed + form), data, title)
 
 
 @template()
@@ -116,25 +96,8 @@ def login_open(s: PageBuilder) -> PageContent:
     listed = f'<div class="{around}">{"".join(shape.format(escape(name)) for name in sections)}</div>'
     body = view("form", s.heading(s.pick("Log in", "Members", "Welcome")), form, first=True)
     body += view("inside", s.heading(f"Hello {user}"), listed) + view("section", '<h1 id="title"></h1>', s.prose(3))
-    script = """
-    on("submit", "form", () => {
-      if (find("#user").value !== data.user || find("#password").value !== data.password)
-        return tell("Wrong user name or password.");
-      hush();
-      view("inside");
-    });
-    on("click", ".section", (part) => {
-      find("#title").textContent = part.textContent;
-      view("section");
-      if (part.textContent === data.section) win();
-      else lose();
-    });
-    aim({ steps: () => (now_at("form")
-      ? [fill("#user", data.user), fill("#password", data.password, data.by_key), click("#submit")]
-      : [click(all(".section").find((part) => part.textContent === data.section))]) });
-    """
     data = {"user": user, "password": password, "section": sections[wanted], "by_key": s.maybe()}
-    return PageContent(text, body, script, data, "Log in")
+    return PageContent(text, body, data, "Log in")
 
 
 @template()
@@ -171,37 +134,6 @@ def search_add(s: PageBuilder) -> PageContent:
     bar = f'<div class="between" style="{colours}"><b>{name}</b>{s.form(f"<div class=row>{field}{button}</div>")}</div>'
     body = bar + view("start", s.prose(2), first=True) + view("found", '<p id="count"></p><div id="hits"></div>')
     body += view("end", '<h2 id="title"></h2>', s.prose(2))
-    script = """
-    const clean = (text) => text.trim().toLowerCase();
-    let right = false;
-    on("submit", "form", () => {
-      const asked = clean(find("#query").value);
-      if (!asked) return;
-      right = asked === clean(data.query);
-      const hits = right ? data.hits : [];
-      find("#count").textContent = data.count.replace("{}", hits.length);
-      find("#hits").replaceChildren(...hits.map((hit, index) => {
-        const row = Object.assign(document.createElement("div"), { className: "item between" });
-        row.innerHTML = "<span></span>" + (data.linked ? "" : '<button type="button" class="small hit"></button>');
-        const text = row.querySelector("span");
-        text.textContent = hit;
-        if (data.linked) text.innerHTML = `<a href="#" class="hit">${text.innerHTML}</a>`;
-        else row.querySelector("button").textContent = data.word;
-        row.querySelector(".hit").dataset.index = index;
-        return row;
-      }));
-      view("found");
-    });
-    on("click", ".hit", (hit) => {
-      if (Number(hit.dataset.index) !== data.wanted) return lose();
-      find("#title").textContent = data.hits[data.wanted];
-      view("end");
-      win();
-    });
-    aim({ steps: () => (now_at("found") && right
-      ? [click(`.hit[data-index="${data.wanted}"]`)]
-      : [fill("#query", data.query, data.by_key), click("#submit")]) });
-    """
     data = {
         "query": query,
         "hits": hits,
@@ -211,7 +143,7 @@ def search_add(s: PageBuilder) -> PageContent:
         "count": s.pick("{} found", "{} results", "Hits: {}", "We found {} things."),
         "by_key": s.maybe(),
     }
-    return PageContent(text, body, script, data, name)
+    return PageContent(text, body, data, name)
 
 
 def _pairs(s: PageBuilder, pairs: Sequence[tuple[str, str]]) -> str:
@@ -260,7 +192,7 @@ def any_form(s: PageBuilder) -> PageContent:
         "boxes": [[f"b{index}", box == ticked] for index, box in enumerate(boxes)],
         "by_key": not boxes and s.maybe(0.3),
     }
-    return PageContent(text, body + thanks(s, "Thank you", "Saved", "Done"), FORM, data, title)
+    return PageContent(text, body + thanks(s, "Thank you", "Saved", "Done"), data, title, FORM)
 
 
 @template(wide=True)
@@ -296,14 +228,6 @@ def press_any(s: PageBuilder) -> PageContent:
         inside, left = "".join(thing(name) for name in left[:count]), left[count:]
         kind = s.pick("row", "row end", "grid", "between", "tile row")
         groups.append(f'<div class="{kind}" style="margin:.8em 0">{inside}</div>{s.prose(1) if s.maybe(0.5) else ""}')
-    script = """
-    on("click", ".thing", (part) => {
-      if (part.textContent !== data.wanted) return lose();
-      tell(data.done, true);
-      win();
-    });
-    aim({ steps: () => [click(all(".thing").find((part) => part.textContent === data.wanted))] });
-    """
     title = s.pick("Overview", "Start", "Control panel", "Contents")
     data = {"wanted": wanted, "done": s.pick("Done.", f"You chose {wanted}.", "Thank you.")}
-    return PageContent(text, s.heading(title) + "".join(groups), script, data, title)
+    return PageContent(text, s.heading(title) + "".join(groups), data, title)

@@ -61,14 +61,7 @@ def dialog_answer(s: PageBuilder) -> PageContent:
         f'<div class="row {s.pick("", "end")}">{buttons}</div></div></div>'
     )
     body = s.heading(s.pick("News", "Weather", "My notes")) + s.prose(4) + s.prose(4) + dialog
-    script = """
-    on("click", ".dialog button", (button) => {
-      find(".veil").hidden = true;
-      if (button.id === "b" + data.wanted) win(); else lose();
-    });
-    aim({ steps: () => [click("#b" + data.wanted)] });
-    """
-    return PageContent(text, body, script, {"wanted": wanted}, title)
+    return PageContent(text, body, {"wanted": wanted}, title)
 
 
 @template()
@@ -108,24 +101,7 @@ def dialog_confirm(s: PageBuilder) -> PageContent:
         '<div class="veil" hidden><div class="dialog"><h2>Are you sure?</h2><p id="question"></p>'
         f'<div class="row end">{"".join(pair)}</div></div></div>'
     )
-    script = """
-    on("click", ".deed", (button) => {
-      find("#question").textContent = `${button.dataset.deed}: this cannot be undone.`;
-      find(".veil").dataset.deed = button.dataset.deed;
-      find(".veil").hidden = false;
-    });
-    on("click", "#no", () => { find(".veil").hidden = true; });
-    on("click", "#yes", () => {
-      find(".veil").hidden = true;
-      if (find(".veil").dataset.deed !== data.deed) return lose();
-      tell(`${data.deed}: done.`, true);
-      win();
-    });
-    aim({ steps: () =>
-      !shown(".veil") ? [click(`.deed[data-deed="${data.deed}"]`)]
-        : [click(find(".veil").dataset.deed === data.deed ? "#yes" : "#no")] });
-    """
-    return PageContent(text, s.heading("Manage") + s.prose(1) + rows + dialog, script, {"deed": chosen}, "Manage")
+    return PageContent(text, s.heading("Manage") + s.prose(1) + rows + dialog, {"deed": chosen}, "Manage")
 
 
 @template()
@@ -182,17 +158,4 @@ def cookie_banner(s: PageBuilder) -> PageContent:
         banner = f'<div class="banner" id="cookies" style="{s.pick("bottom:0", "top:0")}">{inside}</div>'
     else:
         banner = f'<div class="veil" id="cookies"><div class="dialog"><h2>Cookies</h2>{inside}</div></div>'
-    script = """
-    on("click", "#cookies button", (button) => {
-      find("#cookies").hidden = true;
-      if (button.id !== "b" + data.wanted) return lose();
-      if (data.only) win();
-    });
-    on("click", ".go", (link) => {
-      if (link.dataset.to !== data.link || data.only || shown("#cookies")) return lose();
-      view("there");
-      win();
-    });
-    aim({ steps: () => [shown("#cookies") ? click("#b" + data.wanted) : null, click(`.go[data-to="${data.link}"]`)] });
-    """
-    return PageContent(text, body + banner, script, {"wanted": wanted, "only": only, "link": link}, "Welcome")
+    return PageContent(text, body + banner, {"wanted": wanted, "only": only, "link": link}, "Welcome")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from holotron.suites.pages.behaviour import own_script
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import FORM, FORM_SCRIPT, thanks
@@ -63,14 +64,7 @@ def edit_profile(s: PageBuilder) -> PageContent:
         first=not opening,
     )
     body += view("thanks", s.heading(title), f"<p>{s.pick('Saved.', 'Your changes were saved.')}</p><dl>{saved}</dl>")
-    script = (
-        FORM_SCRIPT
-        + """
-    on("click", "#edit", () => view("form"));
-    aim({ steps: () => (now_at("show") ? [click("#edit")] : filling()) });
-    """
-    )
-    return PageContent(text, body, script, {"fields": fields}, title)
+    return PageContent(text, body, {"fields": fields}, title, FORM_SCRIPT + own_script("edit_profile"))
 
 
 @template(held_out=True)
@@ -85,35 +79,8 @@ def edit_inline(s: PageBuilder) -> PageContent:
         for name, value in profile.items()
     )
     save = s.pick("Save", "OK", "Done")
-    script = """
-    on("click", ".edit", (button) => {
-      const row = button.closest("tr"), cell = row.querySelector(".value");
-      if (row.querySelector("input")) {
-        const value = row.querySelector("input").value.trim();
-        cell.textContent = value;
-        button.textContent = data.word;
-        if (row.dataset.name !== data.label && value !== data.old[row.dataset.name]) lose();
-      } else {
-        const input = document.createElement("input");
-        input.value = cell.textContent;
-        cell.replaceChildren(input);
-        button.textContent = data.save;
-      }
-    });
-    const cell = `tr[data-name="${data.label}"] `;
-    const open = () => find(cell + "input");
-    aim({
-      solved: () => !open() && find(cell + ".value").textContent === data.new,
-      steps: () => [
-        open() ? fill(cell + "input", data.new) : null,
-        !open() && find(cell + ".value").textContent === data.new ? null : click(cell + ".edit"),
-      ],
-    });
-    """
     data = {"old": profile, "label": label, "new": new, "word": word, "save": save}
-    return PageContent(
-        text, s.heading(s.pick("Profile", "Settings")) + f"<table>{rows}</table>", script, data, "Profile"
-    )
+    return PageContent(text, s.heading(s.pick("Profile", "Settings")) + f"<table>{rows}</table>", data, "Profile")
 
 
 @template()
@@ -145,7 +112,7 @@ def copy_code(s: PageBuilder) -> PageContent:
     return PageContent(
         text,
         body + thanks(s, "Confirmed", "All done"),
-        FORM,
         {"fields": [["code", code]], "by_key": s.maybe(0.4)},
         "Confirm",
+        FORM,
     )

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
+from holotron.suites.pages.behaviour import shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.words import DEPARTMENTS, MONTHS, SENTENCES
 
 # data.fields: [id, value] of text fields; data.lists: of drop-down lists; data.boxes: [id, on].
 # What is missing is said and can be put right; what is wrong is sent.
-FORM_SCRIPT = """
-const wrong = () =>
-  data.fields.some(([id, value]) => find("#" + id).value.trim() !== value) ||
-  (data.lists || []).some(([id, value]) => find("#" + id).selectedOptions[0].label !== value) ||
-  (data.boxes || []).some(([id, value]) => find("#" + id).checked !== value);
-const filling = () => [
-  ...data.fields.map(([id, value], at) => fill("#" + id, value, !!data.by_key && at === data.fields.length - 1)),
-  ...(data.lists || []).map(([id, value]) => choose("#" + id, value)),
-  ...(data.boxes || []).map(([id, value]) => tick("#" + id, value)),
-  click("#submit"),
-];
-on("submit", "form", () => {
-  if (data.fields.some(([id]) => !find("#" + id).value.trim())) return tell("Please fill in all fields.");
-  if (wrong()) return lose();
-  hush();
-  view("thanks");
-  win();
-});
-"""
+FORM_SCRIPT = shared_script("forms")
 FORM = FORM_SCRIPT + "aim({ steps: filling });"
 
 
@@ -64,9 +47,9 @@ def contact(s: PageBuilder) -> PageContent:
     return PageContent(
         text,
         view("form", s.heading(title), intro, form, first=True) + thanks(s, "Thank you", "Your message was sent"),
-        FORM,
         {"fields": fields, "lists": lists},
         title,
+        FORM,
     )
 
 
@@ -102,9 +85,9 @@ def booking(s: PageBuilder) -> PageContent:
     return PageContent(
         text,
         view("form", s.heading(title), sending, first=True) + thanks(s, "Booked!", "We look forward to your visit"),
-        FORM,
         {"fields": [["name", name], ["date", typed]], "lists": [["guests", guests]]},
         title,
+        FORM,
     )
 
 
@@ -131,7 +114,7 @@ def newsletter(s: PageBuilder) -> PageContent:
     return PageContent(
         text,
         body + thanks(s, "You are subscribed", "Thank you"),
-        FORM,
         {"fields": [["mail", mail]], "by_key": s.maybe()},
         "News",
+        FORM,
     )

@@ -34,14 +34,7 @@ def todo_tick(s: PageBuilder) -> PageContent:
     )
     title = s.pick("To do", "My list", "Today", "Tasks")
     wanted = [is_done or index in chosen for index, is_done in enumerate(done)]
-    script = """
-    const boxes = () => all(".item input");
-    aim({
-      solved: () => boxes().every((box, index) => box.checked === data.wanted[index]),
-      steps: () => boxes().map((box, index) => tick(box, data.wanted[index])),
-    });
-    """
-    return PageContent(text, s.heading(title) + boxes, script, {"wanted": wanted}, title)
+    return PageContent(text, s.heading(title) + boxes, {"wanted": wanted}, title)
 
 
 @template()
@@ -60,23 +53,8 @@ def todo_add(s: PageBuilder) -> PageContent:
     form = s.form(f'<div class="row">{field}<div class="field">{s.submit("Add", "Add task", "+", "OK")}</div></div>')
     listed = f'<ul class="items">{items}</ul>'
     title = s.pick("To do", "Shopping list", "Tasks", "Notes")
-    script = """
-    on("submit", "form", () => {
-      const text = find("#new").value.trim();
-      if (!text) return;
-      const item = Object.assign(document.createElement("li"), { className: "item", textContent: text });
-      find(".items").append(item);
-      find("#new").value = "";
-      if (!data.wanted.includes(text)) lose();
-    });
-    const missing = () => data.wanted.filter((text) => !all(".item").some((item) => item.textContent === text));
-    aim({
-      solved: () => !missing().length && all(".item").length === data.total,
-      steps: () => missing().slice(0, 1).flatMap((text) => [fill("#new", text, data.by_key), click("#submit")]),
-    });
-    """
     data = {"wanted": new, "total": len(old) + len(new), "by_key": s.maybe()}
-    return PageContent(text, s.heading(title) + (form + listed if s.maybe() else listed + form), script, data, title)
+    return PageContent(text, s.heading(title) + (form + listed if s.maybe() else listed + form), data, title)
 
 
 @template()
@@ -113,18 +91,9 @@ def list_button(s: PageBuilder) -> PageContent:
         for at, item in enumerate(items)
     )
     title = s.pick("Favourites", "Files", "My things", "Bookmarks")
-    script = """
-    on("click", ".act", (button) => {
-      if (button.dataset.is !== data.is) return lose();
-      if (data.deed === "Delete") button.closest(".item").remove();
-      tell(data.done, true);
-      win();
-    });
-    aim({ steps: () => [click(`[data-is="${data.is}"]`)] });
-    """
     past = {"Delete": "deleted", "Star": "starred", "Open": "opened", "Share": "shared", "Pin": "pinned"}[deed]
     data = {"is": f"{index}/{word}", "deed": deed, "done": f"{items[index]}: {past}."}
-    return PageContent(text, s.heading(title) + rows, script, data, title)
+    return PageContent(text, s.heading(title) + rows, data, title)
 
 
 @template(held_out=True, wide=True)
@@ -160,26 +129,4 @@ def inbox(s: PageBuilder) -> PageContent:
         f'<div class="row">{buttons}</div>',
         s.prose(4),
     )
-    script = """
-    let open = -1;
-    on("click", ".mail", (row) => {
-      open = Number(row.dataset.index);
-      find("#subject").textContent = row.cells[1].textContent;
-      find("#from").textContent = "From " + row.cells[0].textContent;
-      view("one");
-    });
-    on("click", "#back", () => view("all"));
-    on("click", ".deed", (button) => {
-      if (open !== data.index || button.textContent !== data.deed) return lose();
-      find(`.mail[data-index="${open}"]`).remove();
-      view("all");
-      tell(`${data.deed}: done.`, true);
-      win();
-    });
-    aim({ steps: () => {
-      if (now_at("all")) return [click(`.mail[data-index="${data.index}"] td:nth-child(2)`)];
-      if (open !== data.index) return [click("#back")];
-      return [click(all(".deed").find((button) => button.textContent === data.deed))];
-    } });
-    """
-    return PageContent(text, body, script, {"index": index, "deed": deed}, "Inbox")
+    return PageContent(text, body, {"index": index, "deed": deed}, "Inbox")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holotron.suites.pages.behaviour import shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent
 from holotron.suites.pages.task import template
 from holotron.suites.pages.words import THINGS
@@ -22,23 +23,7 @@ SUBMENUS = {
     "Theme": ("Light", "Dark", "High contrast"),
 }
 # A menu opens by a click and closes by the next one elsewhere; a wrong entry is chosen for good.
-MENU_SCRIPT = """
-on("click", "body", (_, { target }) => {
-  const opener = target.closest("[data-opens]");
-  const keep = opener ? find("#" + opener.dataset.opens) : null;
-  const was = keep && !keep.hidden;
-  for (const list of all(".list")) if (!keep || !list.contains(keep) || list === keep) list.hidden = true;
-  if (keep) keep.hidden = was;
-});
-on("click", "[data-entry]", (entry) => {
-  if (entry.dataset.entry !== data.entry) return lose();
-  tell(data.done, true);
-  win();
-});
-const entry = `[data-entry="${data.entry}"]`;
-const opened = (name) => (shown("#" + name) ? null : click(`[data-opens="${name}"]`));
-aim({ steps: () => [...data.path.map(opened), click(entry)] });
-"""
+MENU_SCRIPT = shared_script("menus")
 
 
 def _list(name: str, inside: str) -> str:
@@ -75,7 +60,7 @@ def menu(s: PageBuilder) -> PageContent:
     page = s.heading("Untitled") + s.prose(4) + s.prose(3)
     body = f'<div class="row">{bar}</div><div style="margin-top:1.5em">{page}</div>'
     data = {"entry": f"{chosen}/{entry}", "path": [f"m{names.index(chosen)}"], "done": f"{entry}: done."}
-    return PageContent(text, body, MENU_SCRIPT, data, "Editor")
+    return PageContent(text, body, data, "Editor", MENU_SCRIPT)
 
 
 @template()
@@ -102,7 +87,7 @@ def menu_nested(s: PageBuilder) -> PageContent:
     body = s.heading(s.pick("Report", "Notes", "My drawing")) + f'<div class="row">{_bar({top: inside})}</div>'
     body += f'<div style="margin-top:1.5em">{s.prose(4)}</div>'
     data = {"entry": f"{chosen}/{entry}", "path": ["m0", f"s{subs.index(chosen)}"], "done": f"{chosen}: {entry}"}
-    return PageContent(text, body, MENU_SCRIPT, data, "Document")
+    return PageContent(text, body, data, "Document", MENU_SCRIPT)
 
 
 @template(held_out=True)
@@ -130,4 +115,4 @@ def menu_account(s: PageBuilder) -> PageContent:
         f'<div class="tile"><h3>{thing.title()}s</h3>{s.number(3, 400)}</div>' for thing in s.some(s.fresh(THINGS), 4)
     )
     data = {"entry": f"me/{entry}", "path": ["m0"], "done": f"{entry} opened."}
-    return PageContent(text, f'{body}<div class="grid">{tiles}</div>', MENU_SCRIPT, data, "Dashboard")
+    return PageContent(text, f'{body}<div class="grid">{tiles}</div>', data, "Dashboard", MENU_SCRIPT)

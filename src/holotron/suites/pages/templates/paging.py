@@ -4,32 +4,13 @@ from __future__ import annotations
 
 from html import escape
 
+from holotron.suites.pages.behaviour import own_script, shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.words import COLOURS, SENTENCES, THINGS
 
 # data.items are shown data.size at a time; numbered buttons, or only one step back and forth.
-PAGING_SCRIPT = """
-let here = data.start;
-const last = Math.ceil(data.items.length / data.size);
-const draw = () => {
-  find("#items").innerHTML = data.items.slice((here - 1) * data.size, here * data.size).map((item) =>
-    `<div class="item"><a href="#" class="open">${item}</a></div>`).join("");
-  const step = (to, label) =>
-    `<button type="button" class="small turn${to === here ? " now" : ""}" data-to="${to}">${label}</button>`;
-  const numbers = Array.from({ length: last }, (_, index) => step(index + 1, index + 1));
-  find("#pages").innerHTML = (here > 1 ? step(here - 1, data.labels[0]) : "")
-    + (data.numbers ? numbers.join("") : `<span>Page ${here} of ${last}</span>`)
-    + (here < last ? step(here + 1, data.labels[1]) : "");
-};
-on("click", ".turn", (button) => { here = Number(button.dataset.to); draw(); });
-// By number where there is one, else a page at a time.
-const turn = (to) => {
-  const next = data.numbers && data.known ? to : here + Math.sign(to - here);
-  return here === to ? null : click(`.turn[data-to="${next}"]`);
-};
-draw();
-"""
+PAGING_SCRIPT = shared_script("paging")
 
 
 def _paged(s: PageBuilder, numbers: bool) -> tuple[dict[str, object], list[str], str]:
@@ -65,7 +46,7 @@ def page_number(s: PageBuilder) -> PageContent:
     elif wanted == 2 and s.maybe():
         text = s.phrase("Go to the next page", "Next page", "Show me the next page")
     script = PAGING_SCRIPT + "aim({ solved: () => here === data.wanted, steps: () => [turn(data.wanted)] });"
-    return PageContent(text, body, script, {**data, "wanted": wanted, "known": True}, "Catalogue")
+    return PageContent(text, body, {**data, "wanted": wanted, "known": True}, "Catalogue", script)
 
 
 @template()
@@ -83,19 +64,9 @@ def page_find(s: PageBuilder) -> PageContent:
         item=items[index],
     )
     body = view("all", body, first=True) + view("one", s.heading(items[index]), s.prose(2))
-    script = (
-        PAGING_SCRIPT
-        + """
-    on("click", ".open", (link) => {
-      if (link.textContent !== data.item) return lose();
-      view("one");
-      win();
-    });
-    const wanted = Math.floor(data.items.indexOf(data.item) / data.size) + 1;
-    aim({ steps: () => [turn(wanted), click(all(".open").find((link) => link.textContent === data.item))] });
-    """
+    return PageContent(
+        text, body, {**data, "item": items[index], "known": False}, "Catalogue", PAGING_SCRIPT + own_script("page_find")
     )
-    return PageContent(text, body, script, {**data, "item": items[index], "known": False}, "Catalogue")
 
 
 def _long_text(s: PageBuilder, paragraphs: int) -> str:
@@ -123,18 +94,8 @@ def scroll_button(s: PageBuilder) -> PageContent:
     )
     buttons = f'<div class="row">{s.button("yes", yes, "main")}{s.button("no", no)}</div>'
     title = s.pick("Terms of use", "House rules", "Conditions", "Read this first")
-    script = """
-    on("click", "#yes, #no", (button) => {
-      if (button.textContent !== data.wanted) return lose();
-      view("end");
-      win();
-    });
-    aim({ steps: () => [click(all("#yes, #no").find((button) => button.textContent === data.wanted))] });
-    """
     body = view("text", s.heading(title), _long_text(s, s.number(6, 11)), buttons, first=True)
-    return PageContent(
-        text, body + view("end", s.heading(f"{wanted}: noted"), s.prose(1)), script, {"wanted": wanted}, title
-    )
+    return PageContent(text, body + view("end", s.heading(f"{wanted}: noted"), s.prose(1)), {"wanted": wanted}, title)
 
 
 @template()
@@ -165,7 +126,7 @@ def scroll_ask(s: PageBuilder) -> PageContent:
     title = s.pick("Guide for members", "Visitor information", "Good to know")
     body = s.heading(title) + s.prose(4) + "".join(sections)
     return PageContent(
-        text, body, 'aim({ answer: data.value, steps: () => [read("#here")] });', {"value": facts[what]}, title
+        text, body, {"value": facts[what]}, title, 'aim({ answer: data.value, steps: () => [read("#here")] });'
     )
 
 
@@ -185,13 +146,5 @@ def scroll_list(s: PageBuilder) -> PageContent:
     rows = "".join(f'<div class="item pick" style="cursor:pointer">{escape(name)}</div>' for name in items)
     style = f"height: {s.number(220, 330)}px; overflow-y: auto; max-width: 520px; padding: 0"
     box = f'<div class="tile" style="{style}">{rows}</div>'
-    script = """
-    on("click", ".pick", (row) => {
-      if (row.textContent !== data.item) return lose();
-      tell(`Chosen: ${data.item}`, true);
-      win();
-    });
-    aim({ steps: () => [click(all(".pick").find((row) => row.textContent === data.item))] });
-    """
     title = s.pick("Choose one", "Stock list", "Our range")
-    return PageContent(text, s.heading(title) + s.prose(1) + box + s.prose(2), script, {"item": item}, title)
+    return PageContent(text, s.heading(title) + s.prose(1) + box + s.prose(2), {"item": item}, title)

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from html import escape
 
+from holotron.suites.pages.behaviour import own_script, shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.words import SENTENCES, TOPICS
 
 TABS = ("Overview", "Details", "Reviews", "History", "Files", "Team", "Delivery", "Contact", "Members", "Prices")
-TABS_SCRIPT = """
-const turn = (name) => {
-  for (const tab of all(".tabs > div")) tab.classList.toggle("now", tab.textContent === name);
-  for (const panel of all("[data-panel]")) panel.hidden = panel.dataset.panel !== name;
-};
-on("click", ".tabs > div", (tab) => turn(tab.textContent));
-turn(data.first);
-const opened = (name) =>
-  shown(`[data-panel="${name}"]`) ? null : click(all(".tabs > div").find((tab) => tab.textContent === name));
-"""
+TABS_SCRIPT = shared_script("tabs")
 
 
 def _tabs(s: PageBuilder, names: list[str], inside: dict[str, str]) -> str:
@@ -54,25 +46,13 @@ def tabs_button(s: PageBuilder) -> PageContent:
             tab=wanted,
         )
     inside = {name: f'<button type="button" class="main deed" data-tab="{name}">{label}</button>' for name in names}
-    script = (
-        TABS_SCRIPT
-        + """
-    on("click", ".deed", (button) => {
-      if (data.only || button.dataset.tab !== data.wanted) return lose();
-      tell("Done.", true);
-      win();
-    });
-    if (data.only) aim({ solved: () => shown(`[data-panel="${data.wanted}"]`), steps: () => [opened(data.wanted)] });
-    else aim({ steps: () => [opened(data.wanted), click(`.deed[data-tab="${data.wanted}"]`)] });
-    """
-    )
     title = s.pick("Project", "Course", "Garden tools", "Summer festival")
     return PageContent(
         text,
         s.heading(title) + _tabs(s, names, inside),
-        script,
         {"first": names[0], "wanted": wanted, "only": only},
         title,
+        TABS_SCRIPT + own_script("tabs_button"),
     )
 
 
@@ -109,21 +89,13 @@ def tabs_ask(s: PageBuilder) -> PageContent:
     return PageContent(
         text,
         s.heading(title) + _tabs(s, names, inside),
-        script,
         {"first": names[0], "wanted": wanted, "answer": answer},
         title,
+        script,
     )
 
 
-FOLD_SCRIPT = """
-on("click", ".head", (head) => {
-  const inside = head.nextElementSibling;
-  inside.hidden = !inside.hidden;
-  head.firstChild.textContent = inside.hidden ? data.signs[0] : data.signs[1];
-});
-const inside = () => all(".fold > .inside")[data.index];
-const unfolded = () => (shown(inside()) ? null : click(all(".head")[data.index]));
-"""
+FOLD_SCRIPT = shared_script("folds")
 
 
 def _folds(topics: list[str], texts: list[str], signs: tuple[str, str]) -> str:
@@ -151,7 +123,7 @@ def accordion_open(s: PageBuilder) -> PageContent:
     title = s.pick("Questions and answers", "Help", "FAQ", "Good to know")
     body = s.heading(title) + _folds(topics, [" ".join(s.some(SENTENCES, 2)) for _ in topics], signs)
     script = FOLD_SCRIPT + "aim({ solved: () => shown(inside()), steps: () => [unfolded()] });"
-    return PageContent(text, body, script, {"index": index, "signs": signs}, title)
+    return PageContent(text, body, {"index": index, "signs": signs}, title, script)
 
 
 @template()
@@ -189,7 +161,7 @@ def accordion_ask(s: PageBuilder) -> PageContent:
     script = FOLD_SCRIPT + "aim({ answer: data.answer, steps: () => [unfolded(), read(inside())] });"
     data = {"index": index, "signs": signs, "answer": answer}
     return PageContent(
-        text, s.heading(s.pick("FAQ", "Your questions", "Help")) + _folds(topics, texts, signs), script, data, "FAQ"
+        text, s.heading(s.pick("FAQ", "Your questions", "Help")) + _folds(topics, texts, signs), data, "FAQ", script
     )
 
 
@@ -260,23 +232,5 @@ def navigate(s: PageBuilder) -> PageContent:
                 s.prose(2),
                 button,
             )
-    script = """
-    on("click", ".go", (link) => view(link.dataset.to));
-    on("click", ".deed", (button) => {
-      if (!now_at(data.place)) return lose();
-      tell(`${data.deed}: done.`, true);
-      win();
-    });
-    const inside = (name) => `[data-view="${name}"] `;
-    aim({
-      solved: () => (data.deed ? task.won : now_at(data.place)),
-      steps: () => {
-        if (now_at(data.place)) return [data.deed ? click(inside(data.place) + ".deed") : null];
-        if (now_at(data.section)) return [click(inside(data.section) + `[data-to="${data.place}"]`)];
-        if (now_at("home")) return [click(inside("home") + `[data-to="${data.section}"]`)];
-        return [click(all('[data-to="home"]').find(shown))];
-      },
-    });
-    """
     data = {"section": section, "place": f"{section}/{place}", "deed": deed}
-    return PageContent(text, body, script, data, "Welcome")
+    return PageContent(text, body, data, "Welcome")

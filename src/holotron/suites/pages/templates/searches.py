@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from holotron.suites.pages.behaviour import own_script, shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.words import COLOURS, SENTENCES, THINGS
@@ -20,23 +21,7 @@ ENDINGS = (
 )
 ORDER = ("first", "second", "third", "fourth")
 # Every query finds something; only the right one finds what is wanted. Another search is always possible.
-SEARCH_SCRIPT = """
-const escaped = (text) => Object.assign(document.createElement("i"), { textContent: text }).innerHTML;
-const clean = (text) => text.trim().toLowerCase();
-let asked = "";
-on("submit", "form", () => {
-  asked = clean(find("#query").value);
-  if (!asked) return;
-  const right = asked === clean(data.query);
-  find("#results").innerHTML = (right ? data.results : data.others).map(([title, text], index) =>
-    `<div class="item"><a href="#" class="result" data-index="${index}">${escaped(title)}</a>
-      <div class="soft">${escaped(text)}</div></div>`).join("");
-  find("#count").textContent = `${data.results.length} results for "${find("#query").value}"`;
-  view("found");
-});
-const searching = () => [fill("#query", data.query, data.by_key), click("#submit")];
-const found = () => now_at("found") && asked === clean(data.query);
-"""
+SEARCH_SCRIPT = shared_script("searches")
 
 
 def _page(s: PageBuilder, start: str) -> str:
@@ -104,22 +89,9 @@ def search_open(s: PageBuilder) -> PageContent:
         )
     title = s.pick("Search", "Library", "Encyclopedia", "Find anything")
     body = s.heading(title) + _page(s, s.prose(2)) + view("result", '<h2 id="title"></h2>', s.prose(4))
-    script = (
-        SEARCH_SCRIPT
-        + """
-    on("click", ".result", (link) => {
-      if (!found() || Number(link.dataset.index) !== data.wanted) return lose();
-      find("#title").textContent = link.textContent;
-      view("result");
-      win();
-    });
-    if (data.wanted < 0) aim({ solved: found, steps: () => (found() ? [] : searching()) });
-    else aim({ steps: () => (found() ? [click(`.result[data-index="${data.wanted}"]`)] : searching()) });
-    """
-    )
     others = _results("something else", s, 3)
     data = {"query": query, "results": results, "others": others, "wanted": wanted, "by_key": s.maybe(0.6)}
-    return PageContent(text, body, script, data, title)
+    return PageContent(text, body, data, title, SEARCH_SCRIPT + own_script("search_open"))
 
 
 @template(held_out=True)
@@ -142,7 +114,7 @@ def search_ask(s: PageBuilder) -> PageContent:
     title = s.pick("Staff", "Phone book", "People")
     script = SEARCH_SCRIPT + 'aim({ answer: data.value, steps: () => (found() ? [read(".result")] : searching()) });'
     data = {"query": name, "results": results, "others": others, "value": value, "by_key": s.maybe(0.6)}
-    return PageContent(text, s.heading(title) + _page(s, s.prose(2)), script, data, title)
+    return PageContent(text, s.heading(title) + _page(s, s.prose(2)), data, title, script)
 
 
 @template()
@@ -178,4 +150,4 @@ def site_search_ask(s: PageBuilder) -> PageContent:
         "price": price,
         "by_key": s.maybe(0.6),
     }
-    return PageContent(text, body, script, data, "Shop")
+    return PageContent(text, body, data, "Shop", script)

@@ -64,19 +64,9 @@ def settings_switches(s: PageBuilder) -> PageContent:
         f'<div class="row" style="margin-top:1em">{s.button("save", save, "main")}{s.button("cancel", "Reset")}</div>',
         first=True,
     )
-    script = """
-    const boxes = all(".item input");
-    on("click", "#cancel", () => boxes.forEach((box, index) => { box.checked = data.before[index]; }));
-    on("click", "#save", () => {
-      if (!boxes.every((box, index) => box.checked === data.after[index])) return lose();
-      tell("Your settings were saved.", true);
-      win();
-    });
-    aim({ steps: () => [...boxes.map((box, index) => tick(box, data.after[index])), click("#save")] });
-    """
     if s.maybe() and not text.startswith("Settings"):
         text = text.rstrip(".") + s.pick(" and save", ", then save", " and save it")
-    return PageContent(text, body, script, {"before": before, "after": after}, "Settings")
+    return PageContent(text, body, {"before": before, "after": after}, "Settings")
 
 
 @template(held_out=True)
@@ -88,15 +78,8 @@ def settings_instant(s: PageBuilder) -> PageContent:
         f'<input type="checkbox" class="switch"{" checked" if before[i] else ""}></div>'
         for i, name in enumerate(names)
     )
-    script = """
-    const boxes = all(".item input");
-    aim({
-      solved: () => boxes.every((box, index) => box.checked === data.after[index]),
-      steps: () => boxes.map((box, index) => tick(box, data.after[index])),
-    });
-    """
     return PageContent(
-        text, s.heading(s.pick("Settings", "Control panel", "Device")) + rows, script, {"after": after}, "Settings"
+        text, s.heading(s.pick("Settings", "Control panel", "Device")) + rows, {"after": after}, "Settings"
     )
 
 
@@ -128,23 +111,6 @@ def settings_choices(s: PageBuilder) -> PageContent:
             parts.append(s.radios(f"c{index}", name, CHOICES[name], before[name]))
             radios.append(f"#c{index}-{CHOICES[name].index(after[name])}")
     save = s.pick("Save", "Save settings", "Apply", "Update")
-    script = """
-    on("click", "#save", () => {
-      const right = data.lists.every(([id, value]) => find(id).selectedOptions[0].label === value)
-        && data.radios.every((id) => find(id).checked);
-      if (!right) return lose();
-      tell("Saved.", true);
-      scrollTo(0, 0);
-      win();
-    });
-    aim({ steps: () => [
-      ...data.order.map((id) => {
-        const list = data.lists.find(([name]) => name === id);
-        return list ? choose(...list) : tick(data.radios.find((name) => name.startsWith(id + "-")));
-      }),
-      click("#save"),
-    ] });
-    """
     title = s.pick("Settings", "Preferences", "Regional settings")
     data = {"lists": lists, "radios": radios, "order": [f"#c{index}" for index in range(len(names))]}
-    return PageContent(text, s.heading(title) + "".join(parts) + s.button("save", save, "main"), script, data, title)
+    return PageContent(text, s.heading(title) + "".join(parts) + s.button("save", save, "main"), data, title)

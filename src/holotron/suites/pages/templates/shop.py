@@ -64,23 +64,7 @@ def shop_add(s: PageBuilder) -> PageContent:
     body += view(
         "cart", s.heading("Your cart"), '<div id="inside"></div>', '<p><a href="#" id="back">Continue shopping</a></p>'
     )
-    script = """
-    const inside = [];
-    on("click", ".add", (button) => {
-      inside.push(Number(button.dataset.index));
-      find("#count").textContent = inside.length;
-      find("#inside").innerHTML += `<div class="item">${button.closest(".tile").querySelector("h3").innerHTML}</div>`;
-      if (inside[0] !== data.index || inside.length > 1) return lose();
-      if (!data.to_cart) win();
-    });
-    on("click", "#cart", () => { view("cart"); if (inside.length) win(); });
-    on("click", "#back", () => view("shop"));
-    aim({ steps: () => {
-      if (now_at("cart")) return [click("#back")];
-      return [inside.length ? click("#cart") : click(`.add[data-index="${data.index}"]`)];
-    } });
-    """
-    return PageContent(text, body, script, {"index": index, "to_cart": to_cart}, title)
+    return PageContent(text, body, {"index": index, "to_cart": to_cart}, title)
 
 
 @template()
@@ -124,19 +108,7 @@ def shop_product(s: PageBuilder) -> PageContent:
         f'<div class="item">{quantity} × {escape(name)} {kind}</div>',
         s.button("pay", "Checkout", "main"),
     )
-    script = """
-    on("click", "#add", () => {
-      if (find("#kind")?.selectedIndex === 0) return tell("Please choose one first.");
-      if (data.wanted.some(([id, value]) => find(id).selectedOptions[0].label !== value)) return lose();
-      hush();
-      view("cart");
-      win();
-    });
-    on("click", "#wish", lose);
-    on("click", "#pay", lose);
-    aim({ steps: () => [...data.wanted.map(([id, value]) => choose(id, value)), click("#add")] });
-    """
-    return PageContent(text, body, script, {"wanted": wanted}, name)
+    return PageContent(text, body, {"wanted": wanted}, name)
 
 
 @template(wide=True)
@@ -173,7 +145,7 @@ def shop_ask(s: PageBuilder) -> PageContent:
         aim({ answer: data.answer, steps: () => [read(price)] });
         """
     title = s.pick("Shop", "Products", "Offers")
-    return PageContent(text, s.heading(title) + f'<div class="grid">{tiles}</div>', script, {"answer": answer}, title)
+    return PageContent(text, s.heading(title) + f'<div class="grid">{tiles}</div>', {"answer": answer}, title, script)
 
 
 @template(wide=True)
@@ -203,18 +175,7 @@ def shop_filter(s: PageBuilder) -> PageContent:
         f'<div style="display:flex;gap:2em"><div><h3>{s.pick("Filter", "Category", "Show")}</h3>{boxes}</div>'
         f'<div class="grid" style="flex:1">{tiles}</div></div>'
     )
-    script = """
-    const boxes = all(".kind");
-    on("change", ".kind", () => {
-      const any = boxes.some((box) => box.checked);
-      for (const tile of all("[data-kind]")) tile.hidden = any && !boxes[tile.dataset.kind].checked;
-    });
-    aim({
-      solved: () => boxes.every((box, index) => box.checked === (index === data.wanted)),
-      steps: () => boxes.map((box, index) => tick(box, index === data.wanted)),
-    });
-    """
-    return PageContent(text, body, script, {"wanted": kinds.index(kind)}, "Products")
+    return PageContent(text, body, {"wanted": kinds.index(kind)}, "Products")
 
 
 @template(held_out=True)
@@ -255,35 +216,6 @@ def cart_edit(s: PageBuilder) -> PageContent:
         f'<td><button type="button" class="small remove">{word}</button></td></tr>'
         for at, (name, price) in enumerate(products)
     )
-    script = """
-    const row = (index) => find(`tr[data-index="${index}"]`);
-    const right = () => data.amounts.every((amount, index) => {
-      if (data.remove && index === data.index) return !row(index);
-      const wanted = index === data.index ? data.new : amount;
-      return !!row(index) && row(index).querySelector("select").selectedOptions[0].label === wanted;
-    });
-    on("click", ".remove", (button) => {
-      const gone = button.closest("tr");
-      if (!data.remove || Number(gone.dataset.index) !== data.index) lose();
-      gone.remove();
-    });
-    on("click", "#pay", () => {
-      if (!right() || !data.pay) return lose();
-      view("pay");
-      win();
-    });
-    aim({
-      solved: () => (data.pay ? task.won : right()),
-      steps: () => [
-        ...data.amounts.map((amount, index) => {
-          if (data.remove && index === data.index)
-            return row(index) ? click(row(index).querySelector(".remove")) : null;
-          return choose(row(index).querySelector("select"), index === data.index ? data.new : amount);
-        }),
-        data.pay ? click("#pay") : null,
-      ],
-    });
-    """
     body = view(
         "cart",
         s.heading(s.pick("Your cart", "Basket", "Cart")),
@@ -293,4 +225,4 @@ def cart_edit(s: PageBuilder) -> PageContent:
     )
     body += view("pay", s.heading("Checkout"), s.prose(2))
     data = {"amounts": amounts, "index": index, "new": new, "remove": remove, "pay": pay}
-    return PageContent(text, body, script, data, "Cart")
+    return PageContent(text, body, data, "Cart")

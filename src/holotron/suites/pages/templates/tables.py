@@ -59,16 +59,8 @@ def table_button(s: PageBuilder) -> PageContent:
         for at, row in enumerate(rows)
     ]
     title = s.pick("Customers", "Members", "Users", "Employees")
-    script = """
-    on("click", ".act", (button) => {
-      if (button.dataset.is !== data.is) return lose();
-      tell(data.done, true);
-      win();
-    });
-    aim({ steps: () => [click(`[data-is="${data.is}"]`)] });
-    """
     data = {"is": f"{index}/{label}", "done": f"{label}: {rows[index]['Name']}"}
-    return PageContent(text, s.heading(title) + _table(columns, made, "<th></th>"), script, data, title)
+    return PageContent(text, s.heading(title) + _table(columns, made, "<th></th>"), data, title)
 
 
 @template(wide=True)
@@ -102,15 +94,7 @@ def table_row(s: PageBuilder) -> PageContent:
         s.heading(rows[index]["Name"]),
         "<dl>" + "".join(f"<dt>{c}</dt><dd>{escape(rows[index][c])}</dd>" for c in columns) + "</dl>",
     )
-    script = """
-    on("click", ".open", (link) => {
-      if (Number(link.dataset.index) !== data.index) return lose();
-      view("one");
-      win();
-    });
-    aim({ steps: () => [click(`.open[data-index="${data.index}"]`)] });
-    """
-    return PageContent(text, body, script, {"index": index}, title)
+    return PageContent(text, body, {"index": index}, title)
 
 
 def _people_value(s: PageBuilder, column: str) -> str:
@@ -136,7 +120,7 @@ def table_ask(s: PageBuilder) -> PageContent:
     made = [f"<tr{' id=here' if other is row else ''}>{_cells(columns, other)}</tr>" for other in rows]
     title = s.pick("People", "Club members", "Visitors", "Payroll")
     script = 'aim({ answer: data.value, steps: () => [read("#here")] });'
-    return PageContent(text, s.heading(title) + _table(columns, made), script, {"value": row[column]}, title)
+    return PageContent(text, s.heading(title) + _table(columns, made), {"value": row[column]}, title, script)
 
 
 @template(held_out=True, wide=True)
@@ -166,26 +150,9 @@ def table_tick(s: PageBuilder) -> PageContent:
     above = s.maybe()
     bar = f'<div class="row" style="margin:1em 0">{buttons}</div>'
     table = _table(["", *columns], made)
-    script = """
-    on("click", ".deed", (button) => {
-      const ticked = all("tbody input").flatMap((box, index) => (box.checked ? [index] : []));
-      if (!ticked.length) return tell("Nothing is selected.");
-      if (button.textContent !== data.deed || String(ticked) !== String(data.chosen)) return lose();
-      tell(`${data.deed}: ${ticked.length} done.`, true);
-      win();
-    });
-    aim({ steps: () => [
-      ...all("tbody input").map((box, index) => tick(box, data.chosen.includes(index))),
-      click(all(".deed").find((button) => button.textContent === data.deed)),
-    ] });
-    """
     title = s.pick("Subscribers", "Applicants", "Team")
     return PageContent(
-        text,
-        s.heading(title) + (bar + table if above else table + bar),
-        script,
-        {"deed": deed, "chosen": chosen},
-        title,
+        text, s.heading(title) + (bar + table if above else table + bar), {"deed": deed, "chosen": chosen}, title
     )
 
 
@@ -207,24 +174,5 @@ def table_sort(s: PageBuilder) -> PageContent:
     )
     title = s.pick("Results", "High scores", "Archive", "Ranking")
     body = s.heading(title) + '<table><thead><tr id="head"></tr></thead><tbody></tbody></table>'
-    script = """
-    let by = "", down = false;
-    const draw = () => {
-      find("#head").innerHTML = data.columns.map((name) =>
-        `<th data-sort="${name}">${name}${name === by ? (down ? " ▼" : " ▲") : ""}</th>`).join("");
-      const rows = [...data.rows];
-      if (by) rows.sort((a, b) => (a[by] < b[by] ? -1 : a[by] > b[by] ? 1 : 0) * (down ? -1 : 1));
-      const cells = (row) => data.columns.map((name) => `<td>${row[name]}</td>`).join("");
-      find("tbody").innerHTML = rows.map((row) => `<tr>${cells(row)}</tr>`).join("");
-    };
-    on("click", "[data-sort]", (head) => {
-      down = by === head.dataset.sort && !down;
-      by = head.dataset.sort;
-      draw();
-    });
-    draw();
-    const sorted = () => by === data.column && down === data.down;
-    aim({ solved: sorted, steps: () => [sorted() ? null : click(`[data-sort="${data.column}"]`)] });
-    """
     columns = s.some(("Name", "Points", "Year"), 3)
-    return PageContent(text, body, script, {"rows": rows, "columns": columns, "column": column, "down": down}, title)
+    return PageContent(text, body, {"rows": rows, "columns": columns, "column": column, "down": down}, title)

@@ -56,32 +56,8 @@ def order_wizard(s: PageBuilder) -> PageContent:
         s.radios("way", "Delivery", ways),
         f'<div class="row">{s.button("back-three", "Back")}{finish}</div>',
     )
-    script = """
-    const right = (id) => find("#" + id).value.trim() === data[id];
-    on("click", "#next-one", () => (find("#name").value ? (hush(), view("two")) : tell("Please enter a name.")));
-    on("click", "#next-two", () =>
-      find("#street").value && find("#city").value ? (hush(), view("three")) : tell("Please enter the address."));
-    on("click", "#back-two", () => view("one"));
-    on("click", "#back-three", () => view("two"));
-    on("click", "#finish", () => {
-      if (!find("input[name=way]:checked")) return tell("Please choose a way of delivery.");
-      if (!["name", "street", "city"].every(right) || !find("#way-" + data.way).checked) return lose();
-      hush();
-      view("thanks");
-      win();
-    });
-    aim({ steps: () => {
-      if (now_at("one")) return [fill("#name", data.name), click("#next-one")];
-      if (now_at("two")) {
-        if (!right("name")) return [click("#back-two")];
-        return [fill("#street", data.street), fill("#city", data.city), click("#next-two")];
-      }
-      if (!["name", "street", "city"].every(right)) return [click("#back-three")];
-      return [tick("#way-" + data.way), click("#finish")];
-    } });
-    """
     data = {"name": name, "street": street, "city": city, "way": ways.index(way)}
-    return PageContent(text, body + thanks(s, "Thank you for your order"), script, data, "Order")
+    return PageContent(text, body + thanks(s, "Thank you for your order"), data, "Order")
 
 
 @template(held_out=True)
@@ -115,18 +91,5 @@ def survey(s: PageBuilder) -> PageContent:
             f'<button type="button" class="main go">{label}</button>',
             first=index == 0,
         )
-    script = """
-    const at = () => data.wanted.findIndex((_, index) => now_at("q" + index));
-    on("click", ".go", () => {
-      const here = at();
-      if (!find(`input[name=r${here}]:checked`)) return tell("Please choose an answer.");
-      hush();
-      if (!find(`#r${here}-${data.wanted[here]}`).checked) return lose();
-      if (here + 1 < data.wanted.length) return view("q" + (here + 1));
-      view("thanks");
-      win();
-    });
-    aim({ steps: () => [tick(`#r${at()}-${data.wanted[at()]}`), click(`[data-view="q${at()}"] .go`)] });
-    """
     wanted = [bank[question].index(answer) for question, answer in zip(asked, given, strict=True)]
-    return PageContent(text, body + thanks(s, "Thank you for your time"), script, {"wanted": wanted}, "Survey")
+    return PageContent(text, body + thanks(s, "Thank you for your time"), {"wanted": wanted}, "Survey")
