@@ -6,12 +6,12 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, TypeVar
+from typing import Any
 
+from holotron.suites.kit.draws import Draws
+from holotron.suites.kit.words import ENDINGS, FIRST_NAMES, LAST_NAMES, ONSETS, PASSWORD_LETTERS, SENTENCES, VOWELS
 from holotron.suites.pages.style import PageStyle
-from holotron.suites.pages.words import ENDINGS, FIRST_NAMES, LAST_NAMES, ONSETS, PASSWORD_LETTERS, SENTENCES, VOWELS
 
-T = TypeVar("T")
 COINED_SHARE = 0.4
 
 
@@ -29,27 +29,12 @@ class PageContent:
     script: str | None = None
 
 
-class PageBuilder:
-    """One page's chance and style."""
+class PageBuilder(Draws):
+    """One page's random draws and style."""
 
     def __init__(self, chance: random.Random, style: PageStyle) -> None:
-        self.chance = chance
+        super().__init__(chance)
         self.style = style
-
-    # ---- chance ----
-
-    def pick(self, *options: T) -> T:
-        return self.chance.choice(options)
-
-    def some(self, options: Sequence[T], count: int) -> list[T]:
-        return self.chance.sample(list(options), count)
-
-    def maybe(self, probability: float = 0.5) -> bool:
-        return self.chance.random() < probability
-
-    def number(self, low: int, high: int) -> int:
-        """From low to high, both included."""
-        return self.chance.randint(low, high)
 
     def phrase(self, *phrasings: str, **values: object) -> str:
         """One of these ways to say it, with or without a capital letter and a full stop."""

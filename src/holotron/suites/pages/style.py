@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from holotron.suites.pages.words import BRANDS, LINKS, SENTENCES
+from holotron.suites.kit.words import BRANDS, LINKS, SENTENCES
 
 VIEWPORTS = ((1024, 768), (1152, 768), (1280, 720), (1280, 800))
 FONTS = (

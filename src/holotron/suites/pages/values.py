@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from holotron.suites.kit.words import CITIES, CODE_LETTERS, COLOURS, SENTENCES, THINGS, TODOS
 from holotron.suites.pages.builder import PageBuilder
-from holotron.suites.pages.words import CITIES, COLOURS, SENTENCES, THINGS, TODOS
-
-CODE_LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ0123456789"
 
 
 def quoted(s: PageBuilder, text: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
+from holotron.suites.kit.words import FIELDS, MENU, OPTIONS, SCREEN_COUNTRIES
 from holotron.suites.screens.icons import NAMES, icon
 from holotron.suites.screens.themes import ScreenTheme
-from holotron.suites.screens.words import COUNTRIES, FIELDS, MENU, OPTIONS, Words
+from holotron.suites.screens.words import Words
 
 
 class Blocks:
@@ -22,26 +23,25 @@ class Blocks:
         text = escape(text or words.button())
         kind = "btn main" if main else "btn"
         if words.maybe(0.12):
-            text = f"{icon(words.pick(NAMES), named=False)} {text}"
+            text = f"{icon(words.pick(*NAMES), named=False)} {text}"
         if words.maybe(0.15) and not self.theme.bare:
             return f'<a href="#" class="{kind}">{text}</a>'
         off = " disabled" if words.maybe(0.05) else ""
         return f'<button class="{kind}"{off}>{text}</button>'
 
     def icon_button(self, name: str | None = None) -> str:
-        name = name or self.words.pick(NAMES)
+        name = name or self.words.pick(*NAMES)
         return (
-            f'<button class="{self.words.pick(["ghost", "btn"])}" aria-label="{name}">{icon(name, named=False)}'
-            f"</button>"
+            f'<button class="{self.words.pick("ghost", "btn")}" aria-label="{name}">{icon(name, named=False)}</button>'
         )
 
     def link(self, text: str | None = None) -> str:
-        return f'<a href="#">{escape(text or self.words.pick(MENU))}</a>'
+        return f'<a href="#">{escape(text or self.words.pick(*MENU))}</a>'
 
     def field(self, name: str | None = None, *, value: str | None = None, labels: str | None = None) -> str:
         """A captioned text field, drop-down or text area. `value` None: drawn."""
         words, where = self.words, labels or self.theme.labels
-        name = name or words.pick(FIELDS)
+        name = name or words.pick(*FIELDS)
         self._ids += 1
         key, low = f"f{self._ids}", name.lower()
         if value is None:
@@ -53,22 +53,20 @@ class Blocks:
             hint = f' placeholder="{escape(self._value(low))}"'
         about = f'id="{key}" class="in"'
         if low in ("country", "language", "currency", "category", "department", "topic") and where != "inside":
-            control = f"<select {about}>{self.options(words.some(COUNTRIES, 5))}</select>"
+            control = f"<select {about}>{self.options(words.some(SCREEN_COUNTRIES, 5))}</select>"
         elif low in ("message", "comment", "description", "notes", "feedback"):
-            control = f'<textarea {about} rows="{words.pick([2, 3, 4])}"{hint}>{given}</textarea>'
+            control = f'<textarea {about} rows="{words.pick(2, 3, 4)}"{hint}>{given}</textarea>'
         else:
             kind = "password" if low == "password" else "text"
             control = f'<input {about} type="{kind}"{hint} value="{given}">'
-        label = (
-            "" if where == "inside" else f'<label for="{key}">{escape(name)}{words.pick(["", "", ":", " *"])}</label>'
-        )
+        label = "" if where == "inside" else f'<label for="{key}">{escape(name)}{words.pick("", "", ":", " *")}</label>'
         return f'<div class="label-{where}">{label}{control}</div>'
 
     def fields(self, count: int) -> list[str]:
         return [self.field(name) for name in self.words.some(FIELDS, count)]
 
     def tick(self, text: str | None = None, *, kind: str = "checkbox", group: str = "g") -> str:
-        words, text = self.words, escape(text or self.words.pick(OPTIONS))
+        words, text = self.words, escape(text or self.words.pick(*OPTIONS))
         on = " checked" if words.maybe(0.4) else ""
         box = f'<input type="{kind}" name="{group}"{on}>'
         return (
@@ -78,7 +76,7 @@ class Blocks:
         )
 
     def switch(self, text: str | None = None) -> str:
-        words, text = self.words, escape(text or self.words.pick(OPTIONS))
+        words, text = self.words, escape(text or self.words.pick(*OPTIONS))
         if self.theme.bare:
             return self.tick(text)
         on = str(words.maybe(0.5)).lower()
@@ -91,14 +89,14 @@ class Blocks:
         )
 
     def options(self, texts: Sequence[str]) -> str:
-        chosen = self.words.pick(range(len(texts)))
+        chosen = self.words.pick(*range(len(texts)))
         return "".join(f"<option{' selected' * (i == chosen)}>{escape(text)}</option>" for i, text in enumerate(texts))
 
     def select(self, texts: Sequence[str]) -> str:
         return f'<select class="in" style="width:auto">{self.options(texts)}</select>'
 
     def tabs(self, names: Sequence[str]) -> str:
-        chosen = self.words.pick(range(len(names)))
+        chosen = self.words.pick(*range(len(names)))
         parts = "".join(
             f'<button class="tab" role="tab" aria-selected="{str(i == chosen).lower()}">{escape(name)}</button>'
             for i, name in enumerate(names)
@@ -108,19 +106,19 @@ class Blocks:
     def bar(self) -> str:
         """The navigation at the top of a page."""
         words = self.words
-        links = "".join(f'<a href="#">{name}</a>' for name in words.some(MENU, words.pick([3, 4, 5])))
+        links = "".join(f'<a href="#">{name}</a>' for name in words.some(MENU, words.pick(3, 4, 5)))
         brand = (
-            f"<strong>{escape(words.noun().capitalize() + words.pick(['', ' ' + words.noun().capitalize(), 'ly']))}"
+            f"<strong>{escape(words.noun().capitalize() + words.pick('', ' ' + words.noun().capitalize(), 'ly'))}"
             f"</strong>"
         )
         right = []
         if words.maybe(0.4):
             right.append(
-                f'<input class="in" style="width:10rem" placeholder="{words.pick(["Search", "Search…", "Find"])}">'
+                f'<input class="in" style="width:10rem" placeholder="{words.pick("Search", "Search…", "Find")}">'
             )
-        right += [self.icon_button() for _ in range(words.pick([0, 1, 2, 3]))]
+        right += [self.icon_button() for _ in range(words.pick(0, 1, 2, 3))]
         if words.maybe(0.5):
-            right.append(self.button(words.pick(["Log in", "Sign in", "Sign up", "Log out", "Account"])))
+            right.append(self.button(words.pick("Log in", "Sign in", "Sign up", "Log out", "Account")))
         left = self.icon_button("menu") if words.maybe(0.25) else ""
         return (
             f'<div class="bar row between"><div class="row">{left}{brand}{links}</div><div class="row">'
@@ -131,8 +129,8 @@ class Blocks:
         words = self.words
         icons = words.maybe(0.4)
         items = [
-            f'<a href="#">{icon(words.pick(NAMES), named=False) + " " if icons else ""}{name}</a>'
-            for name in words.some(MENU, words.pick([4, 5, 6, 7]))
+            f'<a href="#">{icon(words.pick(*NAMES), named=False) + " " if icons else ""}{name}</a>'
+            for name in words.some(MENU, words.pick(4, 5, 6, 7))
         ]
         return f'<div class="side card">{"".join(items)}</div>'
 
@@ -140,10 +138,10 @@ class Blocks:
         return f'<div class="muted">{" / ".join(self.link(name) for name in self.words.some(MENU, 3))}</div>'
 
     def pagination(self) -> str:
-        last = self.words.pick([3, 4, 5, 6])
-        chosen = self.words.pick(range(1, last + 1))
+        last = self.words.pick(3, 4, 5, 6)
+        chosen = self.words.pick(*range(1, last + 1))
         numbers = "".join(f'<a href="#" class="btn{" on" * (i == chosen)}">{i}</a>' for i in range(1, last + 1))
-        before, after = self.words.pick([("Previous", "Next"), ("«", "»"), ("Prev", "Next"), ("Newer", "Older")])
+        before, after = self.words.pick(("Previous", "Next"), ("«", "»"), ("Prev", "Next"), ("Newer", "Older"))
         return (
             f'<div class="row"><a href="#" class="btn">{before}</a>{numbers}<a href="#" class="btn">{after}</a></div>'
         )
@@ -167,11 +165,11 @@ class Blocks:
             lambda: "".join(self.fields(2)),
             lambda: "".join(self.tick(text) for text in words.some(OPTIONS, 3)),
         ]
-        inside = words.pick(insides)()
-        buttons = "".join(self.button(main=i == 0) for i in range(words.pick([1, 2, 2, 3])))
+        inside = words.pick(*insides)()
+        buttons = "".join(self.button(main=i == 0) for i in range(words.pick(1, 2, 2, 3)))
         title = escape(words.title(2))
         return (
-            f'<div class="over"><div class="dialog col" role="dialog" style="width:{words.pick([18, 22, 28])}rem;'
+            f'<div class="over"><div class="dialog col" role="dialog" style="width:{words.pick(18, 22, 28)}rem;'
             f"background:"
             f'{"#fff" if self.theme.bare else ""}"><div class="row between"><h3>{title}</h3>'
             f"{self.icon_button('close')}</div>"
@@ -181,13 +179,13 @@ class Blocks:
     def footer(self) -> str:
         links = "".join(self.link(name) for name in self.words.some(MENU, 4))
         return (
-            f'<div class="row pad muted">{links}<span>© {self.words.chance.randint(1999, 2033)} '
+            f'<div class="row pad muted">{links}<span>© {self.words.number(1999, 2033)} '
             f"{self.words.noun().capitalize()}</span></div>"
         )
 
     def _value(self, field: str) -> str:
         words = self.words
         known = {"email": words.email, "e-mail address": words.email, "name": words.name, "city": words.city}
-        known |= {"first name": words.first, "age": words.number, "amount": words.price, "price": words.price}
+        known |= {"first name": words.first, "age": words.figure, "amount": words.price, "price": words.price}
         known |= {"from": words.city, "to": words.city, "start date": words.date, "end date": words.date}
         return known.get(field, words.value)()

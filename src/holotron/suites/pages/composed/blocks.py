@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from holotron.suites.kit.words import CITIES, LINKS, TOPICS
 from holotron.suites.pages.builder import PageBuilder
 from holotron.suites.pages.composed.parts import (
     BOXES,
@@ -22,7 +23,6 @@ from holotron.suites.pages.composed.parts import (
     text_part,
 )
 from holotron.suites.pages.values import quoted, value_of
-from holotron.suites.pages.words import CITIES, LINKS, TOPICS
 
 BUTTONS = ("Save", "OK", "Send", "Apply", "Submit", "Done", "Confirm", "Update", "Continue")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from holotron.suites.kit.words import COUNTRIES
 from holotron.suites.pages.behaviour import own_script, shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import FORM_SCRIPT, thanks
-from holotron.suites.pages.words import COUNTRIES
 
 LOGIN_PHRASES = (
     "Log in as {user} with password {password}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from holotron.suites.kit.words import COLOURS, LINKS, SUBJECTS, THINGS, TODOS, TOPICS
 from holotron.suites.pages.builder import PageBuilder, PageContent
 from holotron.suites.pages.composed.activities import ACTIVITIES
 from holotron.suites.pages.composed.blocks import Block, activity_block, any_block
@@ -12,7 +13,6 @@ from holotron.suites.pages.composed.parts import Names
 from holotron.suites.pages.composed.placing import menu, page_of, place
 from holotron.suites.pages.task import template
 from holotron.suites.pages.values import quoted, value_of
-from holotron.suites.pages.words import COLOURS, LINKS, SUBJECTS, THINGS, TODOS, TOPICS
 
 DEEDS = (
     ("Delete", "gone"), ("Remove", "gone"), ("Archive", "gone"), ("Hide", "gone"), ("Edit", "stays"), ("Open", "stays"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from holotron.suites.kit.words import COLOURS, LINKS, THINGS, TODOS, TOPICS
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import FORM, thanks
 from holotron.suites.pages.values import quoted, value_of
-from holotron.suites.pages.words import COLOURS, LINKS, THINGS, TODOS, TOPICS
 
 # Labels of fields and what kind of thing is written into them.
 LABELS = (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from holotron.suites.kit.words import DEPARTMENTS, MONTHS, SENTENCES
 from holotron.suites.pages.behaviour import shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import DEPARTMENTS, MONTHS, SENTENCES
 
 # data.fields: [id, value] of text fields; data.lists: of drop-down lists; data.boxes: [id, on].
 # What is missing is said and can be put right; what is wrong is sent.

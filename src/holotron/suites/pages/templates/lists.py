@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
+from holotron.suites.kit.words import SUBJECTS, THINGS, TODOS
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import SUBJECTS, THINGS, TODOS
 
 
 def _joined(s: PageBuilder, names: list[str]) -> str:

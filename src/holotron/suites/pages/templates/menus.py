@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from holotron.suites.kit.words import THINGS
 from holotron.suites.pages.behaviour import shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import THINGS
 
 MENUS = {
     "File": ("New", "Open", "Save", "Save as", "Print", "Close"),

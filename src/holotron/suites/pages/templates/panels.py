@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
+from holotron.suites.kit.words import SENTENCES, TOPICS
 from holotron.suites.pages.behaviour import own_script, shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import SENTENCES, TOPICS
 
 TABS = ("Overview", "Details", "Reviews", "History", "Files", "Team", "Delivery", "Contact", "Members", "Prices")
 TABS_SCRIPT = shared_script("tabs")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
+from holotron.suites.kit.words import COLOURS, SENTENCES, THINGS
 from holotron.suites.pages.behaviour import own_script, shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import COLOURS, SENTENCES, THINGS
 
 ENDINGS = (
     "buying guide",

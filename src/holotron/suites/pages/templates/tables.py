@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
+from holotron.suites.kit.words import CITIES, DEPARTMENTS, ROLES
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import CITIES, DEPARTMENTS, ROLES
 
 
 def _people(s: PageBuilder, count: int) -> tuple[list[str], list[dict[str, str]]]:

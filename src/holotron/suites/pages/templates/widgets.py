@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
+from holotron.suites.kit.words import CITIES, COLOURS, MONTHS, SENTENCES, THINGS
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import CITIES, COLOURS, MONTHS, SENTENCES, THINGS
 
 
 @template()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from holotron.suites.kit.words import THINGS
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import thanks
-from holotron.suites.pages.words import THINGS
 
 
 def _step(number: int) -> str:
