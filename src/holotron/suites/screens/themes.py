@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from pathlib import Path
+from string import Template
 
 # Name: page, card, text, muted text, line, accent, text on accent.
 PALETTES = {
@@ -29,6 +31,8 @@ FONTS = (
     "'Liberation Sans'", "'Liberation Sans'", "'DejaVu Sans'", "'Liberation Serif'", "'DejaVu Serif'",
     "'Liberation Mono'", "'DejaVu Sans Mono'", "'Liberation Sans Narrow'", "'DejaVu Sans Condensed'",
 )  # fmt: skip
+# Rules stand on a line each, and on the page without any.
+THEME = Template(Path(__file__).with_name("theme.css").read_text().replace("\n", ""))
 ALWAYS = "*{caret-color:transparent;animation:none!important;transition:none!important}html{overflow:hidden}"
 LAYOUT = (
     "body{margin:0;font-size:1rem;line-height:1.4}*{box-sizing:border-box}"
@@ -73,32 +77,9 @@ def draw_theme(chance: random.Random, *, held_out: bool) -> ScreenTheme:
     caps = chance.choice(["", "", "", "text-transform:uppercase;letter-spacing:.04em;"])
     head = chance.choice([f"color:{text}", f"color:{accent}", f"color:{text};font-weight:400"])
     underline = chance.choice(["underline", "none"])
-    rules = (
-        f"body{{background:{page};color:{text}}}"
-        f"a{{color:{accent};text-decoration:{underline}}}h1,h2,h3{{margin:.3rem 0;{head}}}"
-        f".card,.dialog,.menu{{background:{card};border:{edge};border-radius:{radius}rem;box-shadow:{shadow};"
-        f"padding:1rem}}"
-        f".btn{{font-size:1rem;{caps}padding:{pad}rem {pad * 2.2:.2f}rem;border-radius:{radius}rem;{second};"
-        f"display:inline-block;"
-        f"text-decoration:none}}.btn.main{{background:{accent};color:{on_accent};border:1px solid {accent}}}"
-        f".btn:disabled{{opacity:.5}}.ghost{{background:none;border:0;color:inherit;font-size:1rem;padding:.3rem}}"
-        f"input,select,textarea{{font-size:1rem;color:{text};accent-color:{accent}}}"
-        f".in{{background:{field};border:{edge};border-radius:{min(radius, 0.7)}rem;padding:{pad}rem .6rem;width:100%}}"
-        f"select.in option{{color:#000}}::placeholder{{color:{muted};opacity:1}}.muted{{color:{muted}}}"
-        f".bar{{{bar};padding:.6rem 1rem}}.bar a{{color:inherit;text-decoration:none}}"
-        f".bar .btn{{background:transparent;color:inherit;border:1px solid currentColor}}.bar .in{{background:{page}}}"
-        f"table{{border-collapse:collapse;width:100%}}td,th{{padding:{pad}rem .6rem;border-bottom:{edge};"
-        f"text-align:left}}"
-        f"th{{{caps}color:{muted}}}.tabs{{display:flex;border-bottom:{edge};gap:.2rem}}"
-        f".tab{{padding:.5rem 1rem;background:none;border:0;color:{muted};font-size:1rem;border-bottom:3px solid "
-        f"transparent}}"
-        f".tab[aria-selected=true]{{color:{accent};border-bottom-color:{accent}}}.menu{{padding:.3rem 0}}"
-        f".menu [role=menuitem]{{padding:.35rem 1rem}}.chip{{border:{edge};border-radius:1rem;padding:.1rem .6rem}}"
-        f".side a{{display:block;padding:.35rem .2rem}}[role=switch]{{width:2.6rem;height:1.4rem;border-radius:.7rem;"
-        f"background:{line};border:0;padding:.15rem;text-align:left}}"
-        f"[role=switch][aria-checked=true]{{background:{accent};"
-        f"text-align:right}}.knob{{display:inline-block;width:1.1rem;height:1.1rem;border-radius:50%;"
-        f"background:{page}}}"
-        f".on{{background:{accent};color:{on_accent}}}.box{{border:{edge};border-radius:{radius}rem}}"
+    rules = THEME.substitute(
+        page=page, card=card, text=text, muted=muted, line=line, accent=accent, on_accent=on_accent, radius=radius,
+        field=field, field_radius=min(radius, 0.7), edge=edge, shadow=shadow, pad=pad, wide_pad=f"{pad * 2.2:.2f}",
+        bar=bar, second=second, caps=caps, head=head, underline=underline,
     )  # fmt: skip
     return ScreenTheme(name, base + rules, False, labels, held_out)
