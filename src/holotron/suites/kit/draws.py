@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -24,6 +24,10 @@ class Draws:
 
     def maybe(self, probability: float = 0.5) -> bool:
         return self.chance.random() < probability
+
+    def optional(self, probability: float, make: Callable[[], str]) -> str:
+        """What is made, or nothing."""
+        return make() if self.maybe(probability) else ""
 
     def number(self, low: int, high: int) -> int:
         """From low to high, both included."""

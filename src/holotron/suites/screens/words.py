@@ -20,19 +20,20 @@ from holotron.suites.kit.words import (
 
 
 class Words(Draws):
-    """A source of text."""
+    """A source of text: letters, digits and punctuation that mean nothing to HTML, so they need no escaping."""
 
     def first(self) -> str:
         return self.pick(*SCREEN_FIRST_NAMES)
 
     def name(self) -> str:
-        return f"{self.pick(*SCREEN_FIRST_NAMES)} {self.pick(*SCREEN_LAST_NAMES)}"
+        return f"{self.first()} {self.pick(*SCREEN_LAST_NAMES)}"
 
     def city(self) -> str:
         return self.pick(*SCREEN_CITIES)
 
     def email(self) -> str:
-        return f"{self.pick(*SCREEN_FIRST_NAMES)}{self.pick('.', '_', '')}{self.pick(*SCREEN_LAST_NAMES)}@{self.pick(*MAIL_DOMAINS)}".lower()
+        user = f"{self.first()}{self.pick('.', '_', '')}{self.pick(*SCREEN_LAST_NAMES)}"
+        return f"{user}@{self.pick(*MAIL_DOMAINS)}".lower()
 
     def string(self, shortest: int = 2, longest: int = 8) -> str:
         """Letters that mean nothing, as reading must not rely on guessing."""
@@ -92,22 +93,21 @@ class Words(Draws):
         return f"{self.pick(*ADJECTIVES).capitalize()} {self.noun().capitalize()}{self.pick('', '', ' ' + self.code())}"
 
     def sentence(self, shortest: int = 4, longest: int = 12) -> str:
-        parts: list[str] = []
-        for index in range(self.number(shortest, longest)):
-            parts.append(
-                self.pick(*SMALL_WORDS) if index % 3 == 1 or (index % 3 == 2 and self.maybe(0.3)) else self.word()
-            )
+        parts = [
+            self.pick(*SMALL_WORDS) if index % 3 == 1 or (index % 3 == 2 and self.maybe(0.3)) else self.word()
+            for index in range(self.number(shortest, longest))
+        ]
         return " ".join(parts).capitalize() + self.pick(".", ".", ".", "!", "?")
 
     def paragraph(self, sentences: int) -> str:
         return " ".join(self.sentence() for _ in range(sentences))
 
-    def button(self) -> str:
+    def caption(self) -> str:
         return self.pick(*BUTTONS) if self.maybe(0.8) else self.label()
 
     def value(self) -> str:
         """Something typed into a field."""
-        makers = [
+        makers = (
             self.word,
             self.name,
             self.city,
@@ -117,5 +117,5 @@ class Words(Draws):
             self.string,
             self.code,
             self.first,
-        ]
+        )
         return self.pick(*makers)()
