@@ -53,6 +53,7 @@ SCREEN_COUNTRIES = _listed("""
 SCREEN_COLOURS = _listed("""
     red blue green yellow orange purple pink black white grey brown cyan magenta teal navy olive maroon gold
 """)
+ORDINALS = ("first", "second", "third", "fourth", "fifth")
 MONTHS = _listed("January February March April May June July August September October November December")
 
 # ---- things and deeds ----

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from holotron.suites.kit import html
 from holotron.suites.kit.draws import Draws
 from holotron.suites.kit.words import ENDINGS, FIRST_NAMES, LAST_NAMES, ONSETS, PASSWORD_LETTERS, SENTENCES, VOWELS
 from holotron.suites.pages.style import PageStyle
@@ -90,6 +91,9 @@ class PageBuilder(Draws):
     def price(self) -> str:
         return f"{self.number(2, 180)}.{self.pick('00', '50', '90', '95', '99')}"
 
+    def phone(self) -> str:
+        return f"0{self.number(100, 999)} {self.number(1000, 9999)}"
+
     def prose(self, count: int) -> str:
         return f"<p>{' '.join(self.some(SENTENCES, count))}</p>"
 
@@ -111,12 +115,9 @@ class PageBuilder(Draws):
 
     def select(self, name: str, label: str, options: Sequence[str], chosen: str | None = None) -> str:
         """A drop-down list; its label never stands inside."""
-        listed = "".join(
-            f"<option{' selected' if option == chosen else ''}>{escape(option)}</option>" for option in options
-        )
         return (
             f'<div class="field"><label for="{name}">{escape(label)}{self._colon}</label>'
-            f'<select id="{name}">{listed}</select></div>'
+            f'<select id="{name}">{html.options(options, chosen)}</select></div>'
         )
 
     def check(self, name: str, label: str, on: bool = False, switch: bool = False) -> str:
@@ -143,9 +144,39 @@ class PageBuilder(Draws):
     def form(self, *parts: str) -> str:
         return f'<form novalidate id="form">{"".join(parts)}</form>'
 
+    def form_in_row(self, field: str, *labels: str) -> str:
+        """A form of one field with its button beside it."""
+        return self.form(f'<div class="row">{field}<div class="field">{self.submit(*labels)}</div></div>')
+
     @property
     def _colon(self) -> str:
         return ":" if self.style.labels == "left" else ""
+
+
+def capital(text: str) -> str:
+    """With a capital letter at the beginning."""
+    return text[0].upper() + text[1:]
+
+
+def and_list(names: Sequence[str]) -> str:
+    """One, two and three."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def dialog(inside: str, name: str = "", *, hidden: bool = False) -> str:
+    """A dialog over the page."""
+    about = (f' id="{name}"' if name else "") + (" hidden" if hidden else "")
+    return f'<div class="veil"{about}><div class="dialog">{inside}</div></div>'
+
+
+def opener(kind: str, label: str, classes: str, about: str = "") -> str:
+    """Something to click on that leads to another view: a link, a button or a tile. `about`: further attributes."""
+    match kind:
+        case "link":
+            return f'<p><a href="#" class="{classes}"{about}>{escape(label)}</a></p>'
+        case "button":
+            return f'<button type="button" class="{classes}"{about}>{escape(label)}</button>'
+    return f'<div class="tile {classes}"{about} style="cursor:pointer">{escape(label)}</div>'
 
 
 def view(name: str, *parts: str, first: bool = False) -> str:

@@ -6,17 +6,12 @@ import random
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
+from holotron.suites.kit.themes import FONTS, LABEL_PLACES, LabelPlace
 from holotron.suites.kit.words import BRANDS, LINKS, SENTENCES
 
 VIEWPORTS = ((1024, 768), (1152, 768), (1280, 720), (1280, 800))
-FONTS = (
-    "Liberation Sans", "Liberation Sans", "DejaVu Sans", "Liberation Serif", "DejaVu Serif", "Liberation Mono",
-    "DejaVu Sans Mono",
-)  # fmt: skip
 LINK = re.compile(r'<a href="#">([^<]*)</a>')
-Labels = Literal["above", "left", "inside"]
 FIELDS = ".styled input:not([type=checkbox]):not([type=radio]), .styled textarea"
 
 CSS = "\n" + Path(__file__).with_name("style.css").read_text()
@@ -24,11 +19,11 @@ CSS = "\n" + Path(__file__).with_name("style.css").read_text()
 
 @dataclass(frozen=True)
 class PageStyle:
-    """One page's style. `labels`: where a field's label stands."""
+    """The style of one page."""
 
     variables: str
     classes: str
-    labels: Labels
+    labels: LabelPlace
     header: str
     aside: str
     footer: str
@@ -83,7 +78,7 @@ def draw_style(chance: random.Random, *, wide: bool = False) -> PageStyle:
     classes += ["shadow"] if card and chance.random() < 0.5 else []
     classes += [chance.choice(("", "", "underline", "outlined"))] if styled else []
     classes += ["striped"] if chance.random() < 0.4 else []
-    labels: Labels = chance.choice(("above", "above", "left", "inside")) if not card or size < 17 else "above"
+    labels: LabelPlace = chance.choice(LABEL_PLACES) if not card or size < 17 else "above"
     classes += ["left"] if labels == "left" else []
     has_aside = not card and chance.random() < 0.35
     classes += ["right"] if has_aside and chance.random() < 0.4 else []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
+from holotron.suites.kit.words import ORDINALS
 from holotron.suites.screens.labels import DRAWN_SIGNS, SHAPES, ScreenElement
 
-ORDINALS = ("first", "second", "third", "fourth", "fifth")
 LONGEST_NAME = 40
 # A name alone names these; of the others it could as well mean the words beside them.
 SAID_BY_NAME = frozenset(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
+from holotron.suites.kit.themes import LABEL_PLACES, SCREEN_FONTS, LabelPlace
+
 # Name: page, card, text, muted text, line, accent, text on accent.
 PALETTES = {
     "paper": ("#ffffff", "#f6f7f9", "#1c2430", "#5d6876", "#cfd6de", "#1f6feb", "#ffffff"),
@@ -27,10 +29,6 @@ PALETTES = {
     "brick": ("#fbf1ee", "#ffffff", "#3b1710", "#8a5d52", "#ebc7bd", "#b3391f", "#ffffff"),
 }
 HELD_OUT_PALETTES = ("violet", "ocean", "sand")
-FONTS = (
-    "'Liberation Sans'", "'Liberation Sans'", "'DejaVu Sans'", "'Liberation Serif'", "'DejaVu Serif'",
-    "'Liberation Mono'", "'DejaVu Sans Mono'", "'Liberation Sans Narrow'", "'DejaVu Sans Condensed'",
-)  # fmt: skip
 # Rules stand on a line each, and on the page without any.
 THEME = Template(Path(__file__).with_name("theme.css").read_text().replace("\n", ""))
 ALWAYS = "*{caret-color:transparent;animation:none!important;transition:none!important}html{overflow:hidden}"
@@ -52,15 +50,15 @@ class ScreenTheme:
     name: str
     css: str
     bare: bool
-    labels: str  # where the captions of fields are: above, left, inside
+    labels: LabelPlace
     held_out: bool
 
 
 def draw_theme(chance: random.Random, *, held_out: bool) -> ScreenTheme:
     names = [name for name in PALETTES if (name in HELD_OUT_PALETTES) == held_out]
     name, size = chance.choice(names), 16 * chance.uniform(0.8, 1.3)
-    font, labels = chance.choice(FONTS), chance.choice(["above", "above", "left", "inside"])
-    base = f"{ALWAYS}{LAYOUT}html{{font-size:{size:.1f}px}}body,button,input,select,textarea{{font-family:{font}}}"
+    font, labels = chance.choice(SCREEN_FONTS), chance.choice(LABEL_PLACES)
+    base = f"{ALWAYS}{LAYOUT}html{{font-size:{size:.1f}px}}body,button,input,select,textarea{{font-family:'{font}'}}"
     if not held_out and chance.random() < 0.15:
         plain = chance.choice(["", "button,input,select,textarea{font-size:1rem}"])
         return ScreenTheme("bare", f"{base}{plain}body{{padding:.5rem}}", True, labels, False)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from html import escape
 
 from holotron.suites.kit.html import cells, document, link, options, rows
+from holotron.suites.kit.themes import WIDGET_FONTS
 from holotron.suites.kit.words import FIELDS, MENU, OPTIONS, SCREEN_COLOURS, SCREEN_COUNTRIES, TABLE_HEADS
 from holotron.suites.screens.icons import NAMES, icon
 from holotron.suites.screens.rendering import Document
@@ -14,7 +15,6 @@ from holotron.suites.screens.themes import ALWAYS
 from holotron.suites.screens.words import Words
 
 WIDTH, HEIGHT, BAR = 160, 210, 50
-FONTS = ("Liberation Sans", "Liberation Sans", "Liberation Sans", "DejaVu Sans", "Liberation Serif", "Liberation Mono")
 BARS = ("#ff0", "#ff0", "#ff0", "#ffe", "#fd6", "#cf9", "#9df")
 # Styles beyond the browser's own: control background, border, text, corner, page.
 STYLES = (
@@ -180,9 +180,9 @@ def _menu(words: Words) -> str:
 def _dialog(words: Words) -> str:
     left, top = words.number(2, 24), words.number(55, 100)
     cross = '<button aria-label="close" style="position:absolute;right:3px;top:2px;padding:0 3px">×</button>'
-    style = f"position:absolute;left:{left}px;top:{top}px;width:125px;background:#fff;color:#222;"
+    style = f"position:absolute;left:{left}px;top:{top}px;width:125px;background:#fff;color:#222;border:1px solid #888;"
     text = f"<b>{words.title(2)}</b>{cross}<p>{words.sentence(3, 7)}</p>"
-    return f'<div role="dialog" style="{style}border:1px solid #888;padding:4px">{text}{_button(words)} {_button(words)}</div>'
+    return f'<div role="dialog" style="{style}padding:4px">{text}{_button(words)} {_button(words)}</div>'
 
 
 def _sections(words: Words) -> str:
@@ -217,7 +217,7 @@ def make_widgets(seed: int) -> Document:
 
 
 def _style(words: Words) -> str:
-    size, font = words.pick(8, 9, 10, 10, 10, 11, 12, 13, 14, 16), words.pick(*FONTS)
+    size, font = words.pick(8, 9, 10, 10, 10, 11, 12, 13, 14, 16), words.pick(*WIDGET_FONTS)
     css = (
         f"{ALWAYS}body{{margin:0;width:160px;height:210px;overflow:hidden;background:#fff;font:14px '{font}'}}"
         f"#query{{box-sizing:border-box;height:{BAR}px;padding:3px;font-size:10px;overflow:hidden;"

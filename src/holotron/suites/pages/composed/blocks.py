@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from holotron.suites.kit.words import CITIES, LINKS, TOPICS
-from holotron.suites.pages.builder import PageBuilder
+from holotron.suites.pages.builder import PageBuilder, and_list
 from holotron.suites.pages.composed.parts import (
     BOXES,
     CHOICES,
@@ -100,11 +100,9 @@ def any_block(s: PageBuilder, names: Names, name: str, *, wanted: bool) -> Block
 
 
 def _joined(s: PageBuilder, said: Sequence[str]) -> str:
-    if len(said) < 2:
-        return "".join(said)
-    if s.maybe(0.2):
+    if len(said) > 1 and s.maybe(0.2):
         return s.pick("; ", ", ").join(said)
-    return f"{', '.join(said[:-1])} and {said[-1]}"
+    return and_list(said) if said else ""
 
 
 def _block(

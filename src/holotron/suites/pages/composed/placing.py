@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from holotron.suites.pages.behaviour import read_script
-from holotron.suites.pages.builder import PageBuilder, PageContent
+from holotron.suites.pages.builder import PageBuilder, PageContent, dialog
 from holotron.suites.pages.composed.blocks import Block
 
 
@@ -55,8 +55,7 @@ def place(s: PageBuilder, blocks: Sequence[Block]) -> tuple[str, list[list[str]]
 
 def _dialog(s: PageBuilder, name: str, block: Block) -> str:
     close = f'<button type="button" class="close small" style="float:right">{s.pick("×", "✕", "Close")}</button>'
-    inside = f"{close}<h2>{escape(block.topic)}</h2>{block.html}"
-    return f'<div class="veil" id="{name}" hidden><div class="dialog">{inside}</div></div>'
+    return dialog(f"{close}<h2>{escape(block.topic)}</h2>{block.html}", name, hidden=True)
 
 
 def _section(s: PageBuilder, name: str, block: Block) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from holotron.suites.kit.words import COUNTRIES
 from holotron.suites.pages.behaviour import own_script, shared_script
-from holotron.suites.pages.builder import PageBuilder, PageContent, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, dialog, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.templates.forms import FORM_SCRIPT, thanks
+from holotron.suites.pages.templates.forms import FORM, thanks
 
 LOGIN_PHRASES = (
     "Log in as {user} with password {password}",
@@ -20,10 +20,11 @@ WHO = ("User name", "Username", "E-mail", "Login", "User", "E-mail or user name"
 ENTER = ("Log in", "Sign in", "Login", "Enter", "Continue", "Go")
 # A wrong name or password is said, and can be put right.
 LOGIN_SCRIPT = shared_script("logins")
+LOGIN = LOGIN_SCRIPT + "aim({ steps: entering });"
 
 
-def _login_form(s: PageBuilder, remember: bool | None) -> str:
-    box = "" if remember is None else s.check("remember", s.pick("Remember me", "Keep me signed in", "Stay logged in"))
+def _login_form(s: PageBuilder, *, remember: bool = False) -> str:
+    box = s.check("remember", s.pick("Remember me", "Keep me signed in", "Stay logged in")) if remember else ""
     more = s.pick(
         "", "", '<p><a href="#">Forgot password?</a></p>', '<p>New here? <a href="#">Create an account</a></p>'
     )
@@ -44,20 +45,15 @@ def _welcome(s: PageBuilder, user: str) -> str:
 @template()
 def login(s: PageBuilder) -> PageContent:
     user, password = s.pick(s.user, s.user, s.mail)(), s.password()
-    intro = s.prose(1) if s.maybe(0.4) else ""
-    body = view(
-        "form",
-        s.heading(s.pick("Log in", "Sign in", "Welcome back", "Members", "Login")),
-        intro,
-        _login_form(s, None),
-        first=True,
-    )
+    intro = s.optional(0.4, lambda: s.prose(1))
+    heading = s.heading(s.pick("Log in", "Sign in", "Welcome back", "Members", "Login"))
+    body = view("form", heading, intro, _login_form(s), first=True)
     return PageContent(
         s.phrase(*LOGIN_PHRASES, user=user, password=password),
         body + _welcome(s, user),
         {"user": user, "password": password, "by_key": s.maybe()},
         "Log in",
-        LOGIN_SCRIPT + "aim({ steps: entering });",
+        LOGIN,
     )
 
 
@@ -73,9 +69,10 @@ def login_remember(s: PageBuilder) -> PageContent:
         user=user,
         password=password,
     )
-    body = view("form", s.heading(s.pick("Log in", "Sign in", "Your account")), _login_form(s, True), first=True)
+    heading = s.heading(s.pick("Log in", "Sign in", "Your account"))
+    body = view("form", heading, _login_form(s, remember=True), first=True)
     data = {"user": user, "password": password, "remember": True, "by_key": False}
-    return PageContent(text, body + _welcome(s, user), data, "Sign in", LOGIN_SCRIPT + "aim({ steps: entering });")
+    return PageContent(text, body + _welcome(s, user), data, "Sign in", LOGIN)
 
 
 @template(held_out=True)
@@ -91,10 +88,8 @@ def login_popup(s: PageBuilder) -> PageContent:
         s.prose(2),
         first=True,
     )
-    popup = (
-        f'<div class="veil" id="popup" hidden><div class="dialog"><h2>{opener}</h2>{_login_form(s, None)}'
-        f"{s.button('close', 'Cancel')}</div></div>"
-    )
+    inside = f"<h2>{opener}</h2>{_login_form(s)}{s.button('close', 'Cancel')}"
+    popup = dialog(inside, "popup", hidden=True)
     return PageContent(
         s.phrase(*LOGIN_PHRASES, user=user, password=password),
         start + popup + _welcome(s, user),
@@ -139,14 +134,13 @@ def signup(s: PageBuilder) -> PageContent:
         country=country,
     )
     title = s.pick("Sign up", "Create account", "Register", "Join us")
-    labels = ("Sign up", "Create account", "Register", "Join", "Submit")
     if boxes:
         text = text.rstrip(".") + s.pick(", accept the terms", " and accept the terms", " and agree to the terms")
-    form = s.form(*parts, s.submit(*labels))
+    form = s.form(*parts, s.submit("Sign up", "Create account", "Register", "Join", "Submit"))
     return PageContent(
         text,
         view("form", s.heading(title), form, first=True) + thanks(s, "Your account is ready", f"Welcome, {name}"),
         {"fields": fields, "lists": lists, "boxes": boxes},
         title,
-        FORM_SCRIPT + "aim({ steps: filling });",
+        FORM,
     )

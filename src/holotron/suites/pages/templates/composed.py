@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from holotron.suites.kit.words import COLOURS, LINKS, SUBJECTS, THINGS, TODOS, TOPICS
-from holotron.suites.pages.builder import PageBuilder, PageContent
+from holotron.suites.pages.builder import PageBuilder, PageContent, capital
 from holotron.suites.pages.composed.activities import ACTIVITIES
 from holotron.suites.pages.composed.blocks import Block, activity_block, any_block
 from holotron.suites.pages.composed.parts import Names
@@ -27,10 +27,6 @@ FACTS = (
 )  # fmt: skip
 
 
-def _big(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
 def _said(s: PageBuilder, block: Block, *, hidden: bool, alone: bool, explained: bool) -> str:
     """What is to be done, with the place where it cannot be guessed."""
     if not hidden or s.maybe(0.7 if explained else 0.3 if alone else 0.0):
@@ -49,7 +45,7 @@ def _page(s: PageBuilder, wanted: Sequence[Block], others: Sequence[Block], expl
     text = s.pick("; then ", ", then ", ". Then ", " and ").join(said)
     title = s.pick("Overview", "My page", "Portal", "Account", "Office")
     data = [block.data(paths[blocks.index(block)]) for block in wanted]
-    return page_of(s, s.phrase("{text}", text=_big(text)), body, data, title)
+    return page_of(s, s.phrase("{text}", text=capital(text)), body, data, title)
 
 
 @template()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from holotron.suites.kit.words import COLOURS, LINKS, THINGS, TODOS, TOPICS
-from holotron.suites.pages.builder import PageBuilder, PageContent, view
+from holotron.suites.kit.words import COLOURS, LINKS, ORDINALS, THINGS, TODOS, TOPICS
+from holotron.suites.pages.builder import PageBuilder, PageContent, capital, opener, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import FORM, thanks
 from holotron.suites.pages.values import quoted, value_of
@@ -86,14 +86,8 @@ def login_open(s: PageBuilder) -> PageContent:
         s.field("password", s.pick("Password", "Your password"), "password"),
         s.submit("Log in", "Sign in", "Enter"),
     )
-    kind = s.pick("link", "button", "tile")
-    shape = {
-        "link": '<p><a href="#" class="section">{}</a></p>',
-        "button": '<button type="button" class="section">{}</button>',
-        "tile": '<div class="tile section" style="cursor:pointer">{}</div>',
-    }[kind]
-    around = {"link": "", "button": "row", "tile": "grid"}[kind]
-    listed = f'<div class="{around}">{"".join(shape.format(escape(name)) for name in sections)}</div>'
+    kind, around = s.pick(("link", ""), ("button", "row"), ("tile", "grid"))
+    listed = f'<div class="{around}">{"".join(opener(kind, name, "section") for name in sections)}</div>'
     body = view("form", s.heading(s.pick("Log in", "Members", "Welcome")), form, first=True)
     body += view("inside", s.heading(f"Hello {user}"), listed) + view("section", '<h1 id="title"></h1>', s.prose(3))
     data = {"user": user, "password": password, "section": sections[wanted], "by_key": s.maybe()}
@@ -105,11 +99,9 @@ def search_add(s: PageBuilder) -> PageContent:
     """A field in the bar above, and hits with a button each."""
     query = s.pick(s.coined(), *s.some(s.fresh(THINGS), 2), f"{s.pick(*COLOURS)} {s.pick(*s.fresh(THINGS))}")
     shades = s.some(s.fresh(COLOURS), s.number(2, 5))
-    hits = [f"{shade} {query}" for shade in shades]
-    hits = [hit[0].upper() + hit[1:] for hit in hits]
+    hits = [capital(f"{shade} {query}") for shade in shades]
     wanted = s.number(0, min(2, len(hits) - 1))
     word, deed = s.pick(("Add to cart", "add"), ("Open", "open"), ("Save", "save"), ("Details", "open"))
-    nth = ("first", "second", "third")[wanted]
     said, title = quoted(s, query), quoted(s, hits[wanted])
     text = s.phrase(
         "Search for {query} and {deed} the {nth} hit",
@@ -121,8 +113,8 @@ def search_add(s: PageBuilder) -> PageContent:
         "Type {query} into the search field and {deed} the {nth} hit",
         query=said,
         deed=deed,
-        deed_big=deed[0].upper() + deed[1:],
-        nth=nth,
+        deed_big=capital(deed),
+        nth=ORDINALS[wanted],
         title=title,
     )
     hint = s.pick("Search", "Name of a product", "What do you need?", "Type a word")
@@ -179,14 +171,10 @@ def any_form(s: PageBuilder) -> PageContent:
     parts = [s.field(f"f{index}", label) for index, (label, _) in enumerate(labels)]
     parts += [s.check(f"b{index}", box) for index, box in enumerate(boxes)]
     title = s.pick("Details", "Request", "New entry", "Registration", "Form", "Your order")
-    other = s.button("other", s.pick("Cancel", "Back", "Clear")) if s.maybe(0.4) else ""
-    body = view(
-        "form",
-        s.heading(title),
-        s.prose(1) if s.maybe(0.3) else "",
-        s.form(*parts, f'<div class="row">{s.submit(sending)}{other}</div>'),
-        first=True,
-    )
+    other = s.optional(0.4, lambda: s.button("other", s.pick("Cancel", "Back", "Clear")))
+    intro = s.optional(0.3, lambda: s.prose(1))
+    form = s.form(*parts, f'<div class="row">{s.submit(sending)}{other}</div>')
+    body = view("form", s.heading(title), intro, form, first=True)
     data = {
         "fields": [[f"f{index}", value] for index, value in values.items()],
         "boxes": [[f"b{index}", box == ticked] for index, box in enumerate(boxes)],
@@ -227,7 +215,7 @@ def press_any(s: PageBuilder) -> PageContent:
         count = s.number(1, 8)
         inside, left = "".join(thing(name) for name in left[:count]), left[count:]
         kind = s.pick("row", "row end", "grid", "between", "tile row")
-        groups.append(f'<div class="{kind}" style="margin:.8em 0">{inside}</div>{s.prose(1) if s.maybe(0.5) else ""}')
+        groups.append(f'<div class="{kind}" style="margin:.8em 0">{inside}</div>{s.optional(0.5, lambda: s.prose(1))}')
     title = s.pick("Overview", "Start", "Control panel", "Contents")
     data = {"wanted": wanted, "done": s.pick("Done.", f"You chose {wanted}.", "Thank you.")}
     return PageContent(text, s.heading(title) + "".join(groups), data, title)

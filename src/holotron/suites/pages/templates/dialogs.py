@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.builder import PageBuilder, PageContent, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, capital, dialog, view
 from holotron.suites.pages.task import template
 
+# Title, message, the labels of the two buttons, and what a task asks for by each.
 DIALOGS = (
-    (
-        "Turn on notifications?",
-        "You can change this later.",
-        ("Allow", "Not now"),
-        ("allow notifications", "dismiss the notifications dialog"),
-    ),
+    ("Turn on notifications?", "You can change this later.", ("Allow", "Not now"),
+     ("allow notifications", "dismiss the notifications dialog")),
     ("Leave this page?", "Your changes are not saved.", ("Leave", "Stay"), ("leave the page", "stay on the page")),
-    (
-        "New version",
-        "A new version is there.",
-        ("Update", "Later"),
-        ("update to the new version", "put the update off until later"),
-    ),
-    (
-        "Your session is about to end",
-        "Do you want to go on?",
-        ("Stay signed in", "Sign out"),
-        ("stay signed in", "sign out"),
-    ),
-    (
-        "Use your location?",
-        "To show shops near you.",
-        ("Share", "Do not share"),
-        ("share the location", "do not share the location"),
-    ),
-    (
-        "Rate this page",
-        "It takes a minute.",
-        ("Rate now", "No thanks"),
-        ("rate the page now", "say no thanks to the rating"),
-    ),
-)
+    ("New version", "A new version is there.", ("Update", "Later"),
+     ("update to the new version", "put the update off until later")),
+    ("Your session is about to end", "Do you want to go on?", ("Stay signed in", "Sign out"),
+     ("stay signed in", "sign out")),
+    ("Use your location?", "To show shops near you.", ("Share", "Do not share"),
+     ("share the location", "do not share the location")),
+    ("Rate this page", "It takes a minute.", ("Rate now", "No thanks"),
+     ("rate the page now", "say no thanks to the rating")),
+)  # fmt: skip
 
 
 @template()
@@ -51,16 +32,13 @@ def dialog_answer(s: PageBuilder) -> PageContent:
         "In the pop-up choose {label}",
         'Answer the question with "{label}"',
         "Press the {label} button of the dialog",
-        said=said[wanted][0].upper() + said[wanted][1:],
+        said=capital(said[wanted]),
         label=labels[wanted],
     )
     order = s.some((0, 1), 2)
     buttons = "".join(s.button(f"b{i}", labels[i], "main" if i == 0 else "") for i in order)
-    dialog = (
-        f'<div class="veil"><div class="dialog"><h2>{title}</h2><p>{message}</p>'
-        f'<div class="row {s.pick("", "end")}">{buttons}</div></div></div>'
-    )
-    body = s.heading(s.pick("News", "Weather", "My notes")) + s.prose(4) + s.prose(4) + dialog
+    box = dialog(f'<h2>{title}</h2><p>{message}</p><div class="row {s.pick("", "end")}">{buttons}</div>')
+    body = s.heading(s.pick("News", "Weather", "My notes")) + s.prose(4) + s.prose(4) + box
     return PageContent(text, body, {"wanted": wanted}, title)
 
 
@@ -84,7 +62,7 @@ def dialog_confirm(s: PageBuilder) -> PageContent:
         'Click "{label}" and say yes',
         "Press {label} and confirm it in the dialog",
         "Please {said} (yes, really)",
-        deed=deeds[chosen][0].upper() + deeds[chosen][1:],
+        deed=capital(deeds[chosen]),
         label=chosen,
         said=deeds[chosen],
     )
@@ -97,11 +75,9 @@ def dialog_confirm(s: PageBuilder) -> PageContent:
     pair = [s.button("yes", yes, "main"), s.button("no", no)]
     if s.maybe():
         pair.reverse()
-    dialog = (
-        '<div class="veil" hidden><div class="dialog"><h2>Are you sure?</h2><p id="question"></p>'
-        f'<div class="row end">{"".join(pair)}</div></div></div>'
-    )
-    return PageContent(text, s.heading("Manage") + s.prose(1) + rows + dialog, {"deed": chosen}, "Manage")
+    question = f'<h2>Are you sure?</h2><p id="question"></p><div class="row end">{"".join(pair)}</div>'
+    body = s.heading("Manage") + s.prose(1) + rows + dialog(question, hidden=True)
+    return PageContent(text, body, {"deed": chosen}, "Manage")
 
 
 @template()
@@ -122,7 +98,7 @@ def cookie_banner(s: PageBuilder) -> PageContent:
             'Click "{label}" in the cookie banner',
             "Cookies: {label}",
             "Choose {label} for the cookies",
-            how=how[0].upper() + how[1:],
+            how=capital(how),
             how_said=how,
             label=labels[wanted],
         )
@@ -133,7 +109,7 @@ def cookie_banner(s: PageBuilder) -> PageContent:
             "Choose {label} for cookies, then open {link}",
             "First {how_said}, then click {link}",
             "{how}, then show me {link}",
-            how=how[0].upper() + how[1:],
+            how=capital(how),
             how_said=how,
             label=labels[wanted],
             link=link,
@@ -157,5 +133,5 @@ def cookie_banner(s: PageBuilder) -> PageContent:
     if s.maybe(0.6):
         banner = f'<div class="banner" id="cookies" style="{s.pick("bottom:0", "top:0")}">{inside}</div>'
     else:
-        banner = f'<div class="veil" id="cookies"><div class="dialog"><h2>Cookies</h2>{inside}</div></div>'
+        banner = dialog(f"<h2>Cookies</h2>{inside}", "cookies")
     return PageContent(text, body + banner, {"wanted": wanted, "only": only, "link": link}, "Welcome")

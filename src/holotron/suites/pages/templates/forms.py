@@ -42,7 +42,7 @@ def contact(s: PageBuilder) -> PageContent:
         message=message,
     )
     title = s.pick("Contact us", "Contact", "Write to us", "Get in touch")
-    intro = s.prose(s.number(1, 2)) if s.maybe(0.5) else ""
+    intro = s.optional(0.5, lambda: s.prose(s.number(1, 2)))
     form = s.form(*parts, s.submit("Send", "Send message", "Submit"))
     return PageContent(
         text,

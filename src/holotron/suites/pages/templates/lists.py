@@ -5,13 +5,13 @@ from __future__ import annotations
 from html import escape
 
 from holotron.suites.kit.words import SUBJECTS, THINGS, TODOS
-from holotron.suites.pages.builder import PageBuilder, PageContent, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, and_list, view
 from holotron.suites.pages.task import template
 
 
 def _joined(s: PageBuilder, names: list[str]) -> str:
     quoted = [f'"{name}"' for name in names] if s.maybe() else names
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+    return and_list(quoted)
 
 
 @template()
@@ -50,7 +50,7 @@ def todo_add(s: PageBuilder) -> PageContent:
     )
     items = "".join(f'<li class="item">{escape(item)}</li>' for item in old)
     field = s.field("new", s.pick("New task", "What needs to be done?", "Add an item"))
-    form = s.form(f'<div class="row">{field}<div class="field">{s.submit("Add", "Add task", "+", "OK")}</div></div>')
+    form = s.form_in_row(field, "Add", "Add task", "+", "OK")
     listed = f'<ul class="items">{items}</ul>'
     title = s.pick("To do", "Shopping list", "Tasks", "Notes")
     data = {"wanted": new, "total": len(old) + len(new), "by_key": s.maybe()}

@@ -6,7 +6,7 @@ from html import escape
 
 from holotron.suites.kit.words import COLOURS, SENTENCES, THINGS
 from holotron.suites.pages.behaviour import own_script, shared_script
-from holotron.suites.pages.builder import PageBuilder, PageContent, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, capital, view
 from holotron.suites.pages.task import template
 
 # data.items are shown data.size at a time; numbered buttons, or only one step back and forth.
@@ -103,7 +103,7 @@ def scroll_ask(s: PageBuilder) -> PageContent:
     """What is asked for stands in a section further down."""
     facts = {
         "membership fee": f"${s.price()}",
-        "phone number": f"0{s.number(100, 999)} {s.number(1000, 9999)}",
+        "phone number": s.phone(),
         "opening time": f"{s.number(6, 11)}:{s.pick('00', '15', '30')} am",
         "door code": str(s.number(1000, 9999)),
         "bus line": str(s.number(2, 99)),
@@ -119,8 +119,7 @@ def scroll_ask(s: PageBuilder) -> PageContent:
         what=what,
     )
     sections = [
-        f"<h2>{name[0].upper()}{name[1:]}</h2>{s.prose(3)}"
-        f"<p{' id=here' if name == what else ''}>The {name} is <b>{value}</b>.</p>"
+        f"<h2>{capital(name)}</h2>{s.prose(3)}<p{' id=here' if name == what else ''}>The {name} is <b>{value}</b>.</p>"
         for name, value in s.some(list(facts.items()), len(facts))
     ]
     title = s.pick("Guide for members", "Visitor information", "Good to know")

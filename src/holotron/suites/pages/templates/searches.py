@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.kit.words import COLOURS, SENTENCES, THINGS
+from holotron.suites.kit.words import COLOURS, ORDINALS, SENTENCES, THINGS
 from holotron.suites.pages.behaviour import own_script, shared_script
-from holotron.suites.pages.builder import PageBuilder, PageContent, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, capital, view
 from holotron.suites.pages.task import template
+from holotron.suites.pages.values import quoted
 
 ENDINGS = (
-    "buying guide",
-    "for beginners",
-    "test and reviews",
-    "history",
-    "repair tips",
-    "shop",
-    "care and cleaning",
+    "buying guide", "for beginners", "test and reviews", "history", "repair tips", "shop", "care and cleaning",
     "in art",
-)
-ORDER = ("first", "second", "third", "fourth")
+)  # fmt: skip
 # Every query finds something; only the right one finds what is wanted. Another search is always possible.
 SEARCH_SCRIPT = shared_script("searches")
 
@@ -29,16 +23,12 @@ def _page(s: PageBuilder, start: str) -> str:
     field = s.field("query", s.pick("Search", "Find", "What are you looking for?")).replace(
         "input id", f"input {'class=short ' if small else ''}id"
     )
-    box = s.form(f'<div class="row">{field}<div class="field">{s.submit("Search", "Go", "Find")}</div></div>')
-    return (
-        box
-        + view("start", start, first=True)
-        + view("found", '<p id="count" class="soft"></p><div id="results"></div>')
-    )
+    box, found = s.form_in_row(field, "Search", "Go", "Find"), '<p id="count" class="soft"></p><div id="results"></div>'
+    return box + view("start", start, first=True) + view("found", found)
 
 
 def _results(query: str, s: PageBuilder, count: int) -> list[list[str]]:
-    return [[f"{query[0].upper()}{query[1:]}: {ending}", s.pick(*SENTENCES)] for ending in s.some(ENDINGS, count)]
+    return [[f"{capital(query)}: {ending}", s.pick(*SENTENCES)] for ending in s.some(ENDINGS, count)]
 
 
 @template()
@@ -51,7 +41,7 @@ def search_open(s: PageBuilder) -> PageContent:
         f"{s.pick(*COLOURS)} {thing}",
         f"{thing} {s.pick('museum', 'repair', 'prices', 'club')}",
     )
-    said = s.pick(query, f'"{query}"')
+    said = quoted(s, query)
     results = _results(query, s, s.number(4, 6))
     mode = s.number(0, 2)
     if mode == 0:
@@ -73,7 +63,7 @@ def search_open(s: PageBuilder) -> PageContent:
             "Find {query} and open result {number}",
             "Open the {nth} result for {query}",
             query=said,
-            nth=ORDER[wanted],
+            nth=ORDINALS[wanted],
             number=wanted + 1,
         )
     else:
@@ -109,7 +99,7 @@ def search_ask(s: PageBuilder) -> PageContent:
         kind=kind,
         name=name,
     )
-    results = [[name, f"{kind[0].upper()}{kind[1:]}: {value}"]]
+    results = [[name, f"{capital(kind)}: {value}"]]
     others = [["Nobody found", "Please check the name."]]
     title = s.pick("Staff", "Phone book", "People")
     script = SEARCH_SCRIPT + 'aim({ answer: data.value, steps: () => (found() ? [read(".result")] : searching()) });'
@@ -143,11 +133,6 @@ def site_search_ask(s: PageBuilder) -> PageContent:
     )
     body = s.heading(s.pick("Shop", "Department store", "Flea market")) + _page(s, f'<div class="grid">{listed}</div>')
     script = SEARCH_SCRIPT + 'aim({ answer: data.price, steps: () => (found() ? [read(".result")] : searching()) });'
-    data = {
-        "query": query,
-        "results": results,
-        "others": [["Nothing found", "Try another word."]],
-        "price": price,
-        "by_key": s.maybe(0.6),
-    }
+    others = [["Nothing found", "Try another word."]]
+    data = {"query": query, "results": results, "others": others, "price": price, "by_key": s.maybe(0.6)}
     return PageContent(text, body, data, "Shop", script)

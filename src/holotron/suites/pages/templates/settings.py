@@ -6,19 +6,9 @@ from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 
 SWITCHES = (
-    "Notifications",
-    "Dark mode",
-    "Sounds",
-    "Auto-save",
-    "Location",
-    "Weekly summary",
-    "Public profile",
-    "Spell check",
-    "Two-step login",
-    "Large text",
-    "Backup",
-    "Vibration",
-)
+    "Notifications", "Dark mode", "Sounds", "Auto-save", "Location", "Weekly summary", "Public profile", "Spell check",
+    "Two-step login", "Large text", "Backup", "Vibration",
+)  # fmt: skip
 CHOICES = {
     "Language": ("English", "German", "French", "Spanish", "Italian"),
     "Time zone": ("UTC", "Berlin", "New York", "Tokyo", "Sydney"),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from html import escape
 
+from holotron.suites.kit.html import options
 from holotron.suites.kit.words import COLOURS, THINGS
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
+
+AMOUNTS = [str(number) for number in range(1, 7)]
 
 
 def _products(s: PageBuilder, count: int) -> list[tuple[str, str]]:
@@ -26,11 +29,6 @@ def _tile(s: PageBuilder, name: str, price: str, rest: str) -> str:
     )
 
 
-def _amounts(chosen: str) -> str:
-    options = "".join(f"<option{' selected' if str(n) == chosen else ''}>{n}</option>" for n in range(1, 7))
-    return f"<select>{options}</select>"
-
-
 @template(wide=True)
 def shop_add(s: PageBuilder) -> PageContent:
     products = _products(s, s.number(4, 8))
@@ -48,22 +46,15 @@ def shop_add(s: PageBuilder) -> PageContent:
     if to_cart:
         text = text.rstrip(".") + s.pick(" and go to the cart", " and open the cart", ", then show the cart")
     tiles = "".join(
-        _tile(
-            s,
-            name,
-            price,
-            f'<button type="button" class="{strength} add" data-index="{at}">{label}</button>',
-        )
+        _tile(s, name, price, f'<button type="button" class="{strength} add" data-index="{at}">{label}</button>')
         for at, (name, price) in enumerate(products)
     )
     title = s.pick("Shop", "Our products", "Sale", "New in")
     cart = f'<button type="button" id="cart">{s.pick("Cart", "Basket", "My cart")} (<span id="count">0</span>)</button>'
-    body = view(
-        "shop", f'<div class="between">{s.heading(title)}{cart}</div><div class="grid">{tiles}</div>', first=True
-    )
-    body += view(
-        "cart", s.heading("Your cart"), '<div id="inside"></div>', '<p><a href="#" id="back">Continue shopping</a></p>'
-    )
+    head = f'<div class="between">{s.heading(title)}{cart}</div>'
+    body = view("shop", head, f'<div class="grid">{tiles}</div>', first=True)
+    back = '<p><a href="#" id="back">Continue shopping</a></p>'
+    body += view("cart", s.heading("Your cart"), '<div id="inside"></div>', back)
     return PageContent(text, body, {"index": index, "to_cart": to_cart}, title)
 
 
@@ -89,25 +80,12 @@ def shop_product(s: PageBuilder) -> PageContent:
     if kind:
         lists.insert(s.number(0, 1), s.select("kind", kinds[0], ["Choose", *kinds[1]], "Choose"))
         wanted.append(["#kind", kind])
-    buttons = [
-        s.button("add", s.pick("Add to cart", "Add to basket", "Buy now"), "main"),
-        s.button("wish", s.pick("Wish list", "Save for later")),
-    ]
-    body = view(
-        "product",
-        s.heading(name),
-        f'<p class="price">${price}</p>',
-        s.prose(2),
-        *lists,
-        f'<div class="row">{"".join(buttons)}</div>',
-        first=True,
-    )
-    body += view(
-        "cart",
-        s.heading("Cart"),
-        f'<div class="item">{quantity} × {escape(name)} {kind}</div>',
-        s.button("pay", "Checkout", "main"),
-    )
+    buttons = s.button("add", s.pick("Add to cart", "Add to basket", "Buy now"), "main")
+    buttons += s.button("wish", s.pick("Wish list", "Save for later"))
+    about = f'<p class="price">${price}</p>{s.prose(2)}'
+    body = view("product", s.heading(name), about, *lists, f'<div class="row">{buttons}</div>', first=True)
+    item = f'<div class="item">{quantity} × {escape(name)} {kind}</div>'
+    body += view("cart", s.heading("Cart"), item, s.button("pay", "Checkout", "main"))
     return PageContent(text, body, {"wanted": wanted}, name)
 
 
@@ -187,33 +165,22 @@ def cart_edit(s: PageBuilder) -> PageContent:
     item = products[index][0]
     remove = s.maybe()
     pay = s.maybe()
-    new = s.pick(*(str(n) for n in range(1, 7) if str(n) != amounts[index]))
-    text = (
-        s.phrase(
-            "Remove the {item} from the cart",
-            "Take the {item} out of the cart",
-            "I do not want the {item}, remove it",
-            "Delete the {item} from the basket",
-            "No {item}, please: remove it",
-            item=item,
-        )
-        if remove
-        else s.phrase(
-            "Change the {item} to {n} pieces",
-            "Set the quantity of {item} to {n}",
-            "I want {n} of the {item}",
-            "{n} {item}, please change that",
-            "Make it {n} {item}",
-            item=item,
-            n=new,
-        )
-    )
+    new = s.pick(*(amount for amount in AMOUNTS if amount != amounts[index]))
+    removing = (
+        "Remove the {item} from the cart", "Take the {item} out of the cart", "I do not want the {item}, remove it",
+        "Delete the {item} from the basket", "No {item}, please: remove it",
+    )  # fmt: skip
+    changing = (
+        "Change the {item} to {n} pieces", "Set the quantity of {item} to {n}", "I want {n} of the {item}",
+        "{n} {item}, please change that", "Make it {n} {item}",
+    )  # fmt: skip
+    text = s.phrase(*(removing if remove else changing), item=item, n=new)
     if pay:
         text = text.rstrip(".") + s.pick(" and check out", ", then go to checkout", " and go to the checkout")
     word = s.pick("Remove", "Remove", "✕")
     rows = "".join(
-        f'<tr data-index="{at}"><td>{escape(name)}</td><td>{_amounts(amounts[at])}</td><td>${price}</td>'
-        f'<td><button type="button" class="small remove">{word}</button></td></tr>'
+        f'<tr data-index="{at}"><td>{escape(name)}</td><td><select>{options(AMOUNTS, amounts[at])}</select></td>'
+        f'<td>${price}</td><td><button type="button" class="small remove">{word}</button></td></tr>'
         for at, (name, price) in enumerate(products)
     )
     body = view(

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 
+from holotron.suites.kit.html import cells, definitions
 from holotron.suites.kit.words import CITIES, DEPARTMENTS, ROLES
-from holotron.suites.pages.builder import PageBuilder, PageContent, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, and_list, view
 from holotron.suites.pages.task import template
 
 
 def _people(s: PageBuilder, count: int) -> tuple[list[str], list[dict[str, str]]]:
     """Some columns, and rows of different people."""
-    makers = {
+    makers: dict[str, Callable[[], str]] = {
         "City": lambda: s.pick(*s.fresh(CITIES)),
         "Department": lambda: s.pick(*DEPARTMENTS),
         "Role": lambda: s.pick(*ROLES),
         "Age": lambda: str(s.number(19, 75)),
-        "Phone": lambda: f"0{s.number(100, 999)} {s.number(1000, 9999)}",
+        "Phone": s.phone,
         "Amount": lambda: f"${s.number(10, 990)}.{s.pick('00', '50', '90')}",
     }
     columns = ["Name", *s.some(list(makers), s.number(2, 3))]
@@ -25,12 +27,11 @@ def _people(s: PageBuilder, count: int) -> tuple[list[str], list[dict[str, str]]
 
 
 def _cells(columns: list[str], row: dict[str, str]) -> str:
-    return "".join(f"<td>{escape(row[column])}</td>" for column in columns)
+    return cells(escape(row[column]) for column in columns)
 
 
 def _table(columns: list[str], rows: list[str], extra: str = "") -> str:
-    head = "".join(f"<th>{column}</th>" for column in columns)
-    return f"<table><thead><tr>{head}{extra}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f"<table><thead><tr>{cells(columns, 'th')}{extra}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 @template(wide=True)
@@ -89,11 +90,7 @@ def table_row(s: PageBuilder) -> PageContent:
     ]
     title = s.pick("Contacts", "Staff", "Orders", "Guests")
     body = view("all", s.heading(title), _table(columns, made), first=True)
-    body += view(
-        "one",
-        s.heading(rows[index]["Name"]),
-        "<dl>" + "".join(f"<dt>{c}</dt><dd>{escape(rows[index][c])}</dd>" for c in columns) + "</dl>",
-    )
+    body += view("one", s.heading(rows[index]["Name"]), definitions(rows[index]))
     return PageContent(text, body, {"index": index}, title)
 
 
@@ -129,7 +126,7 @@ def table_tick(s: PageBuilder) -> PageContent:
     columns, rows = _people(s, s.number(4, 7))
     chosen = sorted(s.some(range(len(rows)), s.number(1, 3)))
     names = [rows[index]["Name"] for index in chosen]
-    who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    who = and_list(names)
     deeds = s.some(("Delete", "Archive", "Invite", "Export"), 2)
     deed = s.pick(*deeds)
     text = s.phrase(

@@ -25,13 +25,10 @@ def poll(s: PageBuilder) -> PageContent:
         "Answer the poll with {option}",
         option=options[index],
     )
-    body = view(
-        "form",
-        s.heading(s.pick("Poll", "Your opinion", "Vote")),
-        s.prose(1),
-        s.form(s.radios("option", question, options), s.submit("Vote", "Send", "Submit vote")),
-        first=True,
-    )
+    heading = s.heading(s.pick("Poll", "Your opinion", "Vote"))
+    prose = s.prose(1)
+    form = s.form(s.radios("option", question, options), s.submit("Vote", "Send", "Submit vote"))
+    body = view("form", heading, prose, form, first=True)
     return PageContent(text, body + view("thanks", s.heading("Thank you for voting")), {"index": index}, "Poll")
 
 

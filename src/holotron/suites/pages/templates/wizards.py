@@ -8,8 +8,8 @@ from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import thanks
 
 
-def _step(number: int) -> str:
-    return f'<p class="soft">Step {number} of 3</p>'
+def _step(s: PageBuilder, number: int, heading: str) -> str:
+    return f'{s.heading(heading)}<p class="soft">Step {number} of 3</p>'
 
 
 @template()
@@ -32,30 +32,15 @@ def order_wizard(s: PageBuilder) -> PageContent:
         way=way,
     )
     following = s.pick("Next", "Continue", "Next step")
-    body = view(
-        "one",
-        s.heading("Who are you?"),
-        _step(1),
-        s.field("name", "Name"),
-        s.button("next-one", following, "main"),
-        first=True,
-    )
-    body += view(
-        "two",
-        s.heading("Where shall it go?"),
-        _step(2),
-        s.field("street", "Street"),
-        s.field("city", "City"),
-        f'<div class="row">{s.button("back-two", "Back")}{s.button("next-two", following, "main")}</div>',
-    )
+    going_on = s.button("next-one", following, "main")
+    body = view("one", _step(s, 1, "Who are you?"), s.field("name", "Name"), going_on, first=True)
+    place = s.field("street", "Street") + s.field("city", "City")
+    buttons = s.button("back-two", "Back") + s.button("next-two", following, "main")
+    body += view("two", _step(s, 2, "Where shall it go?"), place, f'<div class="row">{buttons}</div>')
     finish = s.button("finish", s.pick("Finish", "Place order", "Order now"), "main")
-    body += view(
-        "three",
-        s.heading("How shall we send it?"),
-        _step(3),
-        s.radios("way", "Delivery", ways),
-        f'<div class="row">{s.button("back-three", "Back")}{finish}</div>',
-    )
+    buttons = s.button("back-three", "Back") + finish
+    sent = s.radios("way", "Delivery", ways)
+    body += view("three", _step(s, 3, "How shall we send it?"), sent, f'<div class="row">{buttons}</div>')
     data = {"name": name, "street": street, "city": city, "way": ways.index(way)}
     return PageContent(text, body + thanks(s, "Thank you for your order"), data, "Order")
 
@@ -84,12 +69,8 @@ def survey(s: PageBuilder) -> PageContent:
     body = ""
     for index, question in enumerate(asked):
         label = "Send" if index == len(asked) - 1 else "Next"
-        body += view(
-            f"q{index}",
-            s.heading("Survey"),
-            s.radios(f"r{index}", question, bank[question]),
-            f'<button type="button" class="main go">{label}</button>',
-            first=index == 0,
-        )
+        going_on = f'<button type="button" class="main go">{label}</button>'
+        radios = s.radios(f"r{index}", question, bank[question])
+        body += view(f"q{index}", s.heading("Survey"), radios, going_on, first=index == 0)
     wanted = [bank[question].index(answer) for question, answer in zip(asked, given, strict=True)]
     return PageContent(text, body + thanks(s, "Thank you for your time"), {"wanted": wanted}, "Survey")
