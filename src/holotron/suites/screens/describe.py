@@ -132,7 +132,7 @@ class Describer:
 
 def _bare(element: ScreenElement) -> str:
     if element.kind in SHAPES:
-        return f"{element.color} {element.kind}".strip()
+        return element.coloured_kind
     if element.kind in DRAWN_SIGNS:
         return f'{element.color} "{element.name}"'.strip()
     return f'"{element.name}" {element.kind}' if element.name else element.kind

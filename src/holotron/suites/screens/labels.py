@@ -61,6 +61,10 @@ class ScreenElement:
         return plain and '"' not in self.name + (self.value or "")
 
     @property
+    def coloured_kind(self) -> str:
+        return f"{self.color} {self.kind}".strip()
+
+    @property
     def middle(self) -> tuple[int, int]:
         return self.spots[0]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from holotron.actions.coordinates import from_pixels
 from holotron.episodes.shards import Sample, Turn
-from holotron.suites.screens.describe import Describer
+from holotron.suites.screens.describe import LONGEST_NAME, Describer
 from holotron.suites.screens.labels import DRAWN_SIGNS, LONGEST, SHAPES, STATIC, ScreenElement, choose
 from holotron.suites.screens.rendering import SMALL, Shot
 
@@ -24,7 +24,6 @@ SINGLE_CHANCE = 0.2
 FEWEST, MOST, MOST_ON_LARGE = 3, 10, 14
 SCREEN_CHANCE = 0.25
 SCREEN_LINES, SCREEN_BYTES = 12, 600
-LONGEST_NAME = 40
 
 
 def ask(shot: Shot, kind: str, chance: random.Random) -> Sample | None:
@@ -119,8 +118,8 @@ def parse_screen(shot: Shot) -> str:
 
 def entry(element: ScreenElement) -> str:
     if element.kind in SHAPES:
-        return f"{element.color} {element.kind}".strip()
-    kind = f"{element.color} {element.kind}".strip() if element.kind in DRAWN_SIGNS else element.kind
+        return element.coloured_kind
+    kind = element.coloured_kind if element.kind in DRAWN_SIGNS else element.kind
     return f'{kind} "{element.name}"' if element.name else kind
 
 
