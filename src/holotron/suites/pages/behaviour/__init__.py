@@ -9,6 +9,9 @@ from functools import cache
 from pathlib import Path
 from textwrap import indent
 
+# For tasks that ask for what stands in the element with the id "here".
+READ_HERE = 'aim({ answer: data.value, steps: () => [read("#here")] });'
+
 
 @cache
 def read_script(name: str) -> str:

@@ -48,13 +48,9 @@ def login(s: PageBuilder) -> PageContent:
     intro = s.optional(0.4, lambda: s.prose(1))
     heading = s.heading(s.pick("Log in", "Sign in", "Welcome back", "Members", "Login"))
     body = view("form", heading, intro, _login_form(s), first=True)
-    return PageContent(
-        s.phrase(*LOGIN_PHRASES, user=user, password=password),
-        body + _welcome(s, user),
-        {"user": user, "password": password, "by_key": s.maybe()},
-        "Log in",
-        LOGIN,
-    )
+    text = s.phrase(*LOGIN_PHRASES, user=user, password=password)
+    body += _welcome(s, user)
+    return PageContent(text, body, {"user": user, "password": password, "by_key": s.maybe()}, "Log in", LOGIN)
 
 
 @template()
@@ -80,23 +76,15 @@ def login_popup(s: PageBuilder) -> PageContent:
     """The form appears only after a click on a link of the start page."""
     user, password = s.user(), s.password()
     opener = s.pick("Log in", "Sign in", "Members' area", "My account")
-    start = view(
-        "form",
-        s.heading(s.pick("Welcome", "Our club", "The village choir", "Photo archive")),
-        s.prose(3),
-        f'<div class="row">{s.button("open", opener, "main")}{s.button("other", "Join us")}</div>',
-        s.prose(2),
-        first=True,
-    )
+    heading = s.heading(s.pick("Welcome", "Our club", "The village choir", "Photo archive"))
+    buttons = f'<div class="row">{s.button("open", opener, "main")}{s.button("other", "Join us")}</div>'
+    start = view("form", heading, s.prose(3), buttons, s.prose(2), first=True)
     inside = f"<h2>{opener}</h2>{_login_form(s)}{s.button('close', 'Cancel')}"
     popup = dialog(inside, "popup", hidden=True)
-    return PageContent(
-        s.phrase(*LOGIN_PHRASES, user=user, password=password),
-        start + popup + _welcome(s, user),
-        {"user": user, "password": password, "by_key": s.maybe()},
-        "Welcome",
-        LOGIN_SCRIPT + own_script("login_popup"),
-    )
+    text = s.phrase(*LOGIN_PHRASES, user=user, password=password)
+    body = start + popup + _welcome(s, user)
+    data = {"user": user, "password": password, "by_key": s.maybe()}
+    return PageContent(text, body, data, "Welcome", LOGIN_SCRIPT + own_script("login_popup"))
 
 
 @template()
@@ -137,10 +125,5 @@ def signup(s: PageBuilder) -> PageContent:
     if boxes:
         text = text.rstrip(".") + s.pick(", accept the terms", " and accept the terms", " and agree to the terms")
     form = s.form(*parts, s.submit("Sign up", "Create account", "Register", "Join", "Submit"))
-    return PageContent(
-        text,
-        view("form", s.heading(title), form, first=True) + thanks(s, "Your account is ready", f"Welcome, {name}"),
-        {"fields": fields, "lists": lists, "boxes": boxes},
-        title,
-        FORM,
-    )
+    body = view("form", s.heading(title), form, first=True) + thanks(s, "Your account is ready", f"Welcome, {name}")
+    return PageContent(text, body, {"fields": fields, "lists": lists, "boxes": boxes}, title, FORM)

@@ -5,6 +5,20 @@ from __future__ import annotations
 from holotron.suites.pages.builder import PageBuilder, PageContent, capital, dialog, view
 from holotron.suites.pages.task import template
 
+COOKIE_PHRASES = (
+    "{how}",
+    "Please {how_said}",
+    'Click "{label}" in the cookie banner',
+    "Cookies: {label}",
+    "Choose {label} for the cookies",
+)
+COOKIE_AND_LINK_PHRASES = (
+    "{how} and open {link}",
+    'Go to "{link}" ({how_said})',
+    "Choose {label} for cookies, then open {link}",
+    "First {how_said}, then click {link}",
+    "{how}, then show me {link}",
+)
 # Title, message, the labels of the two buttons, and what a task asks for by each.
 DIALOGS = (
     ("Turn on notifications?", "You can change this later.", ("Allow", "Not now"),
@@ -91,41 +105,13 @@ def cookie_banner(s: PageBuilder) -> PageContent:
     link = s.pick(*links)
     only = s.maybe(0.35)
     how = ("accept the cookies", "reject the cookies")[wanted]
-    text = (
-        s.phrase(
-            "{how}",
-            "Please {how_said}",
-            'Click "{label}" in the cookie banner',
-            "Cookies: {label}",
-            "Choose {label} for the cookies",
-            how=capital(how),
-            how_said=how,
-            label=labels[wanted],
-        )
-        if only
-        else s.phrase(
-            "{how} and open {link}",
-            'Go to "{link}" ({how_said})',
-            "Choose {label} for cookies, then open {link}",
-            "First {how_said}, then click {link}",
-            "{how}, then show me {link}",
-            how=capital(how),
-            how_said=how,
-            label=labels[wanted],
-            link=link,
-        )
-    )
+    phrasings = COOKIE_PHRASES if only else COOKIE_AND_LINK_PHRASES
+    text = s.phrase(*phrasings, how=capital(how), how_said=how, label=labels[wanted], link=link)
     listed = "".join(
         f'<li style="margin:.7em 0"><a href="#" class="go" data-to="{name}">{name}</a></li>' for name in links
     )
-    body = view(
-        "start",
-        s.heading(s.pick("Town museum", "Swimming pool", "City zoo", "Castle")),
-        s.prose(3),
-        f"<ul>{listed}</ul>",
-        s.prose(3),
-        first=True,
-    )
+    heading = s.heading(s.pick("Town museum", "Swimming pool", "City zoo", "Castle"))
+    body = view("start", heading, s.prose(3), f"<ul>{listed}</ul>", s.prose(3), first=True)
     body += view("there", s.heading(link), s.prose(3))
     buttons = "".join(s.button(f"b{i}", labels[i], "main" if i == 0 else "") for i in s.some((0, 1), 2))
     said = s.pick("We use cookies to make this site better.", "This site uses cookies.", "Your privacy matters to us.")

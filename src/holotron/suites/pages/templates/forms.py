@@ -44,13 +44,8 @@ def contact(s: PageBuilder) -> PageContent:
     title = s.pick("Contact us", "Contact", "Write to us", "Get in touch")
     intro = s.optional(0.5, lambda: s.prose(s.number(1, 2)))
     form = s.form(*parts, s.submit("Send", "Send message", "Submit"))
-    return PageContent(
-        text,
-        view("form", s.heading(title), intro, form, first=True) + thanks(s, "Thank you", "Your message was sent"),
-        {"fields": fields, "lists": lists},
-        title,
-        FORM,
-    )
+    body = view("form", s.heading(title), intro, form, first=True) + thanks(s, "Thank you", "Your message was sent")
+    return PageContent(text, body, {"fields": fields, "lists": lists}, title, FORM)
 
 
 @template()
@@ -82,13 +77,9 @@ def booking(s: PageBuilder) -> PageContent:
         s.select("guests", s.pick("Guests", "People", "Persons"), [str(n) for n in range(1, 9)], s.pick("1", "2")),
     ]
     sending = s.form(*parts, s.submit("Book", "Reserve", "Book now", "Send request"))
-    return PageContent(
-        text,
-        view("form", s.heading(title), sending, first=True) + thanks(s, "Booked!", "We look forward to your visit"),
-        {"fields": [["name", name], ["date", typed]], "lists": [["guests", guests]]},
-        title,
-        FORM,
-    )
+    body = view("form", s.heading(title), sending, first=True) + thanks(s, "Booked!", "We look forward to your visit")
+    data = {"fields": [["name", name], ["date", typed]], "lists": [["guests", guests]]}
+    return PageContent(text, body, data, title, FORM)
 
 
 @template(held_out=True)
@@ -103,18 +94,10 @@ def newsletter(s: PageBuilder) -> PageContent:
         "Enter {mail} to subscribe",
         mail=mail,
     )
-    box = (
-        f'<div class="tile"><h2>{s.pick("Newsletter", "Stay up to date", "News by mail")}</h2>'
-        + s.form(s.field("mail", s.pick("E-mail", "Your e-mail address")), s.submit("Subscribe", "Sign up", "OK"))
-        + "</div>"
-    )
-    body = view(
-        "form", s.heading(s.pick("News", "Our farm", "The observatory")), s.prose(3), box, s.prose(2), first=True
-    )
-    return PageContent(
-        text,
-        body + thanks(s, "You are subscribed", "Thank you"),
-        {"fields": [["mail", mail]], "by_key": s.maybe()},
-        "News",
-        FORM,
-    )
+    offer = s.pick("Newsletter", "Stay up to date", "News by mail")
+    form = s.form(s.field("mail", s.pick("E-mail", "Your e-mail address")), s.submit("Subscribe", "Sign up", "OK"))
+    box = f'<div class="tile"><h2>{offer}</h2>{form}</div>'
+    heading = s.heading(s.pick("News", "Our farm", "The observatory"))
+    body = view("form", heading, s.prose(3), box, s.prose(2), first=True)
+    body += thanks(s, "You are subscribed", "Thank you")
+    return PageContent(text, body, {"fields": [["mail", mail]], "by_key": s.maybe()}, "News", FORM)

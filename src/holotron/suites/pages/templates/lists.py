@@ -81,15 +81,13 @@ def list_button(s: PageBuilder) -> PageContent:
         lower=deed.lower(),
         item=items[index],
     )
-    rows = "".join(
-        f'<div class="item between"><span>{escape(item)}</span><span class="row">'
-        + "".join(
+    rows = ""
+    for at, item in enumerate(items):
+        acts = "".join(
             f'<button type="button" class="small act" data-is="{at}/{kind}">{sign if signs else name}</button>'
             for kind, (name, sign) in enumerate(words)
         )
-        + "</span></div>"
-        for at, item in enumerate(items)
-    )
+        rows += f'<div class="item between"><span>{escape(item)}</span><span class="row">{acts}</span></div>'
     title = s.pick("Favourites", "Files", "My things", "Bookmarks")
     past = {"Delete": "deleted", "Star": "starred", "Open": "opened", "Share": "shared", "Pin": "pinned"}[deed]
     data = {"is": f"{index}/{word}", "deed": deed, "done": f"{items[index]}: {past}."}
@@ -123,10 +121,6 @@ def inbox(s: PageBuilder) -> PageContent:
         for word in s.some(("Archive", "Delete", "Mark as spam"), 3)
     )
     body = view("all", s.heading("Inbox"), f"<table>{rows}</table>", first=True)
-    body += view(
-        "one",
-        '<p><a href="#" id="back">← Inbox</a></p><h2 id="subject"></h2><p class="soft" id="from"></p>',
-        f'<div class="row">{buttons}</div>',
-        s.prose(4),
-    )
+    mail = '<p><a href="#" id="back">← Inbox</a></p><h2 id="subject"></h2><p class="soft" id="from"></p>'
+    body += view("one", mail, f'<div class="row">{buttons}</div>', s.prose(4))
     return PageContent(text, body, {"index": index, "deed": deed}, "Inbox")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from holotron.suites.kit.words import COLOURS, SENTENCES, THINGS
-from holotron.suites.pages.behaviour import own_script, shared_script
+from holotron.suites.pages.behaviour import READ_HERE, own_script, shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent, capital, view
 from holotron.suites.pages.task import template
 
@@ -20,11 +20,8 @@ def _paged(s: PageBuilder, numbers: bool) -> tuple[dict[str, object], list[str],
     labels = s.pick(("Previous", "Next"), ("‹", "›"), ("« Back", "More »"), ("Prev", "Next"))
     data: dict[str, object] = {"items": items, "size": size, "start": 1, "labels": labels, "numbers": numbers}
     title = s.pick("Catalogue", "Collection", "All items", "Archive")
-    return (
-        data,
-        items,
-        s.heading(title) + '<div id="items"></div><div class="pages" id="pages" style="align-items:center"></div>',
-    )
+    places = '<div id="items"></div><div class="pages" id="pages" style="align-items:center"></div>'
+    return data, items, s.heading(title) + places
 
 
 @template()
@@ -64,9 +61,8 @@ def page_find(s: PageBuilder) -> PageContent:
         item=items[index],
     )
     body = view("all", body, first=True) + view("one", s.heading(items[index]), s.prose(2))
-    return PageContent(
-        text, body, {**data, "item": items[index], "known": False}, "Catalogue", PAGING_SCRIPT + own_script("page_find")
-    )
+    data |= {"item": items[index], "known": False}
+    return PageContent(text, body, data, "Catalogue", PAGING_SCRIPT + own_script("page_find"))
 
 
 def _long_text(s: PageBuilder, paragraphs: int) -> str:
@@ -124,9 +120,7 @@ def scroll_ask(s: PageBuilder) -> PageContent:
     ]
     title = s.pick("Guide for members", "Visitor information", "Good to know")
     body = s.heading(title) + s.prose(4) + "".join(sections)
-    return PageContent(
-        text, body, {"value": facts[what]}, title, 'aim({ answer: data.value, steps: () => [read("#here")] });'
-    )
+    return PageContent(text, body, {"value": facts[what]}, title, READ_HERE)
 
 
 @template()

@@ -47,13 +47,9 @@ def settings_switches(s: PageBuilder) -> PageContent:
         f'<div class="item">{s.check(f"w{i}", name, before[i], switch)}</div>' for i, name in enumerate(names)
     )
     save = s.pick("Save", "Save changes", "Apply", "OK")
-    body = view(
-        "form",
-        s.heading(s.pick("Settings", "Preferences", "Options")),
-        rows,
-        f'<div class="row" style="margin-top:1em">{s.button("save", save, "main")}{s.button("cancel", "Reset")}</div>',
-        first=True,
-    )
+    heading = s.heading(s.pick("Settings", "Preferences", "Options"))
+    buttons = s.button("save", save, "main") + s.button("cancel", "Reset")
+    body = view("form", heading, rows, f'<div class="row" style="margin-top:1em">{buttons}</div>', first=True)
     if s.maybe() and not text.startswith("Settings"):
         text = text.rstrip(".") + s.pick(" and save", ", then save", " and save it")
     return PageContent(text, body, {"before": before, "after": after}, "Settings")
@@ -68,9 +64,8 @@ def settings_instant(s: PageBuilder) -> PageContent:
         f'<input type="checkbox" class="switch"{" checked" if before[i] else ""}></div>'
         for i, name in enumerate(names)
     )
-    return PageContent(
-        text, s.heading(s.pick("Settings", "Control panel", "Device")) + rows, {"after": after}, "Settings"
-    )
+    heading = s.heading(s.pick("Settings", "Control panel", "Device"))
+    return PageContent(text, heading + rows, {"after": after}, "Settings")
 
 
 @template()

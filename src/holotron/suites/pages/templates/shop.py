@@ -9,6 +9,20 @@ from holotron.suites.kit.words import COLOURS, THINGS
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 
+REMOVE_PHRASES = (
+    "Remove the {item} from the cart",
+    "Take the {item} out of the cart",
+    "I do not want the {item}, remove it",
+    "Delete the {item} from the basket",
+    "No {item}, please: remove it",
+)
+CHANGE_PHRASES = (
+    "Change the {item} to {n} pieces",
+    "Set the quantity of {item} to {n}",
+    "I want {n} of the {item}",
+    "{n} {item}, please change that",
+    "Make it {n} {item}",
+)
 AMOUNTS = [str(number) for number in range(1, 7)]
 
 
@@ -166,15 +180,7 @@ def cart_edit(s: PageBuilder) -> PageContent:
     remove = s.maybe()
     pay = s.maybe()
     new = s.pick(*(amount for amount in AMOUNTS if amount != amounts[index]))
-    removing = (
-        "Remove the {item} from the cart", "Take the {item} out of the cart", "I do not want the {item}, remove it",
-        "Delete the {item} from the basket", "No {item}, please: remove it",
-    )  # fmt: skip
-    changing = (
-        "Change the {item} to {n} pieces", "Set the quantity of {item} to {n}", "I want {n} of the {item}",
-        "{n} {item}, please change that", "Make it {n} {item}",
-    )  # fmt: skip
-    text = s.phrase(*(removing if remove else changing), item=item, n=new)
+    text = s.phrase(*(REMOVE_PHRASES if remove else CHANGE_PHRASES), item=item, n=new)
     if pay:
         text = text.rstrip(".") + s.pick(" and check out", ", then go to checkout", " and go to the checkout")
     word = s.pick("Remove", "Remove", "✕")
@@ -183,13 +189,9 @@ def cart_edit(s: PageBuilder) -> PageContent:
         f'<td>${price}</td><td><button type="button" class="small remove">{word}</button></td></tr>'
         for at, (name, price) in enumerate(products)
     )
-    body = view(
-        "cart",
-        s.heading(s.pick("Your cart", "Basket", "Cart")),
-        f"<table>{rows}</table>",
-        f"<p>{s.button('pay', s.pick('Checkout', 'Check out', 'To checkout'), 'main')}</p>",
-        first=True,
-    )
+    heading = s.heading(s.pick("Your cart", "Basket", "Cart"))
+    checkout = s.button("pay", s.pick("Checkout", "Check out", "To checkout"), "main")
+    body = view("cart", heading, f"<table>{rows}</table>", f"<p>{checkout}</p>", first=True)
     body += view("pay", s.heading("Checkout"), s.prose(2))
     data = {"amounts": amounts, "index": index, "new": new, "remove": remove, "pay": pay}
     return PageContent(text, body, data, "Cart")

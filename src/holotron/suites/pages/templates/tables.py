@@ -7,6 +7,7 @@ from html import escape
 
 from holotron.suites.kit.html import cells, definitions
 from holotron.suites.kit.words import CITIES, DEPARTMENTS, ROLES
+from holotron.suites.pages.behaviour import READ_HERE
 from holotron.suites.pages.builder import PageBuilder, PageContent, and_list, view
 from holotron.suites.pages.task import template
 
@@ -51,14 +52,10 @@ def table_button(s: PageBuilder) -> PageContent:
         name=rows[index]["Name"],
     )
     small = s.pick("small", "small", "link")
-    made = [
-        f"<tr>{_cells(columns, row)}<td>"
-        + " ".join(
-            f'<button type="button" class="{small} act" data-is="{at}/{word}">{word}</button>' for word in labels
-        )
-        + "</td></tr>"
-        for at, row in enumerate(rows)
-    ]
+    made = []
+    for at, row in enumerate(rows):
+        acts = (f'<button type="button" class="{small} act" data-is="{at}/{word}">{word}</button>' for word in labels)
+        made.append(f"<tr>{_cells(columns, row)}<td>{' '.join(acts)}</td></tr>")
     title = s.pick("Customers", "Members", "Users", "Employees")
     data = {"is": f"{index}/{label}", "done": f"{label}: {rows[index]['Name']}"}
     return PageContent(text, s.heading(title) + _table(columns, made, "<th></th>"), data, title)
@@ -116,8 +113,7 @@ def table_ask(s: PageBuilder) -> PageContent:
     )
     made = [f"<tr{' id=here' if other is row else ''}>{_cells(columns, other)}</tr>" for other in rows]
     title = s.pick("People", "Club members", "Visitors", "Payroll")
-    script = 'aim({ answer: data.value, steps: () => [read("#here")] });'
-    return PageContent(text, s.heading(title) + _table(columns, made), {"value": row[column]}, title, script)
+    return PageContent(text, s.heading(title) + _table(columns, made), {"value": row[column]}, title, READ_HERE)
 
 
 @template(held_out=True, wide=True)
@@ -125,8 +121,7 @@ def table_tick(s: PageBuilder) -> PageContent:
     """Rows are ticked, then something is done with them."""
     columns, rows = _people(s, s.number(4, 7))
     chosen = sorted(s.some(range(len(rows)), s.number(1, 3)))
-    names = [rows[index]["Name"] for index in chosen]
-    who = and_list(names)
+    who = and_list([rows[index]["Name"] for index in chosen])
     deeds = s.some(("Delete", "Archive", "Invite", "Export"), 2)
     deed = s.pick(*deeds)
     text = s.phrase(
@@ -148,9 +143,8 @@ def table_tick(s: PageBuilder) -> PageContent:
     bar = f'<div class="row" style="margin:1em 0">{buttons}</div>'
     table = _table(["", *columns], made)
     title = s.pick("Subscribers", "Applicants", "Team")
-    return PageContent(
-        text, s.heading(title) + (bar + table if above else table + bar), {"deed": deed, "chosen": chosen}, title
-    )
+    body = s.heading(title) + (bar + table if above else table + bar)
+    return PageContent(text, body, {"deed": deed, "chosen": chosen}, title)
 
 
 @template(wide=True)
