@@ -13,14 +13,14 @@ from holotron.agent.policy_format import TAUGHT, read_policy_format
 from holotron.episodes.shards import SampleError
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.loading import load
-from holotron.train.batches import Budget
+from holotron.train.batches import BatchBudget
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import Recipe, RecipeError, Source, read_recipe
 from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
 
 from .samples import CONFIG, write_start
 
-BUDGET = Budget(tokens=512, patches=384, learned=96, sequences=8, images=16)
+BUDGET = BatchBudget(tokens=512, patches=384, learned=96, sequences=8, images=16)
 
 
 @pytest.fixture(scope="module")

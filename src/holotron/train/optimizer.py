@@ -152,8 +152,3 @@ class Average:
         decay = min(self.decay, (1 + step) / (10 + step))
         parameters = [local(p).detach().float() for p in trained(model).values()]
         torch._foreach_lerp_([local(weights) for weights in self.weights.values()], parameters, 1 - decay)
-
-    def copy_to(self, model: nn.Module) -> None:
-        with torch.no_grad():
-            for name, parameter in trained(model).items():
-                parameter.copy_(self.weights[name])
