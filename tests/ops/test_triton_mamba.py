@@ -329,7 +329,7 @@ def both_steps(inputs, pools, slots, groups, limit=(0.0, float("inf")), **option
 )
 def test_step(rows, head_dim, state_size, shape, kernel, with_bias, limit, pool_dtype, seed):
     draw, (heads, groups) = Draw(seed), shape
-    slots, _, total = draw.slots(rows, 0)
+    slots, total = draw.slots(rows)
     inputs = step_inputs(draw, rows, heads, groups, head_dim, state_size, kernel, with_bias)
     pools = step_pools(draw, total, inputs, heads, head_dim, state_size, pool_dtype)
     theirs, ours = both_steps(inputs, pools, slots, groups, limit)
@@ -341,7 +341,7 @@ def test_step(rows, head_dim, state_size, shape, kernel, with_bias, limit, pool_
 @pytest.mark.parametrize("config", mamba.STEP_CONFIGS, ids=str)
 def test_step_configs(config):
     draw = Draw(9)
-    slots, _, total = draw.slots(2, 0)
+    slots, total = draw.slots(2)
     inputs = step_inputs(draw, 2, 3, 1, 80, 16)
     pools = step_pools(draw, total, inputs, 3, 80, 16)
     theirs, ours = both_steps(inputs, pools, slots, 1, config=config)
@@ -354,7 +354,7 @@ def test_step_configs(config):
 def test_step_in_bfloat16():
     """It rounds where the plain version rounds, so results differ in the last bit at most."""
     draw = Draw(10)
-    slots, _, total = draw.slots(3, 0)
+    slots, total = draw.slots(3)
     inputs = step_inputs(draw, 3, 4, 2, 20, 16, dtype=torch.bfloat16)
     pools = step_pools(draw, total, inputs, 4, 20, 16, torch.bfloat16)
     theirs, ours = both_steps(inputs, pools, slots, 2)

@@ -8,7 +8,7 @@ image, N learned tokens, G characters of a patch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -119,7 +119,7 @@ def _mapped(value: T, function: Callable[[Tensor], Tensor]) -> T:
 
 
 class Packer:
-    """Fills batches with sequences, first come first in."""
+    """Lays sequences side by side in batches of one budget."""
 
     def __init__(self, config: ModelConfig, budget: BatchBudget) -> None:
         self.budget = budget
@@ -130,21 +130,6 @@ class Packer:
     def fits(self, *bunch: Sequence) -> bool:
         """Whether a batch can hold them at all."""
         return self.room().takes(bunch)
-
-    def pack(self, sequences: Iterable[Sequence]) -> Iterator[tuple[list[Sequence], TrainingBatch]]:
-        """Batches as full as the order allows; the last, half-full one too."""
-        waiting: list[Sequence] = []
-        room = self.room()
-        for sequence in sequences:
-            if not self.fits(sequence):
-                continue
-            if not room.takes((sequence,)):
-                yield waiting, self.build(waiting)
-                waiting, room = [], self.room()
-            room.take((sequence,))
-            waiting.append(sequence)
-        if waiting:
-            yield waiting, self.build(waiting)
 
     def room(self) -> Room:
         """An empty batch's."""

@@ -88,11 +88,11 @@ class Trainer:
         self.model, self.tokenizer = _start(recipe, self.device)
         self.model.train()
         assert self.model.vision is not None
-        self._glyphs: OcrHead | None = None
+        self._ocr_head: OcrHead | None = None
         if recipe.glyphs:
             # A part of the model, it learns, is averaged and kept like the rest; what is exported has no place for it.
-            self._glyphs = OcrHead(self.model.config.hidden_size).to(self.device)
-            self.model.add_module("glyphs", self._glyphs)
+            self._ocr_head = OcrHead(self.model.config.hidden_size).to(self.device)
+            self.model.add_module("ocr_head", self._ocr_head)
         self._token_losses, self._ocr_loss = losses_of_learned, ocr_loss
         if recipe.compile:
             compile_layers(self.model)
@@ -265,9 +265,9 @@ class Trainer:
             images = encode_images(self.model, batch, patches_PV, positions_PW)
             logits = logits_of_learned(self.model, batch, images)
             losses = self._token_losses(logits, batch.targets_N, self.coordinates)
-            if self._glyphs is None:
+            if self._ocr_head is None:
                 return losses, losses.new_zeros(())
-            return losses, self._ocr_loss(self._glyphs, images, batch.ocr_labels_YG)
+            return losses, self._ocr_loss(self._ocr_head, images, batch.ocr_labels_YG)
 
     @property
     def _half(self) -> bool:
