@@ -58,7 +58,7 @@ def packed(model: Model, batch: TrainingBatch) -> torch.Tensor:
     """Logits behind each row that a learned token follows, as training computes them."""
     if model.vision is None:
         return logits_of_learned(model, batch, None)
-    patches = prepare_patches(batch, model.vision.config, BUDGET.patches, torch.device("cpu"), model.dtype)
+    patches = prepare_patches(batch, model.vision.config, BUDGET.patches, model.device, model.dtype)
     images = encode_images(model, batch, patches, place_patches(batch, model.vision, BUDGET.patches))
     return logits_of_learned(model, batch, images)
 
