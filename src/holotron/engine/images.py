@@ -33,13 +33,20 @@ class PreparedImage:
 def prepare_image(make: Callable[[], ProcessedImage]) -> PreparedImage:
     """Run in a worker: decoding, resizing and fingerprinting take no time from the loop."""
     image = make()
-    sizes = [rows * columns for rows, columns in image.grids]
-    parts = image.patches.split(sizes)
     keys = tuple(
-        blake2b(part.contiguous().numpy().data, digest_size=16, person=f"{grid[0]}x{grid[1]}".encode()).digest()
-        for part, grid in zip(parts, image.grids, strict=True)
+        blake2b(part, digest_size=16, person=f"{grid[0]}x{grid[1]}".encode()).digest()
+        for part, grid in zip(_hashed(image), image.grids, strict=True)
     )
     return PreparedImage(image, keys, make)
+
+
+def _hashed(image: ProcessedImage) -> Sequence[bytes | memoryview]:
+    """What tells each part of an image from others: its patches, or the pixels of the whole image if those are less."""
+    width, height = image.size
+    if image.source is not None and len(image.grids) == 1 and 3 * width * height < image.patches.nbytes:
+        return [f"{width}x{height} ".encode() + image.source.tobytes()]
+    parts = image.patches.split([rows * columns for rows, columns in image.grids])
+    return [part.contiguous().numpy().data for part in parts]
 
 
 @dataclass(eq=False)

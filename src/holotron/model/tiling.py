@@ -23,13 +23,14 @@ class ProcessedImage:
     """An image as the tower takes it.
 
     patches is float32 [P, 3·patch²], each patch channel-major, row by row within each grid of (rows, columns);
-    tokens is what the image costs the decoder, size the original (width, height).
+    tokens is what the image costs the decoder, size the original (width, height), source the original itself.
     """
 
     patches: torch.Tensor
     grids: tuple[Grid, ...]
     tokens: int
     size: tuple[int, int]
+    source: Image.Image | None = None
 
 
 class ImageProcessor:
@@ -54,7 +55,7 @@ class ImageProcessor:
         # Three plain steps rather than one fused: bit for bit what the usual processors compute.
         patches_PCX.div_(255).sub_(_per_colour(self.vision.mean)).div_(_per_colour(self.vision.std))
         tokens = sum(rows * columns // 4 for rows, columns in grids)
-        return ProcessedImage(patches_PCX.flatten(1), grids, tokens, image.size)
+        return ProcessedImage(patches_PCX.flatten(1), grids, tokens, image.size, image)
 
     def _fill_tiles(self, patches_PCX: torch.Tensor, image: Image.Image) -> None:
         columns, rows = tile_grid(*image.size, self.vision)
