@@ -75,13 +75,13 @@ def check_places(config: ModelConfig, token_ids: Sequence[int], images: Sequence
             raise EngineError(f"{config.name} has no eyes; load a vision-language model to give it images")
         return
     token = config.vision.image_token_id
-    places, given = sum(t == token for t in token_ids), sum(prepared.image.tokens for _, prepared in images)
+    places, given = token_ids.count(token), sum(prepared.image.tokens for _, prepared in images)
     if places != given:
         raise EngineError(f"the tokens have {places} places for image tokens ({token}), but the images take {given}")
     end = 0
     for offset, prepared in images:
         wanted = prepared.image.tokens
-        found = sum(t == token for t in token_ids[offset : offset + wanted]) if offset >= end else 0
+        found = token_ids[offset : offset + wanted].count(token) if offset >= end else 0
         if found != wanted:
             raise EngineError(f"an image of {wanted} tokens finds {found} free places at offset {offset}")
         end = offset + wanted
