@@ -140,6 +140,7 @@ def loaded(
         dtype=model.dtype,
         max_context=min(model.config.max_positions, 4 * tokens_per_session),
         cuda_graphs=cuda_graphs,
+        checkpoints=0,  # a chat never goes back
         host_bytes=0,
     )
     tokenizer = load_tokenizer(path)
