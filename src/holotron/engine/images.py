@@ -120,8 +120,11 @@ class ImageEncoder:
                 else:
                     wanted[key] = (part, grid)
         if wanted:
-            device = self._model.device
-            patches = torch.cat([part for part, _ in wanted.values()]).to(device, non_blocking=True)
+            parts = [part for part, _ in wanted.values()]
+            # Each part goes to its place on the device, and is not copied on the host before.
+            patches = parts[0].new_empty(sum(map(len, parts)), parts[0].shape[1], device=self._model.device)
+            for place, part in zip(patches.split([len(part) for part in parts]), parts, strict=True):
+                place.copy_(part, non_blocking=True)
             tokens = self._model.encode_patches(patches, [grid for _, grid in wanted.values()])
             self.encoded_parts += len(wanted)
             for key, part in zip(wanted, tokens, strict=True):
