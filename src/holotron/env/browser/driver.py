@@ -15,7 +15,7 @@ from holotron.env.browser.event_log import EventLog
 from holotron.env.browser.isolated_world import IsolatedWorldGone
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers, Lease
-from holotron.env.browser.settle import Rest, Traffic, settle
+from holotron.env.browser.settle import NetworkActivity, Rest, settle
 from holotron.env.browser.tabs import LiveTab
 from holotron.env.environment import Observation, Tab
 from holotron.env.errors import ActionFailed, BrowserCrashed, EnvError, InfrastructureError, Refused, TabClosed
@@ -39,7 +39,7 @@ class Driver:
         self.typed_secrets: set[str] = set()
         self._lease = lease
         self._gate = gate
-        self._traffic = Traffic(lease.context, happenings)
+        self._traffic = NetworkActivity(lease.context, happenings)
         self._rest = Rest(True, "complete")
         self._turn = asyncio.Lock()
         self._clipboard = ""

@@ -27,7 +27,7 @@ REPLACED_SECONDS = 0.05
 CLOSED_SECONDS = 1.0
 
 
-class Traffic:
+class NetworkActivity:
     """The requests of a context that began since the last action and are not over."""
 
     def __init__(self, context: BrowserContext, happenings: EventLog) -> None:
@@ -80,7 +80,7 @@ class Rest:
     load_state: str
 
 
-async def settle(tabs: Tabs, traffic: Traffic, happenings: EventLog, cap: float, change_cap: float) -> Rest:
+async def settle(tabs: Tabs, traffic: NetworkActivity, happenings: EventLog, cap: float, change_cap: float) -> Rest:
     """Wait until the current tab is loaded, its requests are over and its document is still.
 
     On a page where nothing happens this takes one frame. A tab that an action opens becomes the one waited for.
