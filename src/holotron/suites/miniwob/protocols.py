@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,7 +33,7 @@ class MiniWoBResult:
 
 @dataclass(frozen=True)
 class Protocol:
-    """A named evaluation. An episode that has not ended after `max_steps` primitives is a failure."""
+    """A named evaluation. An episode that has not ended after `max_steps` actions is a failure."""
 
     name: str
     tasks: tuple[str, ...]
@@ -46,13 +45,6 @@ class Protocol:
     def seeds(self) -> tuple[int, ...]:
         """The seeds played on each task."""
         return tuple(HELD_OUT_SEEDS[: self.episodes_per_task])
-
-    def episodes(self) -> Iterator[tuple[str, int]]:
-        """Every task and seed to play: all tasks with the first seed, then with the second, and so on."""
-        return ((task, seed) for seed in self.seeds for task in self.tasks)
-
-    def succeeded(self, task: str, result: MiniWoBResult) -> bool:
-        return result.done and is_success(self.rule, task, result.raw_reward)
 
 
 def is_success(rule: Rule, task: str, raw_reward: float) -> bool:
