@@ -19,7 +19,7 @@ from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.local_pool import SharedContext, close_quietly
 from holotron.env.browser.pool import Browsers
 from holotron.env.errors import InfrastructureError
-from holotron.suites.screens.labels import Element, Writing, from_page, writing_of
+from holotron.suites.screens.labels import ScreenElement, Writing, from_page, writing_of
 
 T = TypeVar("T")
 LABELS = Path(__file__).with_name("labels.js").read_text()
@@ -77,7 +77,7 @@ class Shot:
     png: bytes
     width: int
     height: int
-    elements: tuple[Element, ...]
+    elements: tuple[ScreenElement, ...]
     about: Mapping[str, Any]
     writing: Writing = field(default_factory=Writing)
 
