@@ -23,7 +23,7 @@ from PIL import Image, ImageDraw
 from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply
 from holotron.agent.hosted_model import MAX_FRAME_BYTES, ModelHandle, ModelHost
 from holotron.agent.in_process import EngineModel
-from holotron.agent.prompts import NavigationForm
+from holotron.agent.policy_format import BareJsonFormat
 from holotron.bench.tiny import TINY
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
@@ -34,7 +34,7 @@ from holotron.model.text.chat import DEFAULT_TEMPLATE, ChatTemplate
 from holotron.model.text.conversation import PromptBuilder
 
 STYLE = ChatOptions(max_tokens=24, temperature=1.0, seed=1, keep_images=None)
-SCHEMA = NavigationForm(("click", "press", "answer"), reasons=False).schema()
+SCHEMA = BareJsonFormat(("click", "press", "answer")).schema()
 STEPS = 3
 
 

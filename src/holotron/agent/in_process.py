@@ -23,6 +23,8 @@ from holotron.model.loading import find_checkpoint, load
 from holotron.model.text.chat import load_chat_template, load_tokenizer
 from holotron.model.text.conversation import PromptBuilder, Written
 
+IMAGE = {"type": "image"}
+
 
 class EngineModel:
     """Conversations over an engine that has a tokenizer."""
@@ -58,7 +60,7 @@ class EngineChat:
         images = [said.image for said in new if said.image is not None]
         prepared = await asyncio.gather(*(model.engine.prepare_image(image) for image in images))
         sizes = [image.image.size for image in prepared]
-        messages = [*self._messages, *(_plain(said) for said in new)]
+        messages = [*self._messages, *({"role": said.role, "content": said.content(IMAGE)} for said in new)]
         written = self._write(messages, sizes)
         held = self._session.length
         sampling = SamplingParams(
@@ -95,12 +97,6 @@ class EngineChat:
 def _grammar(schema: str) -> Grammar:
     """Checked once: an agent asks for the same form at every step."""
     return Grammar("json_schema", schema)
-
-
-def _plain(said: Message) -> dict[str, Any]:
-    if said.image is None:
-        return {"role": said.role, "content": said.text}
-    return {"role": said.role, "content": [{"type": "image"}, {"type": "text", "text": said.text}]}
 
 
 def _reply(answer: Answer, held: int, prompt: int) -> Reply:
