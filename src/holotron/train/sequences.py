@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from holotron.agent.chat import Message, template_messages
 from holotron.episodes.shards import Sample
-from holotron.model.config import ModelConfig
 from holotron.model.grids import Grid, patch_grid
-from holotron.model.text.chat import Tokenizer
+from holotron.model.image import image_size
+from holotron.model.text.conversation import ConversationWriter, ExampleTurn
 from holotron.train.ocr_loss import glyphs_of
-
-ASK, ANSWER, END = "<SPECIAL_10>", "<SPECIAL_11>", "<SPECIAL_12>"
 
 
 @dataclass(frozen=True)
@@ -46,41 +45,46 @@ class Sequence:
     kind: str = ""
 
 
-class SequenceWriter:
-    """Writes samples as the policy's chat template would, so that a session at work sees what training showed it."""
+@dataclass(frozen=True)
+class AnsweredTurn:
+    """What a policy was sent at one step, and its answer: the text to say, or the very tokens it generated."""
 
-    def __init__(self, tokenizer: Tokenizer, config: ModelConfig) -> None:
+    messages: ListOf[Message]
+    answer: str | ListOf[int]
+    learn: bool = True
+
+
+class SequenceWriter:
+    """Writes conversations as the checkpoint's own tokenizer and chat template do where it is served."""
+
+    def __init__(self, writer: ConversationWriter) -> None:
+        config = writer.config
         if config.vision is None or config.vision.mode != "dynamic":
-            raise ValueError(f"{config.name} has no eyes of dynamic resolution; the supervised stages need them")
-        self._tokenizer, self._vision = tokenizer, config.vision
-        self._ask, self._answer, self._end = (tokenizer.id_of(token) for token in (ASK, ANSWER, END))
+            raise ValueError(f"{config.name} has no vision tower of dynamic resolution; the supervised stages need it")
+        self._writer, self._vision = writer, config.vision
 
     def write(self, sample: Sample) -> Sequence:
-        ids: list[int] = []
-        learn: list[bool] = []
-        pictures: list[Picture] = []
+        turns = [
+            AnsweredTurn([Message("user", turn.said, turn.image)], turn.answer, turn.learn) for turn in sample.turns
+        ]
+        return self.write_turns(turns, sample.kind, sample.about.get("writing"))
 
-        def add(new: ListOf[int], learned: bool = False) -> None:
-            ids.extend(new)
-            learn.extend([learned] * len(new))
+    def write_turns(
+        self, turns: ListOf[AnsweredTurn], kind: str = "", writing: Mapping[str, Any] | None = None
+    ) -> Sequence:
+        """writing: what is written in the pictures, where that is known."""
+        asked = [self._pictures(turn.messages, writing) for turn in turns]
+        example = self._writer.write_example(
+            ExampleTurn(template_messages(turn.messages), [picture.size for picture in shown], turn.answer, turn.learn)
+            for turn, shown in zip(turns, asked, strict=True)
+        )
+        pictures = tuple(picture for shown in asked for picture in shown)
+        return Sequence(np.array(example.token_ids), np.array(example.learn, dtype=np.bool_), pictures, kind)
 
-        for turn in sample.turns:
-            add([self._ask, *self._tokenizer.encode(turn.said)])
-            if turn.image is not None:
-                picture = self._picture(turn.image, sample.about.get("writing"))
-                pictures.append(picture)
-                add(self._room(picture.grid))
-            add([self._answer])
-            add([*self._tokenizer.encode(turn.answer), self._end], turn.learn)
-        return Sequence(np.array(ids), np.array(learn, dtype=np.bool_), tuple(pictures), sample.kind)
+    def _pictures(self, messages: ListOf[Message], writing: Mapping[str, Any] | None) -> list[Picture]:
+        return [self._picture(message.image, writing) for message in messages if message.image is not None]
 
     def _picture(self, png: bytes, writing: Mapping[str, Any] | None) -> Picture:
-        size = int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+        size = image_size(png)
         grid = patch_grid(*size, self._vision)
         return Picture(png, size, grid, None if writing is None else glyphs_of(writing, size, grid))
-
-    def _room(self, grid: Grid) -> list[int]:
-        vision = self._vision
-        start = [] if vision.image_start_token_id is None else [vision.image_start_token_id]
-        end = [] if vision.image_end_token_id is None else [vision.image_end_token_id]
-        return [*start, *[vision.image_token_id] * (grid[0] * grid[1] // 4), *end]
