@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +16,11 @@ from holotron.agent.chat import Message, template_messages
 from holotron.episodes.shards import Sample
 from holotron.model.grids import Grid, patch_grid
 from holotron.model.image import image_size
-from holotron.model.text.conversation import ConversationWriter, ExampleTurn
+from holotron.model.text.conversation import AnsweredTurn, ConversationWriter
 from holotron.train.ocr_loss import glyphs_of
+
+# What was sent at a step, the answer (a text to say, or the very tokens that were generated), and whether to learn it.
+Exchange = tuple[ListOf[Message], str | ListOf[int], bool]
 
 
 @dataclass(frozen=True)
@@ -45,15 +48,6 @@ class Sequence:
     kind: str = ""
 
 
-@dataclass(frozen=True)
-class AnsweredTurn:
-    """What a policy was sent at one step, and its answer: the text to say, or the very tokens it generated."""
-
-    messages: ListOf[Message]
-    answer: str | ListOf[int]
-    learn: bool = True
-
-
 class SequenceWriter:
     """Writes conversations as the checkpoint's own tokenizer and chat template do where it is served."""
 
@@ -64,25 +58,22 @@ class SequenceWriter:
         self._writer, self._vision = writer, config.vision
 
     def write(self, sample: Sample) -> Sequence:
-        turns = [
-            AnsweredTurn([Message("user", turn.said, turn.image)], turn.answer, turn.learn) for turn in sample.turns
-        ]
+        turns = [([Message("user", turn.said, turn.image)], turn.answer, turn.learn) for turn in sample.turns]
         return self.write_turns(turns, sample.kind, sample.about.get("writing"))
 
     def write_turns(
-        self, turns: ListOf[AnsweredTurn], kind: str = "", writing: Mapping[str, Any] | None = None
+        self, turns: Iterable[Exchange], kind: str = "", writing: Mapping[str, Any] | None = None
     ) -> Sequence:
         """writing: what is written in the pictures, where that is known."""
-        asked = [self._pictures(turn.messages, writing) for turn in turns]
-        example = self._writer.write_example(
-            ExampleTurn(template_messages(turn.messages), [picture.size for picture in shown], turn.answer, turn.learn)
-            for turn, shown in zip(turns, asked, strict=True)
-        )
-        pictures = tuple(picture for shown in asked for picture in shown)
-        return Sequence(np.array(example.token_ids), np.array(example.learn, dtype=np.bool_), pictures, kind)
-
-    def _pictures(self, messages: ListOf[Message], writing: Mapping[str, Any] | None) -> list[Picture]:
-        return [self._picture(message.image, writing) for message in messages if message.image is not None]
+        pictures: list[Picture] = []
+        answered: list[AnsweredTurn] = []
+        for messages, answer, learn in turns:
+            shown = [self._picture(message.image, writing) for message in messages if message.image is not None]
+            sizes = [picture.size for picture in shown]
+            answered.append(AnsweredTurn(template_messages(messages), sizes, answer, learn))
+            pictures += shown
+        example = self._writer.write_example(answered)
+        return Sequence(np.array(example.token_ids), np.array(example.learn, dtype=np.bool_), tuple(pictures), kind)
 
     def _picture(self, png: bytes, writing: Mapping[str, Any] | None) -> Picture:
         size = image_size(png)

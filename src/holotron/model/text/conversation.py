@@ -40,7 +40,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class ExampleTurn:
+class AnsweredTurn:
     """What is asked and what is to be answered: a text, or the very tokens that were generated."""
 
     messages: Sequence[TemplateMessage]
@@ -50,7 +50,7 @@ class ExampleTurn:
 
 
 @dataclass(frozen=True)
-class Example(Written):
+class WrittenExample(Written):
     """learn[i]: whether token i belongs to an answer that is to be learned."""
 
     learn: tuple[bool, ...]
@@ -88,7 +88,7 @@ class ConversationWriter:
         text = self.render(self.protected(messages), tools, template_kwargs, add_generation_prompt)
         return self.encode(text, sizes)
 
-    def write_example(self, turns: Iterable[ExampleTurn], **template_kwargs: Any) -> Example:
+    def write_example(self, turns: Iterable[AnsweredTurn], **template_kwargs: Any) -> WrittenExample:
         """A conversation to learn from: what a session would hold that was asked and had answered so."""
         conversation = self.start()
         ids: list[int] = []
@@ -101,7 +101,7 @@ class ConversationWriter:
             conversation.answered(text, ended_with)
             ids += [*written.token_ids, *answer]
             learn += [False] * len(written.token_ids) + [turn.learn] * len(answer)
-        return Example(tuple(ids), tuple(places), tuple(learn))
+        return WrittenExample(tuple(ids), tuple(places), tuple(learn))
 
     def _answer(self, answer: str | Sequence[int]) -> tuple[str, Sequence[int], int | None]:
         """Its text, its tokens and the token that ended it."""
