@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from playwright.async_api import Error
 
@@ -110,11 +110,6 @@ class MiniWoBEnvironment(LocalPage):
                 done, raw, reward, reason, self.instruction = state
                 self._result = MiniWoBResult(done, _number(raw), _number(reward), reason)
         return self._result
-
-    async def dom(self) -> dict[str, Any]:
-        """The package's own tree of visible elements with their boxes. Not for policies that see pixels."""
-        tree: dict[str, Any] = await self.evaluate("core.getDOMInfo()")
-        return tree
 
     # ---- what this surface does in its own way ----
 
