@@ -8,7 +8,7 @@ import os
 import pickle
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, nullcontext
+from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -162,7 +162,8 @@ def _main(
     except asyncio.CancelledError:
         pass  # the parent wants no result any more
     except Exception as error:
-        sender.send(("error", _portable(error)))
+        with suppress(OSError):  # a parent that ends its workers listens no more
+            sender.send(("error", _portable(error)))
 
 
 def _portable(error: Exception) -> Exception:
