@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from holotron.agent.chat import ChatModel
 from holotron.agent.hosted_model import ModelHandle, ModelHost
+from holotron.env.errors import InfrastructureError
 from holotron.env.workers import end_with_parent
 
 PATIENCE = 15.0  # seconds in which a worker that is told to end may close its browsers
@@ -23,7 +24,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class WorkerDied(RuntimeError):
+class WorkerDied(InfrastructureError):
     """A worker process ended without a result: it was killed, or ran out of memory."""
 
 
