@@ -15,7 +15,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from holotron.engine.grammar import Grammar, GrammarError
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.tasks import TokenEvent
-from holotron.model.text.chat import Tokenizer
+from holotron.model.text.tokenizer import Tokenizer
 from tests.engine.driver import GREEDY, greedy_continuation
 from tests.engine.outside import engine_for
 from tests.model.tiny import draw_tokens, tiny_eyes, tiny_model
@@ -196,6 +196,17 @@ def test_a_grammar_without_a_way_out_fails_alone(speaker, tokenizer):
             assert session.token_ids == []
             assert (await session.generate([1], SamplingParams(grammar=Grammar.from_choices(["yes"])))).text == "yes"
             assert (await neighbour).token_ids == greedy_continuation(speaker, [9], 30)
+
+    asyncio.run(main())
+
+
+def test_a_grammar_that_was_compiled_waits_for_no_worker(speaker, tokenizer, monkeypatch):
+    async def main():
+        with engine_for(speaker, tokenizer) as engine:
+            sampling = SamplingParams(grammar=Grammar.from_choices(["yes"]))
+            assert (await engine.open_session().generate([1], sampling)).text == "yes"
+            monkeypatch.setattr(engine, "_work", None)
+            assert (await engine.open_session().generate([1], sampling)).text == "yes"
 
     asyncio.run(main())
 

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply
+from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply, template_messages
 from holotron.engine.config import fit_to_memory
 from holotron.engine.engine import Answer, Engine, Session
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar
 from holotron.engine.sampling import SamplingParams
-from holotron.model.image import image_size
 from holotron.model.loading import find_checkpoint, load
-from holotron.model.text.chat import load_chat_template, load_tokenizer
-from holotron.model.text.conversation import PromptBuilder, Written
+from holotron.model.text.chat_template import load_chat_template
+from holotron.model.text.conversation import ConversationWriter
+from holotron.model.text.tokenizer import load_tokenizer
 
 
 class EngineModel:
     """Conversations over an engine that has a tokenizer."""
 
-    def __init__(self, engine: Engine, prompts: PromptBuilder, style: ChatOptions | None = None) -> None:
+    def __init__(self, engine: Engine, prompts: ConversationWriter, style: ChatOptions | None = None) -> None:
         self.engine = engine
         self.prompts = prompts
         self.style = style or ChatOptions()
@@ -49,67 +51,56 @@ class EngineChat:
     def __init__(self, model: EngineModel, session: Session) -> None:
         self._model = model
         self._session = session
-        self._messages: list[dict[str, Any]] = []
-        self._ended_with: int | None = None
+        self._conversation = model.prompts.start()
 
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         model, style = self._model, self._model.style
         images = [said.image for said in new if said.image is not None]
-        sizes = [image_size(image) for image in images]
-        messages = [*self._messages, *(_plain(said) for said in new)]
-        written = self._write(messages, sizes)
-        held = len(self._session.token_ids)
+        prepared = await asyncio.gather(*(model.engine.prepare_image(image) for image in images))
+        sizes = [image.image.size for image in prepared]
+        written = self._conversation.append(template_messages(new), sizes, **style.template)
+        held = self._session.length
         sampling = SamplingParams(
             max_tokens=style.max_tokens,
             temperature=style.temperature,
             top_p=style.top_p,
             seed=style.seed,
             logprobs=0 if style.record_tokens else None,
-            grammar=_grammar(schema, style),
+            grammar=None if schema is None or not style.use_grammar else _grammar(json.dumps(schema)),
         )
-        prepared = await asyncio.gather(*(model.engine.prepare_image(image) for image in images))
         try:
             answer = await self._session.generate(
                 written.token_ids, sampling, images=list(zip(written.places, prepared, strict=True))
             )
         except EngineError as error:
             raise ModelUnavailable(str(error)) from error
-        self._messages = [*messages, {"role": "assistant", "content": answer.text}]
         ended = answer.finish_reason in ("eos", "stop") and answer.token_ids and not isinstance(answer.stop, str)
-        self._ended_with = answer.token_ids[-1] if ended else None
-        return _reply(answer, held, held + len(written.token_ids))
-
-    def _write(self, messages: list[dict[str, Any]], sizes: list[tuple[int, int]]) -> Written:
-        prompts, template = self._model.prompts, self._model.style.template
-        if not self._messages:
-            return prompts.write(messages, sizes, **template)
-        known = len(self._messages)
-        return prompts.write_suffix(messages, known, sizes, exact=False, ended_with=self._ended_with, **template)
+        self._conversation.answered(answer.text, answer.token_ids[-1] if ended else None)
+        return _reply(answer, written.token_ids, held, style.record_tokens)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._session.close)
 
 
-def _grammar(schema: Mapping[str, Any] | None, style: ChatOptions) -> Grammar | None:
-    if schema is None or not style.use_grammar:
-        return None
-    return Grammar.from_schema(schema)
+@lru_cache(maxsize=64)
+def _grammar(schema: str) -> Grammar:
+    """Checked once: an agent asks for the same form at every step."""
+    return Grammar("json_schema", schema)
 
 
-def _plain(said: Message) -> dict[str, Any]:
-    if said.image is None:
-        return {"role": said.role, "content": said.text}
-    return {"role": said.role, "content": [{"type": "image"}, {"type": "text", "text": said.text}]}
-
-
-def _reply(answer: Answer, held: int, prompt: int) -> Reply:
-    logprobs = tuple(0.0 if entry is None else entry.sampling for entry in answer.logprobs)
+def _reply(answer: Answer, prompt_ids: tuple[int, ...], held: int, recorded: bool) -> Reply:
+    # A forced token was not drawn, so it has no log-probabilities: where its grammar stands, it is certain.
+    sampling = tuple(0.0 if entry is None else entry.sampling for entry in answer.logprobs)
+    model = tuple(0.0 if entry is None else entry.model for entry in answer.logprobs)
     return Reply(
         text=answer.text,
+        prompt_ids=prompt_ids,
         token_ids=tuple(answer.token_ids),
-        logprobs=logprobs,
+        logprobs=sampling if recorded else None,
+        model_logprobs=model if recorded else None,
+        forced=tuple(entry is None for entry in answer.logprobs) if recorded else None,
         weight_version=answer.epoch,
-        prompt_tokens=prompt,
+        prompt_tokens=held + len(prompt_ids),
         cached_tokens=held,
         finish_reason="stop" if answer.finish_reason == "eos" else answer.finish_reason,
     )
@@ -139,9 +130,10 @@ def loaded(
         dtype=model.dtype,
         max_context=min(model.config.max_positions, 4 * tokens_per_session),
         cuda_graphs=cuda_graphs,
+        checkpoints=0,  # a chat never goes back
         host_bytes=0,
     )
     tokenizer = load_tokenizer(path)
-    prompts = PromptBuilder(tokenizer, load_chat_template(path), model.config)
+    prompts = ConversationWriter(tokenizer, load_chat_template(path), model.config)
     with Engine(model, config, tokenizer) as engine:
         yield EngineModel(engine, prompts, replace(style or ChatOptions(), keep_images=None))

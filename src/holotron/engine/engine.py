@@ -24,12 +24,12 @@ from holotron.engine.images import PreparedImage, prepare_image
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import OnUpdate, Residency, SessionState, Turn
 from holotron.engine.stream import Inbox, Stream
-from holotron.engine.tasks import Event, Task, TokenEvent, TokenLogprobs
+from holotron.engine.tasks import Event, FinishEvent, Task, TokenEvent, TokenLogprobs
 from holotron.engine.token_sampler import TokenSampler
 from holotron.engine.weights import copy_weights, read_weights
 from holotron.model.image import load_image
 from holotron.model.model import Model
-from holotron.model.text.chat import Tokenizer
+from holotron.model.text.tokenizer import Tokenizer
 from holotron.model.tiling import ImageProcessor, ProcessedImage
 
 log = logging.getLogger(__name__)
@@ -201,9 +201,12 @@ class Engine:
     # ---- for streams ----
 
     async def compile_grammar(self, grammar: Grammar) -> GrammarState:
-        """Compile in a worker: a hard grammar takes seconds."""
+        """Compile in a worker: a hard grammar takes seconds. One that was compiled lately is at hand."""
         if self.tokenizer is None:
             raise EngineError("a grammar needs a tokenizer; give one to the engine")
+        kept = self._compiler.kept(grammar) if self._compiler is not None else None
+        if kept is not None:
+            return kept
         return await self._work(lambda: self._grammars().compile(grammar))
 
     def post(self, function: Callable[[], Result]) -> Future[Result]:
@@ -218,18 +221,29 @@ class Engine:
             except BaseException as error:
                 future.set_exception(error)
 
-        with self._wake:
-            self._check_open()
-            self._commands.append(run)
-            self._wake.notify()
+        self._post(run)
         return future
 
-    def post_submit(
-        self, task: Task, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]
-    ) -> Future[None]:
-        return self.post(lambda: self.core.submit(task, token_ids, images))
+    def _post(self, command: Callable[[], None]) -> None:
+        with self._wake:
+            self._check_open()
+            self._commands.append(command)
+            self._wake.notify()
+
+    def post_submit(self, task: Task, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]) -> None:
+        """Have a task submitted, without waiting for it: where that fails, its only event says so."""
+
+        def submit() -> None:
+            try:
+                if not task.cancelled:
+                    self.core.submit(task, token_ids, images)
+            except Exception as error:
+                task.emit(task, FinishEvent("failed", error=error))
+
+        self._post(submit)
 
     def post_cancel(self, task: Task) -> None:
+        task.cancelled = True
         with suppress(EngineError):  # a closed engine has cancelled everything
             self.post(lambda: self.core.cancel(task))
 
@@ -353,6 +367,11 @@ class Session:
         return self._engine._call(lambda: self._engine.describe(self._context))
 
     @property
+    def length(self) -> int:
+        """How many tokens it has, without waiting for the engine's thread; it grows while a turn runs."""
+        return len(self._context.tokens)
+
+    @property
     def token_ids(self) -> list[int]:
         return self._engine._call(lambda: list(self._context.tokens))
 
@@ -369,7 +388,9 @@ class Session:
     ) -> Answer:
         """One turn: append, then generate."""
         answer = Answer()
-        async for event in self.stream(token_ids, sampling, images=images):
+        # The engine's thread adds the tokens itself: nobody has to wake up for each of them.
+        sampling = sampling or SamplingParams()
+        async for event in Stream(self._engine, self._context, sampling, token_ids, images, add=answer.add):
             answer.add(event)
         return answer
 

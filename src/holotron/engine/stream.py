@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from holotron.engine.images import PreparedImage
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
-from holotron.engine.tasks import Event, FinishEvent, Task
+from holotron.engine.tasks import Event, FinishEvent, Task, TokenEvent
 
 if TYPE_CHECKING:
     from holotron.engine.engine import Engine
@@ -26,6 +26,7 @@ class Inbox:
 class Stream(AsyncIterator[Event]):
     """The events of one turn. It begins when the first is asked for, and ends early when nobody wants the next.
 
+    With `add`, the engine's thread gives tokens to that function as they come, and only the end is an event here.
     Not an async generator: one that is left early is closed some time later, and until then its session is busy.
     """
 
@@ -36,12 +37,14 @@ class Stream(AsyncIterator[Event]):
         sampling: SamplingParams | None,
         token_ids: Sequence[int] = (),
         images: Sequence[tuple[int, PreparedImage]] = (),
+        add: Callable[[TokenEvent], None] | None = None,
     ) -> None:
         self._engine = engine
         self._context = context
         self._sampling = sampling
         self._token_ids = token_ids
         self._images = images
+        self._add = add
         self._inbox: Inbox | None = None
         self._task: Task | None = None
         self._over = False
@@ -64,12 +67,19 @@ class Stream(AsyncIterator[Event]):
         return event
 
     async def _begin(self, inbox: Inbox) -> None:
-        engine = self._engine
+        engine, add = self._engine, self._add
+
         # Nothing that the engine keeps may refer to this stream: it is dropped when its reader lets go of it.
-        task = self._task = Task(self._context, lambda _, event: engine.post_event(inbox, event), self._sampling)
+        def emit(_: Task, event: Event) -> None:
+            if add is not None and isinstance(event, TokenEvent):
+                add(event)
+            else:
+                engine.post_event(inbox, event)
+
+        task = self._task = Task(self._context, emit, self._sampling)
         if self._sampling is not None and self._sampling.grammar is not None:
             task.grammar = await engine.compile_grammar(self._sampling.grammar)
-        await asyncio.wrap_future(engine.post_submit(task, self._token_ids, self._images))
+        engine.post_submit(task, self._token_ids, self._images)
 
     def cancel(self) -> None:
         """End the generation, without waiting for it. What was said so far stays in the session."""
