@@ -259,7 +259,7 @@ def test_a_page_is_an_environment() -> None:
 
 
 def test_a_frame_that_is_late_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run(pool: PageEnvironmentPool) -> None:
+    async def run(pool: Any) -> None:
         async with pool.lease() as env:
             first = await env.reset(Task(text="", benchmark="pages", name="login"), 0)
             send, late = env.opened.cdp.send, ["one", "two"]
