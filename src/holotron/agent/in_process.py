@@ -12,14 +12,14 @@ from typing import Any
 import torch
 
 from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply
-from holotron.engine.config import fit_to_memory
+from holotron.engine.build import EngineOptions, build_engine
 from holotron.engine.engine import Answer, Engine, Session
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar
 from holotron.engine.sampling import SamplingParams
 from holotron.model.image import image_size
-from holotron.model.loading import find_checkpoint, load
-from holotron.model.text.chat import load_chat_template, load_tokenizer
+from holotron.model.loading import find_checkpoint
+from holotron.model.text.chat import load_chat_template
 from holotron.model.text.conversation import PromptBuilder, Written
 
 
@@ -131,17 +131,18 @@ def loaded(
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     path = find_checkpoint(str(folder))
-    model = load(path, device, torch.float32 if device.type == "cpu" else None)
-    config = fit_to_memory(
-        model.config,
-        memory,
+    options = EngineOptions(
+        model=str(path),
+        device=str(device),
+        dtype="float32" if device.type == "cpu" else None,
+        memory_gib=memory / 2**30,
         tokens_per_session=tokens_per_session,
-        dtype=model.dtype,
-        max_context=min(model.config.max_positions, 4 * tokens_per_session),
+        max_context=4 * tokens_per_session,
+        prefill_tokens=4096,
         cuda_graphs=cuda_graphs,
-        host_bytes=0,
+        host_gib=0,
     )
-    tokenizer = load_tokenizer(path)
-    prompts = PromptBuilder(tokenizer, load_chat_template(path), model.config)
-    with Engine(model, config, tokenizer) as engine:
+    with build_engine(options) as engine:
+        assert engine.tokenizer is not None
+        prompts = PromptBuilder(engine.tokenizer, load_chat_template(path), engine.model.config)
         yield EngineModel(engine, prompts, replace(style or ChatOptions(), keep_images=None))

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from holotron.engine.config import EngineConfig
-from holotron.engine.engine_loop import EngineLoop
+from holotron.engine.build import EngineOptions, build_engine
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.tasks import Task
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig
@@ -30,7 +29,8 @@ TINY = ModelConfig(
 
 def measure_loop(sessions: int = 64, steps: int = 300) -> dict[str, Any]:
     """Milliseconds per decode step outside of the model: planning, batching, sampling, bookkeeping, telling."""
-    core = EngineLoop(random_model(TINY), EngineConfig(slots=sessions + 1, pages=sessions * 10 + 1, max_context=640))
+    options = EngineOptions(sessions=sessions, max_context=640, checkpoints=0, host_gib=0, tokenizer=False)
+    core = build_engine(options, random_model(TINY), stepped=True).core
     sampling = SamplingParams(max_tokens=steps + 50, temperature=0.0, ignore_eos=True)
     for number in range(sessions):
         session = core.open()

@@ -63,8 +63,8 @@ def serve(
     keys = _keys(api_key, api_key_file)
     if not keys and host not in (*LOOPBACK, "::1"):
         raise Misuse(f"--host {host} opens the server to the network; give --api-key or --api-key-file, too")
+    from holotron.engine.options import EngineOptions
     from holotron.model.loading import find_checkpoint
-    from holotron.server.messages import EngineOptions
     from holotron.server.run import serve as run
     from holotron.server.settings import ServerSettings
 

@@ -74,9 +74,19 @@ class SessionInfo:
 
 
 class Engine:
-    """Sessions over one model on one device. Use as a context manager, or close it."""
+    """Sessions over one model on one device. Use as a context manager, or close it.
 
-    def __init__(self, model: Model, config: EngineConfig | None = None, tokenizer: Tokenizer | None = None) -> None:
+    A stepped engine has no thread: its caller drives `core` itself, on one thread, and awaits nothing.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        config: EngineConfig | None = None,
+        tokenizer: Tokenizer | None = None,
+        *,
+        stepped: bool = False,
+    ) -> None:
         self.model = model
         self.config = config or EngineConfig()
         self.tokenizer = tokenizer
@@ -88,11 +98,12 @@ class Engine:
         self._compiler_lock = threading.Lock()
         self._commands: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
-        self._stopping = False
+        self._stopping = stepped  # nothing may be posted to a thread that is not there
         self._paused = False
         self._outbox: list[tuple[Inbox, Event]] = []
         self._thread = threading.Thread(target=self._loop, name="engine", daemon=True)
-        self._thread.start()
+        if not stepped:
+            self._thread.start()
 
     def __enter__(self) -> Self:
         return self

@@ -83,12 +83,12 @@ class Generation:
 class EngineClient:
     """Starts the engine's process and keeps one running."""
 
-    def __init__(self, options: m.EngineOptions, on_loss: Callable[[], None] = lambda: None) -> None:
-        self.options = options
+    def __init__(self, start: m.Start, on_loss: Callable[[], None] = lambda: None) -> None:
         self.stats = m.Stats()
         self.ready: m.Ready | None = None
         self.restarts = 0
         self.versions: dict[int, str] = {}
+        self._start = start
         self._on_loss = on_loss
         self._ids = itertools.count(1)
         self._channel: Channel | None = None
@@ -196,7 +196,7 @@ class EngineClient:
             )
         channel = await Channel.open(ours)
         try:
-            channel.send(self.options)
+            channel.send(self._start)
             async for frame in channel.frames():
                 for message in frame:
                     self._take(message, channel)

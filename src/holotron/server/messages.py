@@ -8,35 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from holotron.engine.options import EngineOptions
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.tasks import TokenLogprobs
 
+# ---- to the engine ----
+
 
 @dataclass(frozen=True)
-class EngineOptions:
-    """Which model the engine's process loads, and how much room it takes. GiB are floats; None means by itself."""
+class Start:
+    """The first message. A request without a session leaves one behind, for the next request that begins like it."""
 
-    model: str = "holotron-nano"
-    random: bool = False
-    device: str | None = None
-    dtype: str | None = None
-    state_dtype: str = "float32"
-    kv_dtype: str | None = None
-    memory_gib: float | None = None
-    host_gib: float = 4.0
-    disk_gib: float = 0.0
-    disk_folder: str | None = None
-    max_context: int = 65536
-    tokens_per_session: int = 16384
-    checkpoints: int = 1
-    prefill_tokens: int = 2560
-    # A request without a session leaves one behind, for the next request that begins like it.
-    kept_seconds: float = 600.0
-    kept_most: int = 1024
-    threads: int | None = None
-
-
-# ---- to the engine ----
+    engine: EngineOptions
+    kept_seconds: float
+    kept_most: int
 
 
 @dataclass(frozen=True)

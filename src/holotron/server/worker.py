@@ -23,6 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from holotron.engine.build import build_engine
 from holotron.engine.engine import Engine, SessionInfo
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.grammar import GrammarError, GrammarState
@@ -33,7 +34,6 @@ from holotron.engine.tasks import Event, Task, TokenEvent
 from holotron.model.errors import ImageError, ModelError
 from holotron.server import messages as m
 from holotron.server.channel import Channel
-from holotron.server.loading import build_engine
 
 log = logging.getLogger(__name__)
 
@@ -85,10 +85,10 @@ class Relay(Inbox):
 class Worker:
     """Serves one HTTP process."""
 
-    def __init__(self, engine: Engine, channel: Channel, options: m.EngineOptions) -> None:
+    def __init__(self, engine: Engine, channel: Channel, start: m.Start) -> None:
         self.engine = engine
         self.channel = channel
-        self.options = options
+        self._start = start
         self.loop = asyncio.get_running_loop()
         self._tasks: dict[int, dict[int, Task]] = {}
         self._preparing: dict[int, asyncio.Task[None]] = {}
@@ -287,9 +287,9 @@ class Worker:
     async def _sweep(self) -> None:
         """Close what stateless requests left behind once nobody came back for it, and send the figures."""
         while True:
-            now, most = time.monotonic(), self.options.kept_most
+            now, most = time.monotonic(), self._start.kept_most
             kept = list(self._kept)
-            late = {id_ for id_, since in self._kept.items() if now - since > self.options.kept_seconds}
+            late = {id_ for id_, since in self._kept.items() if now - since > self._start.kept_seconds}
             late |= set(kept[: max(0, len(kept) - most)])
             try:
                 stats, closed = await asyncio.wrap_future(self.engine.post(partial(self._tidy, kept, late)))
@@ -351,16 +351,16 @@ def _described(info: SessionInfo) -> dict[str, Any]:
 async def serve(end: socket.socket) -> None:
     channel = await Channel.open(end)
     frames = channel.frames()
-    (options,) = await anext(frames)
-    assert isinstance(options, m.EngineOptions)
+    (start,) = await anext(frames)
+    assert isinstance(start, m.Start)
     loop = asyncio.get_running_loop()
     # The HTTP process decides when to end; Ctrl-C in a terminal reaches both of them.
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, lambda: None)
-    engine = await asyncio.to_thread(build_engine, options)
+    engine = await asyncio.to_thread(build_engine, start.engine)
     channel.send(m.Ready(engine.core.max_length, str(engine.model.device)))
     try:
-        await Worker(engine, channel, options).run()
+        await Worker(engine, channel, start).run()
     finally:
         channel.close()
         engine.close()
