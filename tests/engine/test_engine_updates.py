@@ -76,6 +76,49 @@ def test_weights_change_while_sessions_run(tmp_path):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("ends_alike", [True, False])
+def test_a_stateless_request_never_goes_on_from_other_weights(ends_alike):
+    model, other = _alike(1), _alike(2)
+    history = [1, 2, 3, 4, 5, 6]
+
+    async def main():
+        with engine_for(model) as engine:
+            session, _ = engine.continue_or_open(history)
+            said = (await session.generate(history, GREEDY)).token_ids
+            request = [*history, *(said if ends_alike else ()), 7, 8]
+            expected = greedy_continuation(other, request, 5)
+            engine.update_weights(dict(other.named_parameters()))
+            again, known = engine.continue_or_open(request)
+            assert known == 0
+            assert again.id != session.id
+            assert (await again.generate(request, GREEDY)).token_ids == expected
+            assert again.info.epoch == 1
+            # Whoever prefers the memory of earlier weights to computing anew may say so.
+            engine.session(again.id).close()
+            old, known = engine.continue_or_open(request, any_epoch=True)
+            assert known >= len(history)
+            assert old.info.epoch == 0
+            check(engine)
+
+    asyncio.run(main())
+
+
+def test_a_session_whose_memory_was_computed_anew_is_of_the_new_weights():
+    model, other = _alike(1), _alike(2)
+
+    async def main():
+        with engine_for(model, host_bytes=0) as engine:
+            session = engine.open_session()
+            await session.generate([1, 2, 3], GREEDY)
+            session.park()  # there is no room for it: it is computed again
+            engine.update_weights(dict(other.named_parameters()))
+            assert (await session.generate([4], GREEDY)).token_ids
+            assert session.info.epoch == 1
+            check(engine)
+
+    asyncio.run(main())
+
+
 def _alike(seed):
     """Models of one shape with different weights."""
     model = random_model(tiny_config("M*-"), dtype=torch.float64, seed=seed)

@@ -147,16 +147,22 @@ class Engine:
         return self._call(self.count)
 
     def continue_or_open(
-        self, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = (), pool: str | None = None
+        self,
+        token_ids: Sequence[int],
+        images: Sequence[tuple[int, PreparedImage]] = (),
+        pool: str | None = None,
+        *,
+        any_epoch: bool = False,
     ) -> tuple[Session, int]:
         """A session whose next tokens are the rest of these: one that has computed their beginning, or a new one.
 
         Returns the number of tokens that need not be given again, too. A session that goes on from its end is taken
         over; one whose checkpoint matches is rolled back to it only if nothing after it would be lost, else forked.
-        Only sessions of the same pool are looked at.
+        Only sessions of the same pool are looked at, and only those that the present weights have computed: with
+        any_epoch, what earlier weights have computed will do.
         """
         keys = [(start, prepared.key) for start, prepared in images]
-        context, position = self._call(lambda: self.core.continue_or_open(token_ids, keys, pool))
+        context, position = self._call(lambda: self.core.continue_or_open(token_ids, keys, pool, any_epoch=any_epoch))
         return Session(self, context), position
 
     async def prepare_image(self, image: ImageLike) -> PreparedImage:

@@ -210,21 +210,38 @@ class EngineLoop:
         self.contexts.pop(context.id, None)
 
     def match(
-        self, token_ids: Sequence[int], image_keys: Sequence[tuple[int, bytes]] = (), pool: str | None = None
+        self,
+        token_ids: Sequence[int],
+        image_keys: Sequence[tuple[int, bytes]] = (),
+        pool: str | None = None,
+        *,
+        any_epoch: bool = False,
     ) -> tuple[SessionState, int] | None:
-        """The idle session of the pool that has computed the longest beginning of these tokens, and how much of it."""
+        """The idle session of the pool that has computed the longest beginning of these tokens, and how much of it.
+
+        What other weights have computed is passed over, unless with any_epoch.
+        """
         idle = (
             context
             for context in self.contexts.values()
-            if context.pool == pool and context.task is None and context.waits_for is None and not context.claimed
+            if context.pool == pool
+            and context.task is None
+            and context.waits_for is None
+            and not context.claimed
+            and (any_epoch or context.epoch == self.epoch)
         )
         return longest_match(token_ids, image_keys, idle)
 
     def continue_or_open(
-        self, token_ids: Sequence[int], image_keys: Sequence[tuple[int, bytes]] = (), pool: str | None = None
+        self,
+        token_ids: Sequence[int],
+        image_keys: Sequence[tuple[int, bytes]] = (),
+        pool: str | None = None,
+        *,
+        any_epoch: bool = False,
     ) -> tuple[SessionState, int]:
         """A session that goes on with the rest of these tokens, and how many of them it has already."""
-        found = self.match(token_ids, image_keys, pool)
+        found = self.match(token_ids, image_keys, pool, any_epoch=any_epoch)
         if found is None:
             return self.open(pool=pool), 0
         context, position = found
@@ -327,6 +344,8 @@ class EngineLoop:
     def _begin_pieces(self, pieces: list[tuple[Task, int]]) -> None:
         self._encode_images(pieces)
         for task, _ in pieces:
+            if not task.context.computed:
+                task.context.epoch = self.epoch  # its whole memory is these weights' work
             if not task.begun:
                 self.residence.checkpoint(task.context)
             task.begun = True

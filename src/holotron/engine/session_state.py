@@ -77,7 +77,7 @@ class SessionState:
     digests: dict[int, bytes] = field(default_factory=dict)
     parked: Parked | None = None
     arrival: Arrival | None = None  # its memory is on its way back
-    epoch: int = 0
+    epoch: int = 0  # of the weights that computed the beginning of its memory
     task: Task | None = None
     waits_for: SessionState | None = None  # a fork whose parent is still being computed
     claimed: bool = False  # promised to a stateless request that has not come back with its tokens yet

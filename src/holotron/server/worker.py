@@ -221,8 +221,7 @@ class Worker:
             cached = context.held
         else:
             keys = [(offset, prepared.key) for offset, prepared in images]
-            # What other weights have computed is of no use to a request that asks for an answer of these.
-            context, known = core.continue_or_open(message.token_ids, keys, f"{message.pool}@{core.epoch}")
+            context, known = core.continue_or_open(message.token_ids, keys, message.pool)
             cached = min(known, context.held)
         rest = message.token_ids[known:]
         new_images = [(offset - known, prepared) for offset, prepared in images if offset >= known]
