@@ -13,10 +13,11 @@ import torch
 
 from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply
 from holotron.engine.build import EngineOptions, build_engine
-from holotron.engine.engine import Answer, Engine, Session
+from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar
 from holotron.engine.sampling import SamplingParams
+from holotron.engine.session import Answer, Session
 from holotron.model.image import image_size
 from holotron.model.loading import find_checkpoint
 from holotron.model.text.chat import load_chat_template

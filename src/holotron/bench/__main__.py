@@ -22,6 +22,7 @@ from holotron.bench.report import agent_report, machine, print_agent, write_json
 from holotron.bench.suite import CASES, run_suite
 from holotron.engine.build import EngineOptions, build_engine, load_model
 from holotron.engine.engine_loop import EngineLoop
+from holotron.engine.info import counters
 from holotron.model.grids import image_tokens
 from holotron.model.model import Model
 from holotron.model.presets import PRESETS
@@ -179,8 +180,9 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
         figures = _profiled(agents, options)
     else:
         figures = agents.run(options.warmup, options.seconds, _tell).summary()
-    figures |= {f"traffic_{key}": value for key, value in vars(core.residence.traffic).items()}
-    figures |= {"encoded_parts": core.encoder.encoded_parts, "reused_parts": core.encoder.reused_parts}
+    counted = counters(core)
+    figures |= {f"traffic_{name}": counted[name] for name in ("spilled", "restored", "forgotten", "recomputed_tokens")}
+    figures |= {name: counted[name] for name in ("encoded_parts", "reused_parts")}
     return agent_report(model.config, workload, core.config, figures)
 
 

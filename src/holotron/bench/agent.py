@@ -20,6 +20,7 @@ import torch
 from holotron.bench.screens import Screens
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.images import PreparedImage
+from holotron.engine.info import device_usage
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
 from holotron.engine.tasks import Event, FinishEvent, Task
@@ -182,9 +183,7 @@ class AgentLoad:
             if length > len(model.tokens):
                 self.core.append(model, self._tokens(length - len(model.tokens)))
                 self._compute(model)
-            context = self.core.open()
-            self._copy(model, context)
-            agents.append(Agent(self._next_number(), context, age))
+            agents.append(Agent(self._next_number(), self.core.duplicate(model), age))
             if done % 10 == 9:
                 progress(f"aged {done + 1} of {load.sessions} sessions")
         self.core.close(model)
@@ -196,21 +195,6 @@ class AgentLoad:
         self.core.submit(Task(context, emit=lambda *_: None))
         while self.core.tasks:
             self.core.step()
-
-    def _copy(self, source: SessionState, target: SessionState) -> None:
-        """A deep copy: a fork whose pages are its own. If there is no room it is parked like any other session."""
-        residence = self.core.residence
-        target.tokens.extend(source.tokens)
-        victims = [c for c in self.core.contexts.values() if c not in (source, target) and c.slot is not None]
-        if not residence.secure(source, 0, iter(())) or not residence.secure(target, source.entries, iter(victims)):
-            return
-        assert source.slot is not None
-        assert target.slot is not None
-        self.core.runner.copy_slot(source.slot, target.slot)
-        for mine, theirs in zip(source.pages, target.pages, strict=False):
-            self.core.runner.copy_page(mine, theirs)
-        target.computed = source.computed
-        target.logits = None if source.logits is None else source.logits.clone()
 
     def _start_group(self) -> None:
         """One prompt and first screenshot for a whole group; its members part ways with their first action."""
@@ -319,14 +303,11 @@ class AgentLoad:
     def _sample_memory(self) -> None:
         if self.core.counters.steps % 10:
             return
-        memory = self.core.runner.memory
-        here = [c for c in self.core.contexts.values() if c.slot is not None and c.computed]
-        if here:
-            used = sum((1 + len(c.checkpoints)) * memory.slot_bytes + len(c.pages) * memory.page_bytes for c in here)
-            tokens = sum(c.entries for c in here)
-            self.measurement.bytes_per_session.append(used / len(here))
-            self.measurement.resident.append(len(here))
-            self.measurement.tokens_per_session.append(tokens / len(here))
+        sessions, used, tokens = device_usage(self.core)
+        if sessions:
+            self.measurement.bytes_per_session.append(used / sessions)
+            self.measurement.resident.append(sessions)
+            self.measurement.tokens_per_session.append(tokens / sessions)
 
     def _tokens(self, count: int) -> list[int]:
         config = self.core.model.config

@@ -5,26 +5,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from PIL import Image
 from torch import Tensor
 
+from holotron.engine.by_id import SessionsById
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
 from holotron.engine.images import PreparedImage, prepare_image
+from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
+from holotron.engine.prefix import close_unused
 from holotron.engine.sampling import SamplingParams
-from holotron.engine.session_state import OnUpdate, Residency, SessionState, Turn
-from holotron.engine.stream import Inbox, Stream
-from holotron.engine.tasks import Event, Task, TokenEvent, TokenLogprobs
+from holotron.engine.session import Session
+from holotron.engine.session_state import OnUpdate
+from holotron.engine.stream import Listener
+from holotron.engine.submission import Submission
+from holotron.engine.tasks import Event, StartEvent, Task
 from holotron.engine.token_sampler import TokenSampler
 from holotron.engine.weights import copy_weights, read_weights
 from holotron.model.image import load_image
@@ -36,41 +42,6 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 ImageLike = ProcessedImage | Image.Image | bytes | Path
-
-
-@dataclass
-class Answer:
-    """What a session generated in one turn."""
-
-    token_ids: list[int] = field(default_factory=list)
-    text: str = ""
-    logprobs: list[TokenLogprobs | None] = field(default_factory=list)
-    finish_reason: str = ""
-    stop: str | int | None = None
-    epoch: int = 0
-
-    def add(self, event: Event) -> None:
-        self.text += event.text
-        if isinstance(event, TokenEvent):
-            self.token_ids.extend(event.token_ids)
-            self.logprobs.extend([event.logprobs, *[None] * (len(event.token_ids) - 1)])
-            self.epoch = event.epoch
-        else:
-            self.finish_reason, self.stop = event.reason, event.stop
-
-
-@dataclass(frozen=True)
-class SessionInfo:
-    """A session from outside."""
-
-    id: str
-    tokens: int
-    computed: int
-    device_bytes: int
-    residency: Residency
-    turns: tuple[Turn, ...]
-    epoch: int
-    running: bool
 
 
 class Engine:
@@ -93,6 +64,7 @@ class Engine:
         self._compiler: GrammarCompiler | None = None
         # Only for what runs on the engine's thread; `post` takes others there.
         self.core = EngineLoop(model, self.config, TokenSampler(model.config, tokenizer))
+        self.by_id = SessionsById(self.core, self._post)
         self._processor = ImageProcessor(model.config.vision) if model.config.vision else None
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="engine-worker")
         self._compiler_lock = threading.Lock()
@@ -100,7 +72,7 @@ class Engine:
         self._wake = threading.Condition()
         self._stopping = stepped  # nothing may be posted to a thread that is not there
         self._paused = False
-        self._outbox: list[tuple[Inbox, Event]] = []
+        self._outbox: list[tuple[Listener, Event | StartEvent]] = []
         self._thread = threading.Thread(target=self._loop, name="engine", daemon=True)
         if not stepped:
             self._thread.start()
@@ -140,11 +112,11 @@ class Engine:
         return Session(self, self._call(lambda: self.core.find(session_id)))
 
     def sessions(self) -> list[SessionInfo]:
-        return self._call(lambda: [self.describe(context) for context in self.core.contexts.values()])
+        return self._call(lambda: [describe(self.core, context) for context in self.core.contexts.values()])
 
     def counters(self) -> dict[str, Any]:
         """What was done so far: steps, tokens computed and new, forks, spills."""
-        return self._call(self.count)
+        return self._call(lambda: counters(self.core))
 
     def continue_or_open(
         self,
@@ -179,6 +151,54 @@ class Engine:
             )
 
         return await self._work(prepare)
+
+    # ---- for callers on an event loop, that must not wait ----
+
+    def submit(
+        self,
+        token_ids: Sequence[int],
+        sampling: SamplingParams,
+        hear: Callable[[int, Event | StartEvent], None],
+        *,
+        session_id: str | None = None,
+        pool: str | None = None,
+        images: Sequence[tuple[int, PreparedImage]] = (),
+        grammar: GrammarState | None = None,
+        choices: int = 1,
+    ) -> Submission:
+        """Begin a turn in the session of that id or, without one, in what `continue_or_open` finds in the pool.
+
+        `hear` is called on the running event loop with the number of a choice and an event: a StartEvent first, then
+        tokens, and at the end of each choice a FinishEvent. A turn that is refused has no events; awaiting the
+        submission raises why.
+        """
+        loop = asyncio.get_running_loop()
+        listeners = [Listener(loop, partial(hear, choice)) for choice in range(choices)]
+        return Submission(
+            token_ids,
+            sampling,
+            lambda choice, event: self._tell(listeners[choice], event),
+            session_id,
+            pool,
+            images,
+            grammar,
+            choices,
+            lambda function: self._post(lambda: function(self.core)),
+        )
+
+    def tidy(self, seconds: float, most: int) -> Future[EngineStats]:
+        """Close what requests without a session left behind so long ago, and all but the last `most`; the figures."""
+
+        def tidy() -> EngineStats:
+            close_unused(self.core, time.monotonic() - seconds, most)
+            return engine_stats(self.core)
+
+        return self._post(tidy)
+
+    @property
+    def max_length(self) -> int:
+        """The tokens that a session can have at most."""
+        return self.core.max_length
 
     # ---- weights ----
 
@@ -215,15 +235,15 @@ class Engine:
     def unpause(self) -> None:
         self._call(lambda: setattr(self, "_paused", False))
 
-    # ---- for streams ----
-
     async def compile_grammar(self, grammar: Grammar) -> GrammarState:
         """Compile in a worker: a hard grammar takes seconds."""
         if self.tokenizer is None:
             raise EngineError("a grammar needs a tokenizer; give one to the engine")
         return await self._work(lambda: self._grammars().compile(grammar))
 
-    def post(self, function: Callable[[], Result]) -> Future[Result]:
+    # ---- the thread ----
+
+    def _post(self, function: Callable[[], Result]) -> Future[Result]:
         """Have something run on the engine's thread, between two steps."""
         future: Future[Result] = Future()
 
@@ -241,19 +261,17 @@ class Engine:
             self._wake.notify()
         return future
 
-    def post_submit(
+    def _submit(
         self, task: Task, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]
     ) -> Future[None]:
-        return self.post(lambda: self.core.submit(task, token_ids, images))
+        return self._post(lambda: self.core.submit(task, token_ids, images))
 
-    def post_cancel(self, task: Task) -> None:
+    def _cancel(self, task: Task) -> None:
         with suppress(EngineError):  # a closed engine has cancelled everything
-            self.post(lambda: self.core.cancel(task))
+            self._post(lambda: self.core.cancel(task))
 
-    def post_event(self, inbox: Inbox, event: Event) -> None:
-        self._outbox.append((inbox, event))
-
-    # ---- the thread ----
+    def _tell(self, listener: Listener, event: Event | StartEvent) -> None:
+        self._outbox.append((listener, event))
 
     def _loop(self) -> None:
         while True:
@@ -288,7 +306,7 @@ class Engine:
 
     def _call(self, function: Callable[[], Result]) -> Result:
         """Run something on the engine's thread and wait for it."""
-        return self.post(function).result()
+        return self._post(function).result()
 
     async def _work(self, function: Callable[[], Result]) -> Result:
         """Run something in a worker."""
@@ -304,12 +322,12 @@ class Engine:
     def _deliver(self) -> None:
         """Hand over the events of a step, with one wake-up per event loop and not one per token."""
         outbox, self._outbox = self._outbox, []
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Inbox, Event]]] = {}
-        for inbox, event in outbox:
-            by_loop.setdefault(inbox.loop, []).append((inbox, event))
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Listener, Event | StartEvent]]] = {}
+        for listener, event in outbox:
+            by_loop.setdefault(listener.loop, []).append((listener, event))
         for loop, events in by_loop.items():
             with suppress(RuntimeError):  # a loop that was closed has nobody waiting
-                loop.call_soon_threadsafe(_put_all, events)
+                loop.call_soon_threadsafe(_hear_all, events)
 
     def _grammars(self) -> GrammarCompiler:
         with self._compiler_lock:
@@ -319,114 +337,7 @@ class Engine:
                 self._compiler = GrammarCompiler(self.tokenizer, config.vocab_size, config.eos_token_ids)
             return self._compiler
 
-    def describe(self, context: SessionState) -> SessionInfo:
-        """For the engine's thread: a session from outside."""
-        memory = self.core.runner.memory
-        on_device = context.slot is not None
-        slots = (1 + len(context.checkpoints)) if on_device else 0
-        return SessionInfo(
-            context.id,
-            len(context.tokens),
-            context.computed,
-            slots * memory.slot_bytes + len(context.pages) * memory.page_bytes,
-            context.residency,
-            tuple(context.turns),
-            context.epoch,
-            context.task is not None,
-        )
 
-    def count(self) -> dict[str, Any]:
-        """For the engine's thread: `counters`."""
-        core = self.core
-        return {
-            **vars(core.counters),
-            **vars(core.residence.traffic),
-            "redundancy": core.counters.redundancy,
-            "sessions": len(core.contexts),
-            "running": len(core.tasks),
-            "free_slots": core.residence.slots.free,
-            "free_pages": core.residence.pages.free,
-            "host_bytes": core.residence.spill.host_used,
-            "disk_bytes": core.residence.spill.disk_used,
-            "spilled_bytes": core.residence.spill.spilled_bytes,
-            "restored_bytes": core.residence.spill.restored_bytes,
-            "epoch": core.epoch,
-        }
-
-
-class Session:
-    """One agent's running context. It does one thing at a time; asked for another meanwhile, it is SessionBusy."""
-
-    def __init__(self, engine: Engine, context: SessionState) -> None:
-        self._engine = engine
-        self._context = context
-
-    @property
-    def id(self) -> str:
-        return self._context.id
-
-    @property
-    def info(self) -> SessionInfo:
-        return self._engine._call(lambda: self._engine.describe(self._context))
-
-    @property
-    def token_ids(self) -> list[int]:
-        return self._engine._call(lambda: list(self._context.tokens))
-
-    def append(self, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = ()) -> None:
-        """Add tokens, and images with the offset of their first token among these. Nothing is computed yet."""
-        self._engine._call(lambda: self._engine.core.append(self._context, token_ids, images))
-
-    async def generate(
-        self,
-        token_ids: Sequence[int] = (),
-        sampling: SamplingParams | None = None,
-        *,
-        images: Sequence[tuple[int, PreparedImage]] = (),
-    ) -> Answer:
-        """One turn: append, then generate."""
-        answer = Answer()
-        async for event in self.stream(token_ids, sampling, images=images):
-            answer.add(event)
-        return answer
-
-    def stream(
-        self,
-        token_ids: Sequence[int] = (),
-        sampling: SamplingParams | None = None,
-        *,
-        images: Sequence[tuple[int, PreparedImage]] = (),
-    ) -> Stream:
-        """One turn, as it happens. Leaving the loop early, or being cancelled, ends the generation."""
-        return Stream(self._engine, self._context, sampling or SamplingParams(), token_ids, images)
-
-    async def compute(self) -> None:
-        """Compute what was appended, so that a later turn or fork starts at once."""
-        async for _ in Stream(self._engine, self._context, None):
-            pass
-
-    def fork(self, count: int) -> list[Session]:
-        """So many sessions that go on from here, sharing what can be shared."""
-        contexts = self._engine._call(lambda: self._engine.core.fork(self._context, count))
-        return [Session(self._engine, context) for context in contexts]
-
-    def rollback(self, turn: int, *, keep_prompt: bool = False) -> None:
-        """Forget that turn and all after it; with keep_prompt only its answer, to generate it anew."""
-        self._engine._call(lambda: self._engine.core.rollback(self._context, turn, keep_prompt=keep_prompt))
-
-    def park(self) -> None:
-        """Send the memory off the device; the next turn brings it back."""
-        self._engine._call(lambda: self._engine.core.park(self._context))
-
-    def resume(self) -> bool:
-        """Bring the memory back ahead of the next turn."""
-        return self._engine._call(lambda: self._engine.core.resume(self._context))
-
-    def close(self) -> None:
-        """Forget the session."""
-        self._engine._call(lambda: self._engine.core.close(self._context))
-
-
-def _put_all(events: list[tuple[Inbox, Event]]) -> None:
-    for inbox, event in events:
-        inbox.queue.put_nowait(event)
+def _hear_all(events: list[tuple[Listener, Event | StartEvent]]) -> None:
+    for listener, event in events:
+        listener.hear(event)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from array import array
 from collections.abc import Iterable, Sequence
 from uuid import uuid4
@@ -170,6 +171,16 @@ class EngineLoop:
         child.epoch = parent.epoch
         child.waits_for = parent if parent.tokens else None
         return child
+
+    def duplicate(self, source: SessionState) -> SessionState:
+        """A session with the same tokens and a copy of the memory, as if it had computed them itself.
+
+        Unlike a fork it shares no page. Where there is no room for the copy, the tokens are computed when it runs.
+        """
+        copy = self.open()
+        copy.tokens.extend(source.tokens)
+        self.residence.copy_into(source, copy, self._idle_besides(source, copy))
+        return copy
 
     def rollback(self, context: SessionState, turn: int, *, keep_prompt: bool = False) -> None:
         """Forget the turn of that number and all after it; with keep_prompt only its answer, to generate it anew."""
@@ -413,6 +424,8 @@ class EngineLoop:
             context.turns.append(Turn(task.start, task.prompt_end, len(context.tokens)))
         else:
             self._release_forks(context)
+        if context.pool is not None:
+            context.left_at = time.monotonic()
         task.emit(task, event)
         if task.following is not None:
             task.following()

@@ -247,6 +247,19 @@ class MemoryManager:
         self.runner.set_pages(slot, child.pages)
         return True
 
+    def copy_into(self, parent: SessionState, child: SessionState, victims: Iterable[SessionState]) -> bool:
+        """Give the child a copy of the parent's memory that shares nothing with it. False if there is no room."""
+        if not self.secure(parent, 0, iter(())) or not self.secure(child, parent.entries, victims):
+            return False
+        assert parent.slot is not None
+        assert child.slot is not None
+        self.runner.copy_slot(parent.slot, child.slot)
+        for source, target in zip(parent.pages, child.pages, strict=False):
+            self.runner.copy_page(source, target)
+        child.computed = parent.computed
+        child.logits = None if parent.logits is None else parent.logits.clone()
+        return True
+
     def fork_at(
         self, parent: SessionState, child: SessionState, position: int, victims: Iterable[SessionState]
     ) -> bool:

@@ -1,12 +1,16 @@
-"""Which live session a stateless request continues: the one that has computed the longest beginning of it."""
+"""Sessions that stateless requests leave behind: which one a request continues, and which are closed."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
-from holotron.engine.session_state import SessionState
+from holotron.engine.session_state import Residency, SessionState
+
+if TYPE_CHECKING:
+    from holotron.engine.engine_loop import EngineLoop
 
 ImageKeys = Sequence[tuple[int, bytes]]
 
@@ -40,3 +44,17 @@ def longest_match(
                 best = (context, position)
                 break
     return best
+
+
+def close_unused(core: EngineLoop, before: float, most: int) -> None:
+    """Close sessions of pools that were left before that time, all but the `most` left last, and those of no use.
+
+    Of no use is a session whose memory is gone, or whose memory other weights have computed.
+    """
+    left = [(context.left_at, context) for context in core.contexts.values() if context.left_at is not None]
+    left.sort(key=lambda pair: pair[0])
+    for number, (left_at, context) in enumerate(left):
+        is_late = left_at < before or number < len(left) - most
+        is_useless = context.residency is Residency.NONE or context.epoch != core.epoch
+        if context.task is None and not context.claimed and (is_late or is_useless):
+            core.close(context)

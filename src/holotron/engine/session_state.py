@@ -82,6 +82,7 @@ class SessionState:
     waits_for: SessionState | None = None  # a fork whose parent is still being computed
     claimed: bool = False  # promised to a stateless request that has not come back with its tokens yet
     last_used: int = 0
+    left_at: float | None = None  # of a pool: when its last request was done
     closed: bool = False
     number: int = field(default_factory=lambda: next(_numbers))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from holotron.engine.images import PreparedImage
 from holotron.engine.sampling import SamplingParams
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
     from holotron.engine.engine import Engine
 
 
-class Inbox:
-    """Where the engine's thread leaves the events of one task."""
+@dataclass(frozen=True, eq=False)
+class Listener:
+    """Who hears the events of a turn: a function that is called on its own event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.queue: asyncio.Queue[Event] = asyncio.Queue()
+    loop: asyncio.AbstractEventLoop
+    hear: Callable[[Any], None]
 
 
 class Stream(AsyncIterator[Event]):
@@ -42,7 +43,7 @@ class Stream(AsyncIterator[Event]):
         self._sampling = sampling
         self._token_ids = token_ids
         self._images = images
-        self._inbox: Inbox | None = None
+        self._events: asyncio.Queue[Event] | None = None
         self._task: Task | None = None
         self._over = False
 
@@ -50,10 +51,10 @@ class Stream(AsyncIterator[Event]):
         if self._over:
             raise StopAsyncIteration
         try:
-            if self._inbox is None:
-                self._inbox = Inbox(asyncio.get_running_loop())
-                await self._begin(self._inbox)
-            event = await self._inbox.queue.get()
+            if self._events is None:
+                self._events = asyncio.Queue()
+                await self._begin(Listener(asyncio.get_running_loop(), self._events.put_nowait))
+            event = await self._events.get()
         except BaseException:
             self.cancel()
             raise
@@ -63,19 +64,19 @@ class Stream(AsyncIterator[Event]):
                 raise event.error
         return event
 
-    async def _begin(self, inbox: Inbox) -> None:
+    async def _begin(self, listener: Listener) -> None:
         engine = self._engine
         # Nothing that the engine keeps may refer to this stream: it is dropped when its reader lets go of it.
-        task = self._task = Task(self._context, lambda _, event: engine.post_event(inbox, event), self._sampling)
+        task = self._task = Task(self._context, lambda _, event: engine._tell(listener, event), self._sampling)
         if self._sampling is not None and self._sampling.grammar is not None:
             task.grammar = await engine.compile_grammar(self._sampling.grammar)
-        await asyncio.wrap_future(engine.post_submit(task, self._token_ids, self._images))
+        await asyncio.wrap_future(engine._submit(task, self._token_ids, self._images))
 
     def cancel(self) -> None:
         """End the generation, without waiting for it. What was said so far stays in the session."""
         task, self._task = self._task, None
         if task is not None and not self._over:
-            self._engine.post_cancel(task)
+            self._engine._cancel(task)
         self._over = True
 
     async def aclose(self) -> None:

@@ -22,6 +22,14 @@ class TokenLogprobs:
     top: tuple[tuple[int, float], ...] = ()
 
 
+@dataclass(frozen=True)
+class StartEvent:
+    """The engine has taken a turn: its session's tokens with the prompt, and how many of them it has computed."""
+
+    prompt_tokens: int
+    cached_tokens: int
+
+
 class TokenEvent(NamedTuple):
     """Tokens that a session produced in one step: one drawn, and those its grammar forces after it."""
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from holotron.engine.info import EngineStats
 from holotron.engine.sampling import SamplingParams
 from holotron.server import messages as m
 from holotron.server.channel import Channel
@@ -84,7 +85,7 @@ class EngineClient:
     """Starts the engine's process and keeps one running."""
 
     def __init__(self, start: m.Start, on_loss: Callable[[], None] = lambda: None) -> None:
-        self.stats = m.Stats()
+        self.stats = EngineStats()
         self.ready: m.Ready | None = None
         self.restarts = 0
         self.versions: dict[int, str] = {}
@@ -222,7 +223,7 @@ class EngineClient:
                 if generation := self._generations.pop(message.id, None):
                     generation.events.put_nowait(error)
                 self._resolve(message.id, lambda future: future.set_exception(error))
-            case m.Stats():
+            case EngineStats():
                 self.stats = message
             case m.Ready():
                 self.ready = message
@@ -238,7 +239,7 @@ class EngineClient:
         """Whoever waits for an answer gets an error instead."""
         self._is_ready.clear()
         self._channel = None
-        self.stats = m.Stats()
+        self.stats = EngineStats()
         self.versions = {}
         error = EngineDown("the engine ended while it worked on this; it is being started again")
         for generation in self._generations.values():

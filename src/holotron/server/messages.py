@@ -5,7 +5,7 @@ Requests carry an id; everything that is said about a request carries it back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from holotron.engine.options import EngineOptions
@@ -120,7 +120,7 @@ class UpdateWeights:
     path: str
 
 
-# ---- from the engine ----
+# ---- from the engine: these, and EngineStats every second, so that whoever asks for them never waits for the GPU ----
 
 
 @dataclass(frozen=True)
@@ -172,11 +172,3 @@ class Finished:
     text: str = ""
     stop: str | int | None = None
     error: str | None = None
-
-
-@dataclass(frozen=True)
-class Stats:
-    """Counters and gauges of the engine, sent every second: whoever asks for them never waits for the GPU."""
-
-    values: dict[str, float] = field(default_factory=dict)
-    residency: dict[str, int] = field(default_factory=dict)

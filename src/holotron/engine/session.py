@@ -1,0 +1,111 @@
+"""A session as its caller sees it: append, generate, fork, roll back, park, close."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from holotron.engine.images import PreparedImage
+from holotron.engine.info import SessionInfo, describe
+from holotron.engine.sampling import SamplingParams
+from holotron.engine.session_state import SessionState
+from holotron.engine.stream import Stream
+from holotron.engine.tasks import Event, TokenEvent, TokenLogprobs
+
+if TYPE_CHECKING:
+    from holotron.engine.engine import Engine
+
+
+@dataclass
+class Answer:
+    """What a session generated in one turn."""
+
+    token_ids: list[int] = field(default_factory=list)
+    text: str = ""
+    logprobs: list[TokenLogprobs | None] = field(default_factory=list)
+    finish_reason: str = ""
+    stop: str | int | None = None
+    epoch: int = 0
+
+    def add(self, event: Event) -> None:
+        self.text += event.text
+        if isinstance(event, TokenEvent):
+            self.token_ids.extend(event.token_ids)
+            self.logprobs.extend([event.logprobs, *[None] * (len(event.token_ids) - 1)])
+            self.epoch = event.epoch
+        else:
+            self.finish_reason, self.stop = event.reason, event.stop
+
+
+class Session:
+    """One agent's running context. It does one thing at a time; asked for another meanwhile, it is SessionBusy."""
+
+    def __init__(self, engine: Engine, context: SessionState) -> None:
+        self._engine = engine
+        self._context = context
+
+    @property
+    def id(self) -> str:
+        return self._context.id
+
+    @property
+    def info(self) -> SessionInfo:
+        return self._engine._call(lambda: describe(self._engine.core, self._context))
+
+    @property
+    def token_ids(self) -> list[int]:
+        return self._engine._call(lambda: list(self._context.tokens))
+
+    def append(self, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = ()) -> None:
+        """Add tokens, and images with the offset of their first token among these. Nothing is computed yet."""
+        self._engine._call(lambda: self._engine.core.append(self._context, token_ids, images))
+
+    async def generate(
+        self,
+        token_ids: Sequence[int] = (),
+        sampling: SamplingParams | None = None,
+        *,
+        images: Sequence[tuple[int, PreparedImage]] = (),
+    ) -> Answer:
+        """One turn: append, then generate."""
+        answer = Answer()
+        async for event in self.stream(token_ids, sampling, images=images):
+            answer.add(event)
+        return answer
+
+    def stream(
+        self,
+        token_ids: Sequence[int] = (),
+        sampling: SamplingParams | None = None,
+        *,
+        images: Sequence[tuple[int, PreparedImage]] = (),
+    ) -> Stream:
+        """One turn, as it happens. Leaving the loop early, or being cancelled, ends the generation."""
+        return Stream(self._engine, self._context, sampling or SamplingParams(), token_ids, images)
+
+    async def compute(self) -> None:
+        """Compute what was appended, so that a later turn or fork starts at once."""
+        async for _ in Stream(self._engine, self._context, None):
+            pass
+
+    def fork(self, count: int) -> list[Session]:
+        """So many sessions that go on from here, sharing what can be shared."""
+        contexts = self._engine._call(lambda: self._engine.core.fork(self._context, count))
+        return [Session(self._engine, context) for context in contexts]
+
+    def rollback(self, turn: int, *, keep_prompt: bool = False) -> None:
+        """Forget that turn and all after it; with keep_prompt only its answer, to generate it anew."""
+        self._engine._call(lambda: self._engine.core.rollback(self._context, turn, keep_prompt=keep_prompt))
+
+    def park(self) -> None:
+        """Send the memory off the device; the next turn brings it back."""
+        self._engine._call(lambda: self._engine.core.park(self._context))
+
+    def resume(self) -> bool:
+        """Bring the memory back ahead of the next turn."""
+        return self._engine._call(lambda: self._engine.core.resume(self._context))
+
+    def close(self) -> None:
+        """Forget the session."""
+        self._engine._call(lambda: self._engine.core.close(self._context))
