@@ -15,7 +15,7 @@ from holotron.engine.session_state import Residency
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model
 from tests.engine.driver import GREEDY, greedy_continuation
-from tests.engine.outside import LONG, check, engine_for, screenshot, seen_continuation, with_image
+from tests.engine.outside import LONG, check, engine_for, screenshot, seen_continuation, settle, with_image
 from tests.model.tiny import tiny_config, tiny_eyes, tiny_model
 
 
@@ -37,7 +37,8 @@ def test_weights_change_while_sessions_run(tmp_path):
 
             async def fresh():
                 answer = await engine.open_session().generate([1, 2, 3], GREEDY)
-                return answer.token_ids, answer.epoch
+                assert len(set(answer.epochs)) == 1
+                return answer.token_ids, answer.epochs[0]
 
             kept, anew = engine.open_session(), engine.open_session(on_update="recompute")
             dropped = engine.open_session(on_update="drop")
@@ -63,7 +64,7 @@ def test_weights_change_while_sessions_run(tmp_path):
             assert await fresh() == (expected[2], 1)
             said = await anew.generate([4], GREEDY)
             assert said.token_ids == greedy_continuation(other, [1, 2, 3, *expected[1], 4], 5)
-            assert (said.epoch, anew.info.epoch, kept.info.epoch) == (1, 1, 0)
+            assert (said.epochs[-1], anew.info.epoch, kept.info.epoch) == (1, 1, 0)
             with pytest.raises(SessionClosed):
                 await dropped.generate([4], GREEDY)
             await kept.generate([4], GREEDY)
@@ -72,6 +73,27 @@ def test_weights_change_while_sessions_run(tmp_path):
             assert not running.done()
             running.cancel()
             check(engine)
+
+    asyncio.run(main())
+
+
+def test_every_token_knows_the_weights_that_drew_it():
+    model, other = _alike(1), _alike(2)
+
+    async def main():
+        with engine_for(model, max_context=6000, pages=2000) as engine:
+            session, epochs = engine.open_session(), []
+            async for event in session.stream([1, 2], LONG):
+                epochs += [event.epoch] * len(event.token_ids)
+                if len(epochs) == 10:
+                    engine.update_weights(dict(other.named_parameters()))
+                if epochs.count(1) == 5:
+                    break
+            assert epochs[:10] == [0] * 10
+            assert epochs == sorted(epochs)
+            await settle(session)
+            whole = await session.generate([3], GREEDY)
+            assert (whole.epochs, whole.forced) == ([1] * 5, [False] * 5)
 
     asyncio.run(main())
 

@@ -175,11 +175,19 @@ def _reply(answer: dict[str, Any]) -> Reply:
         text=choice["message"].get("content") or "",
         token_ids=tuple(ids) if ids is not None else None,
         logprobs=logprobs if ids is not None and len(logprobs) == len(ids) else None,
+        forced=_per_token(choice, "forced"),
         weight_version=answer.get("weight_version"),
+        weight_versions=_per_token(choice, "weight_versions"),
         prompt_tokens=usage.get("prompt_tokens"),
         cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
         finish_reason=choice.get("finish_reason"),
     )
+
+
+def _per_token(choice: dict[str, Any], name: str) -> tuple[Any, ...] | None:
+    """What our own server tells of each token; others do not."""
+    values, ids = choice.get(name), choice.get("token_ids")
+    return tuple(values) if values is not None and ids is not None and len(values) == len(ids) else None
 
 
 def _message(response: httpx.Response) -> str:

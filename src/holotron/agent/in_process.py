@@ -17,7 +17,7 @@ from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar
 from holotron.engine.sampling import SamplingParams
-from holotron.engine.session import Answer, Session
+from holotron.engine.session import Generation, Session
 from holotron.model.image import image_size
 from holotron.model.loading import find_checkpoint
 from holotron.model.text.chat import load_chat_template
@@ -103,13 +103,15 @@ def _plain(said: Message) -> dict[str, Any]:
     return {"role": said.role, "content": [{"type": "image"}, {"type": "text", "text": said.text}]}
 
 
-def _reply(answer: Answer, held: int, prompt: int) -> Reply:
+def _reply(answer: Generation, held: int, prompt: int) -> Reply:
     logprobs = tuple(0.0 if entry is None else entry.sampling for entry in answer.logprobs)
     return Reply(
         text=answer.text,
         token_ids=tuple(answer.token_ids),
         logprobs=logprobs,
-        weight_version=answer.epoch,
+        forced=tuple(answer.forced),
+        weight_version=answer.epochs[-1] if answer.epochs else None,
+        weight_versions=tuple(answer.epochs),
         prompt_tokens=prompt,
         cached_tokens=held,
         finish_reason="stop" if answer.finish_reason == "eos" else answer.finish_reason,

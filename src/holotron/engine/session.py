@@ -18,22 +18,24 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Answer:
-    """What a session generated in one turn."""
+class Generation:
+    """What a session generated in one turn; per token its log-probabilities, if the grammar forced it, and the epoch."""
 
     token_ids: list[int] = field(default_factory=list)
     text: str = ""
     logprobs: list[TokenLogprobs | None] = field(default_factory=list)
+    forced: list[bool] = field(default_factory=list)
+    epochs: list[int] = field(default_factory=list)
     finish_reason: str = ""
     stop: str | int | None = None
-    epoch: int = 0
 
     def add(self, event: Event) -> None:
         self.text += event.text
         if isinstance(event, TokenEvent):
             self.token_ids.extend(event.token_ids)
             self.logprobs.extend([event.logprobs, *[None] * (len(event.token_ids) - 1)])
-            self.epoch = event.epoch
+            self.forced.extend(event.forced)
+            self.epochs.extend([event.epoch] * len(event.token_ids))
         else:
             self.finish_reason, self.stop = event.reason, event.stop
 
@@ -67,12 +69,12 @@ class Session:
         sampling: SamplingParams | None = None,
         *,
         images: Sequence[tuple[int, PreparedImage]] = (),
-    ) -> Answer:
+    ) -> Generation:
         """One turn: append, then generate."""
-        answer = Answer()
+        generation = Generation()
         async for event in self.stream(token_ids, sampling, images=images):
-            answer.add(event)
-        return answer
+            generation.add(event)
+        return generation
 
     def stream(
         self,

@@ -38,6 +38,11 @@ class TokenEvent(NamedTuple):
     logprobs: TokenLogprobs | None
     epoch: int
 
+    @property
+    def forced(self) -> list[bool]:
+        """Of each token, whether the grammar left no choice about it, so that it was never drawn."""
+        return [False, *[True] * (len(self.token_ids) - 1)]
+
 
 @dataclass(frozen=True)
 class FinishEvent:

@@ -145,7 +145,7 @@ class ChatAnswer:
         told: dict[str, Any] = {"index": choice.index, "message": message, "finish_reason": self._finish(choice)}
         told["logprobs"] = self._logprobs(choice, 0, len(choice.token_ids))
         if self._request.return_token_ids:
-            told["token_ids"] = list(choice.token_ids)
+            told |= choice.tokens(self._state.client.version_of)
         if choice.stop is not None:
             told["stop_reason"] = choice.stop
         return told
@@ -155,7 +155,7 @@ class ChatAnswer:
         told: dict[str, Any] = {"index": choice.index, "delta": delta, "finish_reason": finish}
         told["logprobs"] = self._logprobs(choice, end - new, end)
         if self._request.return_token_ids:
-            told["token_ids"] = choice.token_ids[end - new :]
+            told |= choice.tokens(self._state.client.version_of, end - new)
         return event(self._head("chat.completion.chunk") | {"choices": [told]})
 
     def _logprobs(self, choice: Choice, start: int, end: int) -> dict[str, Any] | None:

@@ -107,7 +107,7 @@ class CompletionAnswer:
         if self._request.logprobs is not None:
             told["logprobs"] = completion_logprobs(self._state.texts.tokenizer, choice.token_ids, choice.logprobs)
         if self._request.return_token_ids:
-            told["token_ids"] = list(choice.token_ids)
+            told |= choice.tokens(self._state.client.version_of)
             told["prompt_token_ids"] = list(self.turns[number].prompt_ids)
         if choice.stop is not None:
             told["stop_reason"] = choice.stop
@@ -124,7 +124,7 @@ class CompletionAnswer:
             )
             self._told[number][choice.index] = offset + sum(map(len, told["logprobs"]["tokens"]))
         if self._request.return_token_ids:
-            told["token_ids"] = choice.token_ids[end - new :]
+            told |= choice.tokens(self._state.client.version_of, end - new)
         return event(self._head() | {"choices": [told]})
 
 

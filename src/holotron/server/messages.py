@@ -156,9 +156,12 @@ class Started:
 
 @dataclass(frozen=True)
 class Tokens:
+    """Tokens of one step, all drawn or forced under the weights of one epoch."""
+
     id: int
     choice: int
     token_ids: tuple[int, ...]
+    forced: list[bool]
     text: str
     logprobs: TokenLogprobs | None
     epoch: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,14 +33,26 @@ class Choice:
     text: str = ""
     finish: str | None = None
     stop: str | int | None = None
-    epoch: int = 0
+    forced: list[bool] = field(default_factory=list)
+    epochs: list[int] = field(default_factory=list)
+
+    @property
+    def epoch(self) -> int:
+        """Of the weights that drew the last token."""
+        return self.epochs[-1] if self.epochs else 0
+
+    def tokens(self, version_of: Callable[[int], str], start: int = 0) -> dict[str, Any]:
+        """What `return_token_ids` asks for, of the tokens from `start` on."""
+        versions = [version_of(epoch) for epoch in self.epochs[start:]]
+        return {"token_ids": self.token_ids[start:], "forced": self.forced[start:], "weight_versions": versions}
 
     def add(self, event: m.Tokens | m.Finished) -> None:
         self.text += event.text
         if isinstance(event, m.Tokens):
             self.token_ids += event.token_ids
             self.logprobs += [event.logprobs, *[None] * (len(event.token_ids) - 1)]
-            self.epoch = event.epoch
+            self.forced += event.forced
+            self.epochs += [event.epoch] * len(event.token_ids)
         else:
             self.finish = REASONS.get(event.reason, event.reason)
             self.stop = event.stop

@@ -198,7 +198,8 @@ class Worker:
         """Put an event of a turn on the channel."""
         match event:
             case TokenEvent():
-                self.channel.send(m.Tokens(request, choice, *event))
+                ids, text, logprobs, epoch = event
+                self.channel.send(m.Tokens(request, choice, ids, event.forced, text, logprobs, epoch))
             case StartEvent():
                 self.channel.send(m.Started(request, event.prompt_tokens, event.cached_tokens))
             case FinishEvent():
