@@ -17,7 +17,7 @@ from holotron.model.text.byte_tokenizer import byte_tokenizer
 from holotron.model.text.chat import Tokenizer, load_tokenizer
 from holotron.model.text.policy_tokenizer import has_pieces
 
-__all__ = ["EngineOptions", "build_engine", "load_model"]
+__all__ = ["EngineOptions", "build_engine", "engine_config", "load_model"]
 
 DTYPES = {
     "float32": torch.float32,
@@ -36,7 +36,7 @@ def build_engine(options: EngineOptions, model: Model | None = None, *, stepped:
         torch.set_num_threads(options.threads)
     tokenizer = _tokenizer(options) if options.tokenizer else None
     model = model or load_model(options, tokenizer)
-    config = _config(options, model.config, model.device, model.dtype)
+    config = engine_config(options, model.config, model.device, model.dtype)
     return Engine(model, config, tokenizer, stepped=stepped)
 
 
@@ -56,7 +56,8 @@ def _tokenizer(options: EngineOptions) -> Tokenizer:
     return load_tokenizer(find_checkpoint(options.model))
 
 
-def _config(options: EngineOptions, model: ModelConfig, device: torch.device, dtype: torch.dtype) -> EngineConfig:
+def engine_config(options: EngineOptions, model: ModelConfig, device: torch.device, dtype: torch.dtype) -> EngineConfig:
+    """How the options divide the memory of a device for a model."""
     if options.memory_gib is not None:
         free = int(options.memory_gib * GIB)
     else:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Generation:
-    """What a session generated in one turn; per token its log-probabilities, if the grammar forced it, and the epoch."""
+    """What a session generated in one turn; per token its log-probabilities, whether it was forced, and the epoch."""
 
     token_ids: list[int] = field(default_factory=list)
     text: str = ""
