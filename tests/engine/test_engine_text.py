@@ -13,8 +13,8 @@ import torch
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from holotron.engine.grammar import Grammar, GrammarError
+from holotron.engine.requests import TokenEvent
 from holotron.engine.sampling import SamplingParams
-from holotron.engine.tasks import TokenEvent
 from holotron.model.text.chat import Tokenizer
 from tests.engine.driver import GREEDY, greedy_continuation
 from tests.engine.outside import engine_for

@@ -165,9 +165,9 @@ def test_sleep_gives_the_memory_back_and_waking_changes_nothing(seer, host_bytes
             for i, session in enumerate(sessions):
                 said = await session.generate([*tokens, i], GREEDY, images=places)
                 histories.append([*tokens, i, *said.token_ids])
-            memory = engine.core.runner.memory
+            memory = engine.loop.runner.memory
             pools = [weakref.ref(tensor) for tensor in vars(memory).values()]
-            pools.append(weakref.ref(engine.core.runner._table))
+            pools.append(weakref.ref(engine.loop.runner._table))
             del memory
 
             busy = asyncio.create_task(sessions[0].generate([4], SamplingParams(100, 0.0, ignore_eos=True)))
@@ -189,7 +189,7 @@ def test_sleep_gives_the_memory_back_and_waking_changes_nothing(seer, host_bytes
             waiting.append(asyncio.create_task(engine.open_session().generate([5], GREEDY)))
             forked = asyncio.create_task(sessions[2].fork(1)[0].generate([5], GREEDY))
             await asyncio.sleep(0.05)
-            assert not any(task.done() for task in waiting)
+            assert not any(request.done() for request in waiting)
             engine.sleep()  # it does already, whoever waits
             engine.wake()
             engine.wake()

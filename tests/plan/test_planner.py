@@ -201,7 +201,7 @@ def test_a_model_without_eyes_sees_what_the_other_sees():
     assert alone.workload.image_tokens == DEFAULT_IMAGE_TOKENS
     ours = plan(HYBRID, gpu("H200"), small)
     assert any("the same 768 tokens" in note for note in assumptions(ours, beside))
-    assert any("no eyes" in note for note in assumptions(alone))
+    assert any("no vision tower" in note for note in assumptions(alone))
 
 
 def test_text_only_pays_nothing_for_seeing():

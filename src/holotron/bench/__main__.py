@@ -141,7 +141,7 @@ def _loop_for(options: argparse.Namespace, model: Model, tokens_per_session: int
         cuda_graphs=not options.no_graphs,
         tokenizer=False,
     )
-    return build_engine(chosen, model, stepped=True).core
+    return build_engine(chosen, model, stepped=True).loop
 
 
 def _agent(options: argparse.Namespace) -> dict[str, Any]:
@@ -156,7 +156,9 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
     tokens = options.image_tokens if options.image_tokens is not None else 2304
     if screen is not None:
         if model.config.vision is None:
-            raise SystemExit(f"{model.config.name} has no eyes: leave --screen out, or choose a model with vision")
+            raise SystemExit(
+                f"{model.config.name} has no vision tower: leave --screen out, or choose a model with vision"
+            )
         tokens = image_tokens(*screen, model.config.vision)
     low, _, high = options.think.partition("-")
     workload = AgentWorkload(
@@ -174,16 +176,16 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
         changed=options.changed,
     )
     mean_tokens = (workload.start_tokens + workload.end_tokens) // 2
-    core = _loop_for(options, model, mean_tokens, workload.end_tokens + 64)
-    agents = AgentLoad(core, workload)
+    loop = _loop_for(options, model, mean_tokens, workload.end_tokens + 64)
+    agents = AgentLoad(loop, workload)
     if options.profile:
         figures = _profiled(agents, options)
     else:
         figures = agents.run(options.warmup, options.seconds, _tell).summary()
-    counted = counters(core)
-    figures |= {f"traffic_{name}": counted[name] for name in ("spilled", "restored", "forgotten", "recomputed_tokens")}
+    counted = counters(loop)
+    figures |= {f"traffic_{name}": counted[name] for name in ("evicted", "restored", "dropped", "recomputed_tokens")}
     figures |= {name: counted[name] for name in ("encoded_parts", "reused_parts")}
-    return agent_report(model.config, workload, core.config, figures)
+    return agent_report(model.config, workload, loop.config, figures)
 
 
 def _ages(text: str, steps: int) -> tuple[int, int]:
@@ -212,8 +214,8 @@ def _profiled(agents: AgentLoad, options: argparse.Namespace) -> dict[str, Any]:
 
 def _phases(options: argparse.Namespace) -> dict[str, Any]:
     model = _load(options)
-    core = _loop_for(options, model, 4608, 8192)
-    figures = machine() | {"model": model.config.name} | measure_phases(core, sequences=options.sessions)
+    loop = _loop_for(options, model, 4608, 8192)
+    figures = machine() | {"model": model.config.name} | measure_phases(loop, sequences=options.sessions)
     if not options.json:
         for key, value in figures.items():
             print(f"  {key:40s} {value:,.0f}" if isinstance(value, float) else f"  {key:40s} {value}")

@@ -53,7 +53,8 @@ def plan(
         bool, typer.Option("--text-only", help="Screenshots arrive as text tokens: nothing is paid for seeing.")
     ] = False,
     image_tokens: Annotated[
-        int | None, typer.Option(help="Tokens of a screenshot.", show_default="what the model's eyes make of it")
+        int | None,
+        typer.Option(help="Tokens of a screenshot.", show_default="what the model's vision tower makes of it"),
     ] = None,
     text_tokens: Annotated[int, typer.Option(help="Text tokens that a step adds.")] = 64,
     generated_tokens: Annotated[int, typer.Option(help="Tokens that a step generates.")] = 128,

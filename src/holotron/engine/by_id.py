@@ -23,28 +23,28 @@ class Post(Protocol):
 class SessionsById:
     """What can be done to a session without a turn. An id that is not known is SessionClosed."""
 
-    def __init__(self, core: EngineLoop, post: Post) -> None:
-        self._core = core
+    def __init__(self, loop: EngineLoop, post: Post) -> None:
+        self._loop = loop
         self._post = post
 
     def open(self, *, on_update: OnUpdate | str = OnUpdate.KEEP, keep_images: int | None = None) -> Future[str]:
         policy = OnUpdate(on_update)
-        return self._post(lambda: self._core.open(on_update=policy, keep_images=keep_images).id)
+        return self._post(lambda: self._loop.open(on_update=policy, keep_images=keep_images).id)
 
     def describe(self, session_id: str) -> Future[SessionInfo]:
-        return self._post(lambda: describe(self._core, self._core.find(session_id)))
+        return self._post(lambda: describe(self._loop, self._loop.find(session_id)))
 
     def fork(self, session_id: str, count: int) -> Future[list[str]]:
-        return self._post(lambda: [child.id for child in self._core.fork(self._core.find(session_id), count)])
+        return self._post(lambda: [child.id for child in self._loop.fork(self._loop.find(session_id), count)])
 
     def rollback(self, session_id: str, turn: int, *, keep_prompt: bool = False) -> Future[None]:
-        return self._post(lambda: self._core.rollback(self._core.find(session_id), turn, keep_prompt=keep_prompt))
+        return self._post(lambda: self._loop.rollback(self._loop.find(session_id), turn, keep_prompt=keep_prompt))
 
     def park(self, session_id: str) -> Future[None]:
-        return self._post(lambda: self._core.park(self._core.find(session_id)))
+        return self._post(lambda: self._loop.park(self._loop.find(session_id)))
 
     def resume(self, session_id: str) -> Future[bool]:
-        return self._post(lambda: self._core.resume(self._core.find(session_id)))
+        return self._post(lambda: self._loop.resume(self._loop.find(session_id)))
 
     def close(self, session_id: str) -> Future[None]:
-        return self._post(lambda: self._core.close(self._core.find(session_id)))
+        return self._post(lambda: self._loop.close(self._loop.find(session_id)))

@@ -1,4 +1,4 @@
-"""The engine as callers see it: sessions that are awaited, and a thread behind them that never waits for anybody."""
+"""The engine as callers see it: sessions that are awaited, and a thread behind them that never waits for a caller."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
 from holotron.engine.images import PreparedImage, prepare_image
 from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
-from holotron.engine.prefix import close_unused
+from holotron.engine.prefix import close_unused, continue_or_open
+from holotron.engine.requests import Event, GenerationRequest, StartEvent
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session import Session
 from holotron.engine.session_state import OnUpdate
 from holotron.engine.stream import Listener
 from holotron.engine.submission import Submission
-from holotron.engine.tasks import Event, StartEvent, Task
 from holotron.engine.token_sampler import TokenSampler
 from holotron.engine.weights import copy_weights, read_weights
 from holotron.model.image import load_image
@@ -45,9 +45,9 @@ ImageLike = ProcessedImage | Image.Image | bytes | Path
 
 
 class Engine:
-    """Sessions over one model on one device. Use as a context manager, or close it.
+    """Sessions over one model on one device. Use as a session manager, or close it.
 
-    A stepped engine has no thread: its caller drives `core` itself, on one thread, and awaits nothing.
+    A stepped engine has no thread: its caller drives `loop` itself, on one thread, and awaits nothing.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class Engine:
         self.tokenizer = tokenizer
         self._compiler: GrammarCompiler | None = None
         # Only for what runs on the engine's thread; `post` takes others there.
-        self.core = EngineLoop(model, self.config, TokenSampler(model.config, tokenizer))
-        self.by_id = SessionsById(self.core, self._post)
+        self.loop = EngineLoop(model, self.config, TokenSampler(model.config, tokenizer))
+        self.by_id = SessionsById(self.loop, self._post)
         self._processor = ImageProcessor(model.config.vision) if model.config.vision else None
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="engine-worker")
         self._compiler_lock = threading.Lock()
@@ -73,7 +73,7 @@ class Engine:
         self._stopping = stepped  # nothing may be posted to a thread that is not there
         self._paused = False
         self._outbox: list[tuple[Listener, Event | StartEvent]] = []
-        self._thread = threading.Thread(target=self._loop, name="engine", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         if not stepped:
             self._thread.start()
 
@@ -92,7 +92,7 @@ class Engine:
             self._wake.notify()
         self._thread.join()
         self._workers.shutdown(cancel_futures=True)
-        self.core.residence.spill.close()
+        self.loop.memory.offload_store.close()
 
     # ---- sessions ----
 
@@ -105,18 +105,18 @@ class Engine:
     ) -> Session:
         """A new, empty session. keep_images: give back the keys and values of all but the last so many screenshots."""
         policy = OnUpdate(on_update)
-        return Session(self, self._call(lambda: self.core.open(session_id, on_update=policy, keep_images=keep_images)))
+        return Session(self, self._call(lambda: self.loop.open(session_id, on_update=policy, keep_images=keep_images)))
 
     def session(self, session_id: str) -> Session:
         """The open session of that id."""
-        return Session(self, self._call(lambda: self.core.find(session_id)))
+        return Session(self, self._call(lambda: self.loop.find(session_id)))
 
     def sessions(self) -> list[SessionInfo]:
-        return self._call(lambda: [describe(self.core, context) for context in self.core.contexts.values()])
+        return self._call(lambda: [describe(self.loop, session) for session in self.loop.sessions.values()])
 
     def counters(self) -> dict[str, Any]:
-        """What was done so far: steps, tokens computed and new, forks, spills."""
-        return self._call(lambda: counters(self.core))
+        """What was done so far: steps, tokens computed and new, forks, evictions."""
+        return self._call(lambda: counters(self.loop))
 
     def continue_or_open(
         self,
@@ -134,13 +134,15 @@ class Engine:
         any_epoch, what earlier weights have computed will do.
         """
         keys = [(start, prepared.key) for start, prepared in images]
-        context, position = self._call(lambda: self.core.continue_or_open(token_ids, keys, pool, any_epoch=any_epoch))
-        return Session(self, context), position
+        session, position = self._call(lambda: continue_or_open(self.loop, token_ids, keys, pool, any_epoch=any_epoch))
+        return Session(self, session), position
 
     async def prepare_image(self, image: ImageLike) -> PreparedImage:
         """Decode, resize and fingerprint an image in a worker."""
         if self._processor is None:
-            raise EngineError(f"{self.model.config.name} has no eyes; load a vision-language model to give it images")
+            raise EngineError(
+                f"{self.model.config.name} has no vision tower; load a vision-language model to give it images"
+            )
         processor = self._processor
 
         def prepare() -> PreparedImage:
@@ -172,8 +174,8 @@ class Engine:
         tokens, and at the end of each choice a FinishEvent. A turn that is refused has no events; awaiting the
         submission raises why.
         """
-        loop = asyncio.get_running_loop()
-        listeners = [Listener(loop, partial(hear, choice)) for choice in range(choices)]
+        event_loop = asyncio.get_running_loop()
+        listeners = [Listener(event_loop, partial(hear, choice)) for choice in range(choices)]
         return Submission(
             token_ids,
             sampling,
@@ -183,22 +185,22 @@ class Engine:
             images,
             grammar,
             choices,
-            lambda function: self._post(lambda: function(self.core)),
+            lambda function: self._post(lambda: function(self.loop)),
         )
 
     def tidy(self, seconds: float, most: int) -> Future[EngineStats]:
         """Close what requests without a session left behind so long ago, and all but the last `most`; the figures."""
 
         def tidy() -> EngineStats:
-            close_unused(self.core, time.monotonic() - seconds, most)
-            return engine_stats(self.core)
+            close_unused(self.loop, time.monotonic() - seconds, most)
+            return engine_stats(self.loop)
 
         return self._post(tidy)
 
     @property
     def max_length(self) -> int:
         """The tokens that a session can have at most."""
-        return self.core.max_length
+        return self.loop.max_length
 
     # ---- weights ----
 
@@ -212,21 +214,21 @@ class Engine:
 
         def update() -> int:
             copy_weights(self.model, tensors)
-            self.core.new_epoch()
-            return self.core.epoch
+            self.loop.new_epoch()
+            return self.loop.epoch
 
         return self._call(update)
 
     def sleep(self, *, weights: bool = False) -> None:
-        """Give the device's memory to somebody else: sessions leave it, and with `weights` the model goes to the host.
+        """Free the device's memory: sessions are evicted, and with `weights` the model goes to the host.
 
         SessionBusy if a session is at work. Asleep, the engine takes every call; turns begin after `wake`.
         """
-        self._call(lambda: self.core.sleep(weights=weights))
+        self._call(lambda: self.loop.sleep(weights=weights))
 
     def wake(self) -> None:
         """Take the memory back and go on."""
-        self._call(self.core.wake)
+        self._call(self.loop.wake)
 
     def pause(self) -> None:
         """Stop after the step that runs; turns stay where they are until `unpause`."""
@@ -262,18 +264,18 @@ class Engine:
         return future
 
     def _submit(
-        self, task: Task, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]
+        self, request: GenerationRequest, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]
     ) -> Future[None]:
-        return self._post(lambda: self.core.submit(task, token_ids, images))
+        return self._post(lambda: self.loop.submit(request, token_ids, images))
 
-    def _cancel(self, task: Task) -> None:
+    def _cancel(self, request: GenerationRequest) -> None:
         with suppress(EngineError):  # a closed engine has cancelled everything
-            self._post(lambda: self.core.cancel(task))
+            self._post(lambda: self.loop.cancel(request))
 
     def _tell(self, listener: Listener, event: Event | StartEvent) -> None:
         self._outbox.append((listener, event))
 
-    def _loop(self) -> None:
+    def _run(self) -> None:
         while True:
             with self._wake:
                 while not (self._commands or self._stopping or self._has_work()):
@@ -282,8 +284,8 @@ class Engine:
             for _ in range(len(self._commands)):
                 self._commands.popleft()()
             if stopping:
-                while self.core.tasks:
-                    self.core.cancel(self.core.tasks[0])
+                while self.loop.requests:
+                    self.loop.cancel(self.loop.requests[0])
                 self._deliver()
                 return
             worked = self._has_work() and self._step()
@@ -293,15 +295,15 @@ class Engine:
                     self._wake.wait(timeout=0.002)  # a copy from disk is under way, and nothing else can run
 
     def _has_work(self) -> bool:
-        return bool(self.core.tasks) and not self.core.asleep and not self._paused
+        return bool(self.loop.requests) and not self.loop.asleep and not self._paused
 
     def _step(self) -> bool:
         try:
-            return self.core.step()
+            return self.loop.step()
         except Exception as error:
-            # The loop must outlive its mistakes: whoever waits would wait for ever.
+            # The loop must outlive its mistakes: callers would wait for ever.
             log.exception("a step could not be planned")
-            self.core.abandon(error)
+            self.loop.abandon(error)
             return True
 
     def _call(self, function: Callable[[], Result]) -> Result:
@@ -322,12 +324,12 @@ class Engine:
     def _deliver(self) -> None:
         """Hand over the events of a step, with one wake-up per event loop and not one per token."""
         outbox, self._outbox = self._outbox, []
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Listener, Event | StartEvent]]] = {}
+        by_event_loop: dict[asyncio.AbstractEventLoop, list[tuple[Listener, Event | StartEvent]]] = {}
         for listener, event in outbox:
-            by_loop.setdefault(listener.loop, []).append((listener, event))
-        for loop, events in by_loop.items():
-            with suppress(RuntimeError):  # a loop that was closed has nobody waiting
-                loop.call_soon_threadsafe(_hear_all, events)
+            by_event_loop.setdefault(listener.event_loop, []).append((listener, event))
+        for event_loop, events in by_event_loop.items():
+            with suppress(RuntimeError):  # nothing waits on a loop that was closed
+                event_loop.call_soon_threadsafe(_hear_all, events)
 
     def _grammars(self) -> GrammarCompiler:
         with self._compiler_lock:

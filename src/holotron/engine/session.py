@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from holotron.engine.images import PreparedImage
 from holotron.engine.info import SessionInfo, describe
+from holotron.engine.requests import Event, TokenEvent, TokenLogprobs
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
 from holotron.engine.stream import Stream
-from holotron.engine.tasks import Event, TokenEvent, TokenLogprobs
 
 if TYPE_CHECKING:
     from holotron.engine.engine import Engine
@@ -41,27 +41,27 @@ class Generation:
 
 
 class Session:
-    """One agent's running context. It does one thing at a time; asked for another meanwhile, it is SessionBusy."""
+    """One agent's running session. It does one thing at a time; asked for another meanwhile, it is SessionBusy."""
 
-    def __init__(self, engine: Engine, context: SessionState) -> None:
+    def __init__(self, engine: Engine, state: SessionState) -> None:
         self._engine = engine
-        self._context = context
+        self._state = state
 
     @property
     def id(self) -> str:
-        return self._context.id
+        return self._state.id
 
     @property
     def info(self) -> SessionInfo:
-        return self._engine._call(lambda: describe(self._engine.core, self._context))
+        return self._engine._call(lambda: describe(self._engine.loop, self._state))
 
     @property
     def token_ids(self) -> list[int]:
-        return self._engine._call(lambda: list(self._context.tokens))
+        return self._engine._call(lambda: list(self._state.tokens))
 
     def append(self, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = ()) -> None:
         """Add tokens, and images with the offset of their first token among these. Nothing is computed yet."""
-        self._engine._call(lambda: self._engine.core.append(self._context, token_ids, images))
+        self._engine._call(lambda: self._engine.loop.append(self._state, token_ids, images))
 
     async def generate(
         self,
@@ -84,30 +84,30 @@ class Session:
         images: Sequence[tuple[int, PreparedImage]] = (),
     ) -> Stream:
         """One turn, as it happens. Leaving the loop early, or being cancelled, ends the generation."""
-        return Stream(self._engine, self._context, sampling or SamplingParams(), token_ids, images)
+        return Stream(self._engine, self._state, sampling or SamplingParams(), token_ids, images)
 
     async def compute(self) -> None:
         """Compute what was appended, so that a later turn or fork starts at once."""
-        async for _ in Stream(self._engine, self._context, None):
+        async for _ in Stream(self._engine, self._state, None):
             pass
 
     def fork(self, count: int) -> list[Session]:
         """So many sessions that go on from here, sharing what can be shared."""
-        contexts = self._engine._call(lambda: self._engine.core.fork(self._context, count))
-        return [Session(self._engine, context) for context in contexts]
+        sessions = self._engine._call(lambda: self._engine.loop.fork(self._state, count))
+        return [Session(self._engine, session) for session in sessions]
 
     def rollback(self, turn: int, *, keep_prompt: bool = False) -> None:
-        """Forget that turn and all after it; with keep_prompt only its answer, to generate it anew."""
-        self._engine._call(lambda: self._engine.core.rollback(self._context, turn, keep_prompt=keep_prompt))
+        """Remove that turn and all after it; with keep_prompt only its answer, to generate it anew."""
+        self._engine._call(lambda: self._engine.loop.rollback(self._state, turn, keep_prompt=keep_prompt))
 
     def park(self) -> None:
-        """Send the memory off the device; the next turn brings it back."""
-        self._engine._call(lambda: self._engine.core.park(self._context))
+        """Evict the memory from the device; the next turn brings it back."""
+        self._engine._call(lambda: self._engine.loop.park(self._state))
 
     def resume(self) -> bool:
         """Bring the memory back ahead of the next turn."""
-        return self._engine._call(lambda: self._engine.core.resume(self._context))
+        return self._engine._call(lambda: self._engine.loop.resume(self._state))
 
     def close(self) -> None:
-        """Forget the session."""
-        self._engine._call(lambda: self._engine.core.close(self._context))
+        """Close the session and free its memory."""
+        self._engine._call(lambda: self._engine.loop.close(self._state))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holotron.engine.images import PreparedImage
+from holotron.engine.requests import Event, FinishEvent, GenerationRequest
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
-from holotron.engine.tasks import Event, FinishEvent, Task
 
 if TYPE_CHECKING:
     from holotron.engine.engine import Engine
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class Listener:
     """Who hears the events of a turn: a function that is called on its own event loop."""
 
-    loop: asyncio.AbstractEventLoop
+    event_loop: asyncio.AbstractEventLoop
     hear: Callable[[Any], None]
 
 
 class Stream(AsyncIterator[Event]):
-    """The events of one turn. It begins when the first is asked for, and ends early when nobody wants the next.
+    """The events of one turn. It begins when the first is asked for, and ends early when the next is not asked for.
 
     Not an async generator: one that is left early is closed some time later, and until then its session is busy.
     """
@@ -33,18 +33,18 @@ class Stream(AsyncIterator[Event]):
     def __init__(
         self,
         engine: Engine,
-        context: SessionState,
+        state: SessionState,
         sampling: SamplingParams | None,
         token_ids: Sequence[int] = (),
         images: Sequence[tuple[int, PreparedImage]] = (),
     ) -> None:
         self._engine = engine
-        self._context = context
+        self._state = state
         self._sampling = sampling
         self._token_ids = token_ids
         self._images = images
         self._events: asyncio.Queue[Event] | None = None
-        self._task: Task | None = None
+        self._request: GenerationRequest | None = None
         self._over = False
 
     async def __anext__(self) -> Event:
@@ -67,16 +67,18 @@ class Stream(AsyncIterator[Event]):
     async def _begin(self, listener: Listener) -> None:
         engine = self._engine
         # Nothing that the engine keeps may refer to this stream: it is dropped when its reader lets go of it.
-        task = self._task = Task(self._context, lambda _, event: engine._tell(listener, event), self._sampling)
+        request = self._request = GenerationRequest(
+            self._state, lambda _, event: engine._tell(listener, event), self._sampling
+        )
         if self._sampling is not None and self._sampling.grammar is not None:
-            task.grammar = await engine.compile_grammar(self._sampling.grammar)
-        await asyncio.wrap_future(engine._submit(task, self._token_ids, self._images))
+            request.grammar = await engine.compile_grammar(self._sampling.grammar)
+        await asyncio.wrap_future(engine._submit(request, self._token_ids, self._images))
 
     def cancel(self) -> None:
         """End the generation, without waiting for it. What was said so far stays in the session."""
-        task, self._task = self._task, None
-        if task is not None and not self._over:
-            self._engine._cancel(task)
+        request, self._request = self._request, None
+        if request is not None and not self._over:
+            self._engine._cancel(request)
         self._over = True
 
     async def aclose(self) -> None:

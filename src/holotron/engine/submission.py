@@ -11,9 +11,10 @@ from typing import Any
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.grammar import GrammarState
 from holotron.engine.images import PreparedImage
+from holotron.engine.prefix import continue_or_open
+from holotron.engine.requests import Event, GenerationRequest, StartEvent
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
-from holotron.engine.tasks import Event, StartEvent, Task
 
 Emit = Callable[[int, Event | StartEvent], None]
 
@@ -32,7 +33,7 @@ class Submission:
     choices: int
     post: Callable[[Callable[[EngineLoop], None]], Future[None]]
     taken: Future[None] = field(init=False)
-    _tasks: list[Task] = field(init=False, default_factory=list)
+    _requests: list[GenerationRequest] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.taken = self.post(self._begin)
@@ -44,52 +45,52 @@ class Submission:
         """End every choice where it is, without waiting for it; a turn that has not begun ends as soon as it has."""
         self.post(self._end)
 
-    def _end(self, core: EngineLoop) -> None:
-        for task in self._tasks:
-            core.cancel(task)
+    def _end(self, loop: EngineLoop) -> None:
+        for request in self._requests:
+            loop.cancel(request)
 
-    def _begin(self, core: EngineLoop) -> None:
+    def _begin(self, loop: EngineLoop) -> None:
         """On the engine's thread: all choices, or an error and none."""
-        context, known, cached = self._session(core)
+        session, known, cached = self._session(loop)
         rest = self.token_ids[known:]
         images = [(offset - known, prepared) for offset, prepared in self.images if offset >= known]
-        before = len(context.tokens)
-        contexts = [context]
-        tasks: list[Task] = []
+        before = len(session.tokens)
+        sessions = [session]
+        requests: list[GenerationRequest] = []
         try:
             if self.choices > 1:
-                core.check_length(before + len(rest) + self.sampling.max_tokens)
-                core.append(context, rest, images)
-                contexts += core.fork(context, self.choices - 1)
+                loop.check_length(before + len(rest) + self.sampling.max_tokens)
+                loop.append(session, rest, images)
+                sessions += loop.fork(session, self.choices - 1)
                 rest, images = (), []
-            for choice, target in enumerate(contexts):
-                tasks.append(self._task(choice, target))
-                core.submit(tasks[-1], rest, images)
+            for choice, target in enumerate(sessions):
+                requests.append(self._request(choice, target))
+                loop.submit(requests[-1], rest, images)
         except Exception:
-            for task in tasks:
-                task.emit = _silent
-                core.cancel(task)
-            for target in contexts if self.session_id is None else contexts[1:]:
-                core.close(target)
+            for request in requests:
+                request.emit = _silent
+                loop.cancel(request)
+            for target in sessions if self.session_id is None else sessions[1:]:
+                loop.close(target)
             raise
-        self._tasks = tasks
+        self._requests = requests
         self.emit(0, StartEvent(before + len(self.token_ids) - known, cached))
 
-    def _session(self, core: EngineLoop) -> tuple[SessionState, int, int]:
+    def _session(self, loop: EngineLoop) -> tuple[SessionState, int, int]:
         """The session, how many of the tokens it has already, and how many of all need not be computed."""
         if self.session_id is not None:
-            context = core.find(self.session_id)
-            return context, 0, context.held
+            session = loop.find(self.session_id)
+            return session, 0, session.held
         keys = [(offset, prepared.key) for offset, prepared in self.images]
-        context, known = core.continue_or_open(self.token_ids, keys, self.pool)
-        return context, known, min(known, context.held)
+        session, known = continue_or_open(loop, self.token_ids, keys, self.pool)
+        return session, known, min(known, session.held)
 
-    def _task(self, choice: int, context: SessionState) -> Task:
+    def _request(self, choice: int, session: SessionState) -> GenerationRequest:
         sampling = self.sampling
         if choice and sampling.seed is not None:
             sampling = replace(sampling, seed=sampling.seed + choice)  # or every choice would say the same
         grammar = self.grammar.copy() if self.grammar is not None else None
-        return Task(context, lambda _, event: self.emit(choice, event), sampling, grammar)
+        return GenerationRequest(session, lambda _, event: self.emit(choice, event), sampling, grammar)
 
 
 def _silent(*_: object) -> None:

@@ -70,13 +70,13 @@ def _assumptions(plan: SessionPlan, other: SessionPlan | None) -> list[str]:
     if plan.model.vision is None and not workload.text_only:
         if other is not None and other.model.vision is not None:
             notes.append(
-                f"{name} has no eyes: it gets the same {workload.tokens_per_image:,} tokens per screenshot as"
+                f"{name} has no vision tower: it gets the same {workload.tokens_per_image:,} tokens per screenshot as"
                 f" {other.model.name}, as text, and pays nothing for seeing."
             )
         elif workload.tokens_per_image == DEFAULT_IMAGE_TOKENS:
             notes.append(
-                f"{name} has no eyes: a screenshot counts {DEFAULT_IMAGE_TOKENS:,} text tokens, what nine tiles make of"
-                " 1920x1080 in holotron-12b."
+                f"{name} has no vision tower: a screenshot counts {DEFAULT_IMAGE_TOKENS:,} text tokens, what nine tiles"
+                " make of 1920x1080 in holotron-12b."
             )
     if workload.end_tokens > plan.model.max_positions:
         notes.append(

@@ -1,4 +1,4 @@
-"""The plan for one model on one GPU: what fits, what a step costs, and what forgetting would cost."""
+"""The plan for one model on one GPU: what fits, what a step costs, and what a stateless server would cost."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def plan(
     reserve: float | None = None,
     efficiency: Efficiency = MEASURED,
 ) -> SessionPlan:
-    """Plan one model for a workload; a model without eyes is given as many tokens per screenshot as `beside` sees."""
+    """Plan one model for a workload; one without a vision tower gets as many tokens per screenshot as `beside`."""
     workload = (workload or Workload()).resolved(model, beside)
     precision = precision or Precision()
     memory = plan_memory(

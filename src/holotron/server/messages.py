@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holotron.engine.options import EngineOptions
+from holotron.engine.requests import TokenLogprobs
 from holotron.engine.sampling import SamplingParams
-from holotron.engine.tasks import TokenLogprobs
 
 # ---- to the engine ----
 

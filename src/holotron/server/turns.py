@@ -9,8 +9,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from holotron.engine.requests import TokenLogprobs
 from holotron.engine.sampling import SamplingParams
-from holotron.engine.tasks import TokenLogprobs
 from holotron.server import messages as m
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, Generation
 from holotron.server.errors import ApiError, as_api_error

@@ -27,8 +27,8 @@ from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooL
 from holotron.engine.grammar import GrammarError
 from holotron.engine.images import PreparedImage
 from holotron.engine.info import SessionInfo
+from holotron.engine.requests import Event, FinishEvent, StartEvent, TokenEvent
 from holotron.engine.submission import Submission
-from holotron.engine.tasks import Event, FinishEvent, StartEvent, TokenEvent
 from holotron.model.errors import ImageError, ModelError
 from holotron.server import messages as m
 from holotron.server.channel import Channel
