@@ -66,7 +66,7 @@ class AgentWorkload:
 
 
 @dataclass
-class Agent:
+class AgentSession:
     """One session of the load and where it is in its life."""
 
     number: int
@@ -121,10 +121,10 @@ class AgentLoad:
         self.loop = loop
         self.workload = workload
         self._draw = random.Random(workload.seed)
-        self._agents: dict[GenerationRequest, Agent] = {}
+        self._agents: dict[GenerationRequest, AgentSession] = {}
         self._done: deque[tuple[GenerationRequest, FinishEvent]] = deque()
-        self._thinking: list[tuple[float, int, Agent]] = []
-        self._seeing: deque[tuple[Agent, Future[PreparedImage]]] = deque()
+        self._thinking: list[tuple[float, int, AgentSession]] = []
+        self._seeing: deque[tuple[AgentSession, Future[PreparedImage]]] = deque()
         self._groups: dict[int, set[int]] = {}
         self._leaders: dict[int, SessionState] = {}
         self._numbers = 0
@@ -175,7 +175,7 @@ class AgentLoad:
                 self._start_group()
             return
         model = self.loop.open()
-        agents: list[Agent] = []
+        agents: list[AgentSession] = []
         youngest, oldest = load.ages or (0, load.steps)
         for done in range(load.sessions):
             age = youngest + done * (oldest - youngest) // load.sessions
@@ -183,7 +183,7 @@ class AgentLoad:
             if length > len(model.tokens):
                 self.loop.append(model, self._tokens(length - len(model.tokens)))
                 self._compute(model)
-            agents.append(Agent(self._next_number(), self.loop.duplicate(model), age))
+            agents.append(AgentSession(self._next_number(), self.loop.duplicate(model), age))
             if done % 10 == 9:
                 progress(f"aged {done + 1} of {load.sessions} sessions")
         self.loop.close(model)
@@ -205,12 +205,12 @@ class AgentLoad:
         group = self._next_number()
         self._groups[group] = set()
         for session in members:
-            agent = Agent(self._next_number(), session, 0)
+            agent = AgentSession(self._next_number(), session, 0)
             self._groups[group].add(agent.number)
             self._generate(agent)
         self._leaders[group] = leader
 
-    def _end(self, agent: Agent) -> None:
+    def _end(self, agent: AgentSession) -> None:
         """A finished session makes place for a new one, a finished group for a new group."""
         self.loop.close(agent.session)
         for group, members in list(self._groups.items()):
@@ -222,11 +222,11 @@ class AgentLoad:
         if self.workload.group == 1:
             session = self.loop.open()
             self.loop.append(session, self._tokens(self.workload.start_tokens))
-            self._begin_step(Agent(self._next_number(), session, 0))
+            self._begin_step(AgentSession(self._next_number(), session, 0))
 
     # ---- steps ----
 
-    def _begin_step(self, agent: Agent) -> None:
+    def _begin_step(self, agent: AgentSession) -> None:
         agent.begun = time.perf_counter()
         if self._screens is None or self._workers is None:
             self.loop.append(agent.session, self._tokens(self.workload.new_tokens))
@@ -248,7 +248,7 @@ class AgentLoad:
             self.loop.append(agent.session, tokens + self._tokens(self.workload.text_tokens), [(0, prepared)])
             self._generate(agent)
 
-    def _generate(self, agent: Agent, tokens: int | None = None) -> None:
+    def _generate(self, agent: AgentSession, tokens: int | None = None) -> None:
         agent.begun = agent.begun or time.perf_counter()
         sampling = self._sampling if tokens is None else replace(self._sampling, max_tokens=tokens)
         request = GenerationRequest(agent.session, self._emit, sampling)

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from holotron import __version__
 from holotron.episodes.store import EpisodeStore
-from holotron.server import admin, chat, completions, session_routes, text_routes
+from holotron.server import admin, chat_routes, completions, health_routes, session_routes, text_routes
 from holotron.server import messages as m
 from holotron.server.auth import Admission, Keys
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused
@@ -64,7 +64,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
             yield
 
     app = Application(title="Holotron", version=__version__, description=ABOUT, lifespan=lifespan)
-    for part in (chat, completions, session_routes, text_routes, admin):
+    for part in (chat_routes, completions, session_routes, text_routes, health_routes, admin):
         app.include_router(part.router)
     add_handlers(app)
     for gone in (ClientGone, ClientDisconnect):

@@ -41,7 +41,7 @@ Happening = m.Started | m.Tokens | m.Finished
 
 
 @dataclass
-class Generation:
+class PendingGeneration:
     """The events of one request, until every choice is finished. Leave it with `cancel` if nobody wants the rest."""
 
     id: int
@@ -95,7 +95,7 @@ class EngineClient:
         self._channel: Channel | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._calls: dict[int, asyncio.Future[Any]] = {}
-        self._generations: dict[int, Generation] = {}
+        self._generations: dict[int, PendingGeneration] = {}
         self._supervisor: asyncio.Task[None] | None = None
         self._looked_after: set[asyncio.Task[None]] = set()
         self._is_ready = asyncio.Event()
@@ -146,10 +146,10 @@ class EngineClient:
         session: str | None = None,
         pool: str | None = None,
         choices: int = 1,
-    ) -> Generation:
+    ) -> PendingGeneration:
         """Begin a turn."""
         channel = self._connected()
-        generation = Generation(next(self._ids), choices, self._cancel)
+        generation = PendingGeneration(next(self._ids), choices, self._cancel)
         self._generations[generation.id] = generation
         channel.send(m.Generate(generation.id, session, pool, token_ids, images, sampling, choices))
         return generation
@@ -216,7 +216,7 @@ class EngineClient:
                         generation.unfinished -= 1
                         if not generation.unfinished:
                             del self._generations[message.id]
-            case m.Reply():
+            case m.CallResult():
                 self._resolve(message.id, lambda future: future.set_result(message.value))
             case m.Failed():
                 error = EngineRefused(message.kind, message.message, message.index)

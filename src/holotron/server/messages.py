@@ -132,7 +132,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Reply:
+class CallResult:
     id: int
     value: Any = None
 

@@ -12,7 +12,7 @@ from typing import Any
 from holotron.engine.requests import TokenLogprobs
 from holotron.engine.sampling import SamplingParams
 from holotron.server import messages as m
-from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, Generation
+from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, PendingGeneration
 from holotron.server.errors import ApiError, as_api_error
 from holotron.server.images import SentImage
 from holotron.server.metrics import Metrics
@@ -58,12 +58,12 @@ class Choice:
             self.stop = event.stop
 
 
-class Turn:
+class ActiveTurn:
     """A generation that is under way. Whoever has it must `close` it, however it ends."""
 
     def __init__(
         self,
-        generation: Generation,
+        generation: PendingGeneration,
         held: ExitStack,
         metrics: Metrics,
         seconds: float,
@@ -164,7 +164,7 @@ async def begin_turn(
     session: OpenSession | None = None,
     pool: str | None = None,
     choices: int = 1,
-) -> Turn:
+) -> ActiveTurn:
     """Give a turn to the engine; `held` is closed when it ends, however that happens.
 
     `fields` are those of the request that the engine may find invalid, too long, or a bad grammar.
@@ -175,7 +175,7 @@ async def begin_turn(
         generation = client.generate(token_ids, files, sampling, session=id_, pool=pool, choices=choices)
         blamed: dict[str | int, str] = {number: image.field for number, (_, image) in enumerate(images)}
         blamed.update(fields.items())
-        turn = Turn(generation, held, metrics, seconds, blamed, token_ids)
+        turn = ActiveTurn(generation, held, metrics, seconds, blamed, token_ids)
     except BaseException:
         held.close()
         raise

@@ -119,7 +119,7 @@ class Worker:
         except Exception as error:
             self._fail(message.id, error)
         else:
-            self.channel.send(m.Reply(message.id, value))
+            self.channel.send(m.CallResult(message.id, value))
 
     async def _call(self, message: Any) -> Any:
         sessions = self.engine.by_id
