@@ -18,7 +18,9 @@ def test_a_checkpoint_has_a_tokenizer_and_answers(tmp_path):
     folder = write_checkpoint(tmp_path / "tiny")
     with build_engine(EngineOptions(model=str(folder), **SMALL)) as engine:
         answer = asyncio.run(
-            engine.open_session().generate(engine.tokenizer.encode("hello"), SamplingParams(max_tokens=4))
+            engine.open_session().generate(
+                engine.tokenizer.encode("hello"), SamplingParams(max_tokens=4, ignore_eos=True)
+            )
         )
         assert len(answer.token_ids) == 4
         assert engine.config.max_context == 512

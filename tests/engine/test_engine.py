@@ -147,6 +147,23 @@ def test_leaving_a_stream_ends_its_generation(model):
     asyncio.run(main())
 
 
+def test_a_whole_answer_wakes_its_caller_once(model, monkeypatch):
+    async def main():
+        with engine_for(model) as engine:
+            events, post = [], engine._tell
+            monkeypatch.setattr(engine, "_tell", lambda inbox, event: (events.append(event), post(inbox, event)))
+            session = engine.open_session()
+            answer = await session.generate([1, 2, 3], GREEDY)
+            assert answer.token_ids == greedy_continuation(model, [1, 2, 3], 5)
+            assert [event.reason for event in events] == ["length"]
+            assert session.length == len(session.token_ids) == 8
+            with pytest.raises(TooLong):
+                await session.generate([1] * 10**5, GREEDY)
+            assert session.length == 8
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("moment", ["before", "at once", "later"])
 def test_a_cancelled_caller_ends_its_generation(model, moment):
     async def main():

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
+from PIL import Image
 
 from holotron.engine.errors import EngineError
+from holotron.engine.images import prepare_image
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import Residency
 from holotron.model.errors import ImageError
@@ -67,6 +70,18 @@ def test_images_in_every_form(kind, prefill_tokens, request, tmp_path):
             check(engine)
 
     asyncio.run(main())
+
+
+def test_the_same_bytes_in_another_shape_are_another_image(seer):
+    data = bytes(range(256)) * 9  # 24 x 32 pixels, or 32 x 24
+    processor = ImageProcessor(replace(seer.config.vision, min_patches=36, max_patches=36))
+    wide, tall, again = (
+        prepare_image(lambda size=size: processor(Image.frombytes("RGB", size, data)))
+        for size in [(32, 24), (24, 32), (32, 24)]
+    )
+    assert len(data) < wide.image.patches.nbytes  # so that the pixels are hashed
+    assert wide.key == again.key
+    assert wide.key != tall.key
 
 
 def test_the_same_screenshot_at_the_same_time_is_encoded_once(seer):

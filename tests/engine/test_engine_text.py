@@ -202,6 +202,17 @@ def test_a_grammar_without_a_way_out_fails_alone(speaker, tokenizer):
     asyncio.run(main())
 
 
+def test_a_grammar_that_was_compiled_waits_for_no_worker(speaker, tokenizer, monkeypatch):
+    async def main():
+        with engine_for(speaker, tokenizer) as engine:
+            sampling = SamplingParams(grammar=Grammar.from_choices(["yes"]))
+            assert (await engine.open_session().generate([1], sampling)).text == "yes"
+            monkeypatch.setattr(engine, "_work", None)
+            assert (await engine.open_session().generate([1], sampling)).text == "yes"
+
+    asyncio.run(main())
+
+
 def test_a_hard_grammar_does_not_stop_the_others(speaker, tokenizer, monkeypatch):
     async def main():
         with engine_for(speaker, tokenizer) as engine:

@@ -15,9 +15,9 @@ from holotron.eval.sweep import Episode, report, sweep
 from holotron.model.errors import ModelError
 from holotron.model.loading import find_checkpoint
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.pages import MiniWoB
+from holotron.suites.miniwob.pool import miniwob_pool
 from holotron.suites.miniwob.protocols import find_protocol
-from holotron.suites.miniwob.world import MiniWoBWorld
+from holotron.suites.miniwob.tasks import as_task
 
 
 def test_one_episode_is_judged_by_each_protocol() -> None:
@@ -57,11 +57,11 @@ def test_the_bundled_policy_solves_what_it_is_for() -> None:
     async def play() -> int:
         solved = 0
         with loaded(folder, "cpu") as policy:
-            async with MiniWoB(MiniWoBConfig(pages=1)) as pool, pool.env() as env:
+            async with miniwob_pool(MiniWoBConfig(pages=1)) as pool, pool.lease() as env:
                 for task in ("click-test", "login-user", "enter-date", "choose-list", "click-dialog-2"):
-                    await env.reset(task, 10**9 + 3)
-                    agent = Agent(policy, MiniWoBWorld(env), form=WIDGET_FORM, budget=Budget(steps=6))
-                    ending = await agent.run(env.utterance)
+                    await env.reset(as_task(task), 10**9 + 3)
+                    agent = Agent(policy, env, form=WIDGET_FORM, budget=Budget(steps=6))
+                    ending = await agent.run(env.instruction)
                     solved += ending.success is True
         return solved
 

@@ -15,13 +15,14 @@ from holotron.agent.chat import Message, Reply
 from holotron.episodes.shards import read_shard, shard_paths
 from holotron.suites.dagger import same
 from holotron.suites.miniwob.config import MiniWoBConfig
+from holotron.suites.miniwob.oracle.acts import click
 from holotron.suites.miniwob.oracle.collect import Collecting, collect
 from holotron.suites.miniwob.oracle.play import Played, ask, play
 from holotron.suites.miniwob.oracle.registry import ORACLES
 from holotron.suites.miniwob.oracle.teachers import load_teachers
 from holotron.suites.miniwob.page_inspector import PageInspector
-from holotron.suites.miniwob.pages import MiniWoB
-from holotron.suites.miniwob.world import MiniWoBWorld
+from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
+from holotron.suites.miniwob.tasks import as_task
 
 load_teachers()
 # Not every episode can be won: an opponent plays at random, a price runs away, an item does not take the mouse.
@@ -36,10 +37,10 @@ def test_one_episode_of_every_other_task() -> None:
     """All of them: `holotron data oracle --table`, which takes minutes."""
 
     async def run() -> list[Played]:
-        async with MiniWoB(MiniWoBConfig(pages=6)) as pool:
+        async with miniwob_pool(MiniWoBConfig(pages=6)) as pool:
 
             async def one(task: str) -> Played:
-                async with pool.env() as env:
+                async with pool.lease() as env:
                     return await play(env, task, 1)
 
             return await asyncio.gather(*(one(task) for task in sorted(ORACLES)[::2] if task not in LUCK))
@@ -53,8 +54,8 @@ def test_an_oracle_can_be_asked_in_any_state() -> None:
     """What somebody else typed wrongly is cleared, and what is right is not typed again."""
 
     async def run() -> list[str]:
-        async with MiniWoB(MiniWoBConfig(pages=1)) as pool, pool.env() as env:
-            await env.reset("enter-text", 3)
+        async with miniwob_pool(MiniWoBConfig(pages=1)) as pool, pool.lease() as env:
+            await env.reset(as_task("enter-text"), 3)
             answers = []
             for typed in ("wrong", None):
                 await env.click(40, 70)
@@ -82,22 +83,21 @@ ASTRAY = {
 
 def test_oracles_find_back() -> None:
     async def run() -> list[tuple[str, float | None]]:
-        async with MiniWoB(MiniWoBConfig(pages=5)) as pool:
+        async with miniwob_pool(MiniWoBConfig(pages=5)) as pool:
             return await asyncio.gather(*(one(pool, task, seed) for task in ASTRAY for seed in (1, 3)))
 
-    async def one(pool: MiniWoB, task: str, seed: int) -> tuple[str, float | None]:
+    async def one(pool: MiniWoBPool, task: str, seed: int) -> tuple[str, float | None]:
         clicked, typed = ASTRAY[task]
-        async with pool.env() as env:
-            await env.reset(task, seed)
+        async with pool.lease() as env:
+            await env.reset(as_task(task), seed)
             for selector in clicked:
-                await env.act(await PageInspector(env).click(selector))
+                await env.act(click(await PageInspector(env).one(selector)))
             await env.type_text(typed)
-            world = MiniWoBWorld(env)
             for _ in range(10):
                 action = await ask(env)
                 assert action is not None
-                await world.act(action)
-                if (standing := await world.status()).done:
+                await env.act(action)
+                if (standing := await env.status()).done:
                     return task, standing.reward
             return task, None
 

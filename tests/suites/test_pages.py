@@ -17,14 +17,16 @@ from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import Message, Reply
 from holotron.agent.prompts import NavigationForm
 from holotron.env.browser.chromium import find_chromium, launch_arguments
-from holotron.env.errors import ActionFailed
+from holotron.env.environment import Environment
+from holotron.env.errors import ActionFailed, PageCrashed
+from holotron.env.task import Task
 from holotron.episodes.shards import read_shard
 from holotron.eval.plain_pages import FOLDER
+from holotron.suites.pages.environment import PageEnvironment, plain
 from holotron.suites.pages.make import Wanted, make_samples
 from holotron.suites.pages.play import PlayedPage, next_action, play_page
-from holotron.suites.pages.pool import PagePool
+from holotron.suites.pages.pool import PageEnvironmentPool, page_pool
 from holotron.suites.pages.task import UnknownTemplate, all_templates, draw_task
-from holotron.suites.pages.world import PageWorld, plain
 
 T = TypeVar("T")
 NAMES = [found.name for found in all_templates()]
@@ -33,28 +35,28 @@ PAGES = FOLDER
 pytestmark = pytest.mark.skipif(find_chromium()[0] is None, reason="there is no Chromium")
 
 
-def in_pool(do: Callable[[PagePool], Awaitable[T]], pages: int = 1) -> T:
+def in_pool(do: Callable[[PageEnvironmentPool], Awaitable[T]], pages: int = 1) -> T:
     async def run() -> T:
-        async with PagePool(pages) as pool:
+        async with page_pool(pages) as pool:
             return await do(pool)
 
     return asyncio.run(run())
 
 
-def in_world(name: str, seed: int, do: Callable[[PageWorld], Awaitable[T]]) -> T:
-    async def run(pool: PagePool) -> T:
-        async with pool.world() as world:
-            await world.begin(draw_task(name, seed))
-            return await do(world)
+def in_world(name: str, seed: int, do: Callable[[PageEnvironment], Awaitable[T]]) -> T:
+    async def run(pool: PageEnvironmentPool) -> T:
+        async with pool.lease() as env:
+            await env.show(draw_task(name, seed))
+            return await do(env)
 
     return in_pool(run)
 
 
 def play_all(games: list[tuple[str, int]], noise: float = 0.0) -> list[PlayedPage]:
-    async def run(pool: PagePool) -> list[PlayedPage]:
+    async def run(pool: PageEnvironmentPool) -> list[PlayedPage]:
         async def one(name: str, seed: int) -> PlayedPage:
-            async with pool.world() as world:
-                return await play_page(world, draw_task(name, seed), noise)
+            async with pool.lease() as env:
+                return await play_page(env, draw_task(name, seed), noise)
 
         return list(await asyncio.gather(*(one(*game) for game in games)))
 
@@ -92,7 +94,7 @@ def test_teachers_recover_from_disturbances() -> None:
     assert len(disturbed) > len(NAMES) // 6
 
 
-def test_mosaics_are_solved_wherever_things_are_hidden() -> None:
+def test_composed_pages_are_solved_wherever_things_are_hidden() -> None:
     games = [(name, seed) for name in NAMES if name.startswith("mosaic") for seed in range(20, 26)]
     pages = [draw_task(*game).html for game in games]
     for way in ('class="tabs"', 'class="fold"', 'class="veil"', 'class="menu"', 'class="back"'):
@@ -101,20 +103,20 @@ def test_mosaics_are_solved_wherever_things_are_hidden() -> None:
 
 
 def test_where_enter_sends_nothing_the_button_is_pressed() -> None:
-    deaf = next(seed for seed in range(100) if '"deaf": true' in draw_task("login", seed).html)
+    ignores_enter = next(seed for seed in range(100) if '"deaf": true' in draw_task("login", seed).html)
 
-    async def enter_then(world: PageWorld) -> tuple[bool, Sequence[str]]:
+    async def enter_then(env: PageEnvironment) -> tuple[bool, Sequence[str]]:
         said = []
         for _ in range(6):
-            action = await next_action(world)
+            action = await next_action(env)
             assert action is not None
             if isinstance(action, Type):
                 action = action.model_copy(update={"enter": True})
-            await world.act(action)
+            await env.act(action)
             said.append(action.action)
-        return (await world.status()).success is True, said
+        return (await env.status()).success is True, said
 
-    won, said = in_world("login", deaf, enter_then)
+    won, said = in_world("login", ignores_enter, enter_then)
     assert said[:3] == ["type", "type", "click"]
     assert won
     assert not any('"deaf"' in draw_task(found.name, 0).html for found in all_templates(held_out=True))
@@ -150,11 +152,11 @@ def test_unknown_templates_are_named() -> None:
 
 
 def test_saying_done_too_early_is_worth_nothing() -> None:
-    async def run(pool: PagePool) -> list[str]:
+    async def run(pool: PageEnvironmentPool) -> list[str]:
         async def one(name: str) -> str | None:
-            async with pool.world() as world:
-                await world.begin(draw_task(name, 1))
-                return name if (await world.judge("")).reward != 0 else None
+            async with pool.lease() as env:
+                await env.show(draw_task(name, 1))
+                return name if (await env.judge("")).reward != 0 else None
 
         return [name for name in await asyncio.gather(*map(one, NAMES)) if name]
 
@@ -163,18 +165,18 @@ def test_saying_done_too_early_is_worth_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["table_ask", "shop_ask"])
 def test_questions_are_judged_by_the_answer(name: str) -> None:
-    async def right(world: PageWorld) -> tuple[float | None, bool]:
-        action = await next_action(world)
+    async def right(env: PageEnvironment) -> tuple[float | None, bool]:
+        action = await next_action(env)
         while not isinstance(action, Answer):
             assert isinstance(action, Scroll)
-            await world.act(action)
-            action = await next_action(world)
-        standing = await world.judge(f" {action.text.upper()} ")
-        return standing.reward, (await world.status()).done
+            await env.act(action)
+            action = await next_action(env)
+        standing = await env.judge(f" {action.text.upper()} ")
+        return standing.reward, (await env.status()).done
 
-    async def wrong(world: PageWorld) -> float | None:
-        await world.act(Answer(text="no idea"))
-        return (await world.status()).reward
+    async def wrong(env: PageEnvironment) -> float | None:
+        await env.act(Answer(text="no idea"))
+        return (await env.status()).reward
 
     assert in_world(name, 3, right) == (1.0, True)
     assert in_world(name, 3, wrong) == 0.0
@@ -187,57 +189,91 @@ def test_answers_are_compared_without_their_dress() -> None:
 
 
 def test_a_wrong_act_that_cannot_be_undone_ends_the_task() -> None:
-    async def run(world: PageWorld) -> tuple[bool, float | None]:
-        await world.evaluate("document.querySelectorAll('.act').forEach(b => b.click())")
-        standing = await world.status()
+    async def run(env: PageEnvironment) -> tuple[bool, float | None]:
+        await env.evaluate("document.querySelectorAll('.act').forEach(b => b.click())")
+        standing = await env.status()
         return standing.done, standing.reward
 
     assert in_world("table_button", 2, run) == (True, 0.0)
 
 
 def test_what_a_page_cannot_do_is_said() -> None:
-    async def run(world: PageWorld) -> None:
+    async def run(env: PageEnvironment) -> None:
         with pytest.raises(ActionFailed, match="one page without an address"):
-            await world.act(parse_action('{"action":"back"}'))
+            await env.act(parse_action('{"action":"back"}'))
         with pytest.raises(ActionFailed, match="no <select>"):
-            await world.act(parse_action('{"action":"select","x":1,"y":999,"option":"a"}'))
-        await world.act(Infeasible(reason="no"))
-        assert (await world.status()).success is False
+            await env.act(parse_action('{"action":"select","x":1,"y":999,"option":"a"}'))
+        await env.act(Infeasible(reason="no"))
+        assert (await env.status()).success is False
 
     in_world("login", 0, run)
 
 
 def test_wrong_text_is_cleared_first() -> None:
-    async def run(world: PageWorld) -> None:
-        first = await next_action(world)
+    async def run(env: PageEnvironment) -> None:
+        first = await next_action(env)
         assert isinstance(first, Type)
         assert not first.clear
-        await world.act(first.model_copy(update={"text": "somebody"}))
-        second = await next_action(world)
+        await env.act(first.model_copy(update={"text": "somebody"}))
+        second = await next_action(env)
         assert second == first.model_copy(update={"clear": True})
-        await world.act(second)
-        assert await next_action(world) != second
+        await env.act(second)
+        assert await next_action(env) != second
 
     in_world("login", 0, run)
 
 
 def test_an_agent_can_be_set_on_a_task() -> None:
-    async def run(pool: PagePool) -> None:
-        async with pool.world() as world:
+    async def run(pool: PageEnvironmentPool) -> None:
+        async with pool.lease() as env:
             task = draw_task("login", 0)
-            await world.begin(task)
-            agent = Agent(RandomModel(3), world, form=NavigationForm(reasons=False), budget=Budget(steps=5))
+            await env.show(task)
+            agent = Agent(RandomModel(3), env, form=NavigationForm(reasons=False), budget=Budget(steps=5))
             ending = await agent.run(task.text)
             assert ending.reason in ("step_limit", "done")
-            assert (await world.judge(ending.answer)).reward == 0
+            assert (await env.judge(ending.answer)).reward == 0
 
     in_pool(run)
 
 
-def test_shards_hold_only_solved_training_tasks(folder: Path) -> None:
+def test_a_page_is_an_environment() -> None:
+    async def run(pool: PageEnvironmentPool) -> None:
+        async with pool.lease() as env:
+            played: Environment = env
+            with pytest.raises(RuntimeError, match="no task was begun"):
+                env.task  # noqa: B018
+            first = await played.reset(Task(text="", benchmark="pages", name="login"), 0)
+            assert played.instruction == draw_task("login", 0).text
+            assert (first.width, first.height) == draw_task("login", 0).viewport
+            assert (await played.observe()).image == first.image
+            while not (await played.status()).done:
+                action = await next_action(env)
+                assert action is not None
+                await played.act(action)
+            assert (await played.status()).success is True
+
+    in_pool(run)
+
+
+def test_a_page_that_died_is_opened_again() -> None:
+    async def run(pool: PageEnvironmentPool) -> None:
+        async with pool.lease() as env:
+            task = Task(text="", benchmark="pages", name="login")
+            first = await env.reset(task, 0)
+            crash = asyncio.create_task(env.opened.cdp.send("Page.crash"))
+            with pytest.raises(PageCrashed, match="login seed 0"):
+                await env.evaluate("new Promise(() => {})")
+            crash.cancel()
+            await asyncio.gather(crash, return_exceptions=True)
+            assert (await env.reset(task, 0)).image == first.image
+
+    in_pool(run)
+
+
+def test_shards_hold_only_solved_training_tasks(tmp_path: Path) -> None:
     templates = ("login", "table_ask")
-    steps = asyncio.run(make_samples(Wanted(folder / "pages", 4, "0", 0.2, templates)))
-    samples = [sample for path in sorted(folder.glob("*.tar")) for sample in read_shard(path)]
+    steps = asyncio.run(make_samples(Wanted(tmp_path / "pages", 4, "0", 0.2, templates)))
+    samples = [sample for path in sorted(tmp_path.glob("*.tar")) for sample in read_shard(path)]
     assert len(samples) == 4
     assert sum(len(sample.turns) for sample in samples) == steps
     assert all(sample.about["reward"] == 1 for sample in samples)
@@ -261,10 +297,10 @@ class Saying:
         pass
 
 
-def test_relabelling_teaches_the_way_back(folder: Path) -> None:
+def test_relabelling_teaches_the_way_back(tmp_path: Path) -> None:
     wrong = '{"action":"click","x":990,"y":990}'
-    asyncio.run(make_samples(Wanted(folder / "pages", 9, "0", 0.2, ("login",)), Saying(wrong)))
-    samples = [sample for path in sorted(folder.glob("*.tar")) for sample in read_shard(path)]
+    asyncio.run(make_samples(Wanted(tmp_path / "pages", 9, "0", 0.2, ("login",)), Saying(wrong)))
+    samples = [sample for path in sorted(tmp_path.glob("*.tar")) for sample in read_shard(path)]
     assert len(samples) == 9
     assert {sample.kind for sample in samples} == {"dagger/pages/login"}
     # Twice it goes astray, and is told what was right; then the teacher shows the way from there to the end.
@@ -277,10 +313,10 @@ def test_relabelling_teaches_the_way_back(folder: Path) -> None:
     assert all(sample.turns[0].answer == sample.turns[1].answer == wrong for sample in whole)
 
 
-def test_what_cannot_be_undone_is_told_and_no_more(folder: Path) -> None:
+def test_what_cannot_be_undone_is_told_and_no_more(tmp_path: Path) -> None:
     done = '{"action":"answer","text":"done"}'
-    asyncio.run(make_samples(Wanted(folder / "pages", 3, "0", 0.2, ("login",)), Saying(done)))
-    samples = [sample for path in sorted(folder.glob("*.tar")) for sample in read_shard(path)]
+    asyncio.run(make_samples(Wanted(tmp_path / "pages", 3, "0", 0.2, ("login",)), Saying(done)))
+    samples = [sample for path in sorted(tmp_path.glob("*.tar")) for sample in read_shard(path)]
     assert [[turn.learn for turn in sample.turns] for sample in samples] == [[True]] * 3
     assert all(parse_action(sample.turns[0].answer).action == "type" for sample in samples)
 

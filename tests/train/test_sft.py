@@ -13,14 +13,14 @@ from holotron.agent.policy_format import TAUGHT, read_policy_format
 from holotron.episodes.shards import SampleError
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.loading import load
-from holotron.train.batches import Budget
+from holotron.train.batches import BatchBudget
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import Recipe, RecipeError, Source, read_recipe
 from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
 
 from .samples import CONFIG, write_start
 
-BUDGET = Budget(tokens=512, patches=384, learned=96, sequences=8, images=16)
+BUDGET = BatchBudget(tokens=512, patches=384, learned=96, sequences=8, images=16)
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +110,14 @@ def test_a_folder_belongs_to_one_recipe(folder: Path, tmp_path: Path) -> None:
 def test_recipes_name_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     good = 'name="a"\nstage="navigation"\nstart="holotron-nano"\nsteps=5\nrandom=true\n[[data]]\npath="x"\n'
-    path.write_text(good + "[optimizer]\nrate=1e-3\nbetas=[0.9,0.95]\n[batch]\ntokens=128\n")
+    path.write_text(good + "[optimizer]\nrate=1e-3\nbetas=[0.9,0.95]\n[batch]\ntokens=128\nlearned=64\n")
     read = read_recipe(path)
     assert read.optimizer.rate == 1e-3
     assert read.batch.tokens == 128
     for text, message in (
         (good.replace("navigation", "dreaming"), "stage is 'dreaming'"),
         (good + "[batch]\ntoken=3\n", "unknown key 'token'"),
+        (good + "[batch]\ntokens=128\n", "batch: learned is 8192 and tokens is 128"),
         (good + '[optimizer]\nkind="sgd"\n', "known are 'adamw' and 'muon'"),
         (good.replace("steps=5", 'steps="5"'), "steps is '5'"),
         (good.replace('[[data]]\npath="x"\n', ""), "data"),

@@ -18,8 +18,6 @@ from holotron.agent.prompts import (
     parse_verdict,
     validation_prompt,
 )
-from holotron.env.browser.environment import BrowserEnv
-from holotron.env.browser.world import BrowserWorld
 from holotron.env.environment import Environment, Observation, TaskStatus
 from holotron.env.errors import ActionFailed, Refused
 
@@ -75,16 +73,17 @@ class Ending:
 
 
 class Agent:
-    """A policy at work in a world. The localizer and the validator are models of their own, or the same one again.
+    """A policy at work in an environment, in which the task was begun.
 
-    With a localizer the policy's element descriptions are turned into points. A validator judges each answer against
-    the last screenshots; what it rejects goes back to the policy while there is budget.
+    The localizer and the validator are models of their own, or the same one again. With a localizer the policy's
+    element descriptions are turned into points. A validator judges each answer against the last screenshots; what it
+    rejects goes back to the policy while there is budget.
     """
 
     def __init__(
         self,
         policy: ChatModel,
-        env: Environment | BrowserEnv,
+        env: Environment,
         *,
         form: NavigationForm | None = None,
         budget: Budget | None = None,
@@ -94,7 +93,7 @@ class Agent:
         on_step: Callable[[StepRecord], Awaitable[None]] | None = None,
     ) -> None:
         self.policy = policy
-        self.world: Environment = BrowserWorld(env) if isinstance(env, BrowserEnv) else env
+        self.env = env
         self.form = form or NavigationForm()
         self.budget = budget or Budget()
         self.localizer = localizer
@@ -140,7 +139,7 @@ class Agent:
 
     async def _step(self, index: int, told: str, chat: Chat, forced: bool) -> StepRecord:
         start = time.monotonic()
-        observation = await self.world.observe()
+        observation = await self.env.observe()
         looked = time.monotonic()
         reply = await chat.say(self._question(index, told, observation, forced), self._schema(forced))
         thought = time.monotonic()
@@ -153,10 +152,10 @@ class Agent:
         problem = ""
         if not isinstance(action, Answer | Infeasible):
             try:
-                await self.world.act(action)
+                await self.env.act(action)
             except (ActionFailed, Refused) as error:
                 problem = str(error)
-        status = await self.world.status()
+        status = await self.env.status()
         timings = Timings(looked - start, thought - looked, time.monotonic() - thought)
         return StepRecord(index, observation, reply, action, step.note, step.thought, problem, status, timings=timings)
 
@@ -169,7 +168,7 @@ class Agent:
                 f"Page: {observation.title} ({observation.url})" if observation.title else f"Page: {observation.url}"
             )
         if len(observation.tabs) > 1:
-            lines.append("Tabs: " + "; ".join(observation.tabs))
+            lines.append("Tabs: " + "; ".join(map(str, observation.tabs)))
         lines += [f"Notice: {notice}" for notice in observation.notices]
         if forced and self._can_answer:
             lines.append("This is the last step: give the answer now.")

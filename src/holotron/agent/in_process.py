@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,6 @@ from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session import Generation, Session
-from holotron.model.image import image_size
 from holotron.model.loading import find_checkpoint
 from holotron.model.text.chat import load_chat_template
 from holotron.model.text.conversation import PromptBuilder, Written
@@ -56,19 +57,19 @@ class EngineChat:
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         model, style = self._model, self._model.style
         images = [said.image for said in new if said.image is not None]
-        sizes = [image_size(image) for image in images]
+        prepared = await asyncio.gather(*(model.engine.prepare_image(image) for image in images))
+        sizes = [image.image.size for image in prepared]
         messages = [*self._messages, *(_plain(said) for said in new)]
         written = self._write(messages, sizes)
-        held = len(self._session.token_ids)
+        held = self._session.length
         sampling = SamplingParams(
             max_tokens=style.max_tokens,
             temperature=style.temperature,
             top_p=style.top_p,
             seed=style.seed,
             logprobs=0 if style.record_tokens else None,
-            grammar=_grammar(schema, style),
+            grammar=None if schema is None or not style.use_grammar else _grammar(json.dumps(schema)),
         )
-        prepared = await asyncio.gather(*(model.engine.prepare_image(image) for image in images))
         try:
             answer = await self._session.generate(
                 written.token_ids, sampling, images=list(zip(written.places, prepared, strict=True))
@@ -91,10 +92,10 @@ class EngineChat:
         await asyncio.to_thread(self._session.close)
 
 
-def _grammar(schema: Mapping[str, Any] | None, style: ChatOptions) -> Grammar | None:
-    if schema is None or not style.use_grammar:
-        return None
-    return Grammar.from_schema(schema)
+@lru_cache(maxsize=64)
+def _grammar(schema: str) -> Grammar:
+    """Checked once: an agent asks for the same form at every step."""
+    return Grammar("json_schema", schema)
 
 
 def _plain(said: Message) -> dict[str, Any]:
@@ -143,6 +144,7 @@ def loaded(
         max_context=4 * tokens_per_session,
         prefill_tokens=4096,
         cuda_graphs=cuda_graphs,
+        checkpoints=0,  # a chat never goes back
         host_gib=0,
     )
     with build_engine(options) as engine:

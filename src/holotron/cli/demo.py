@@ -95,24 +95,22 @@ async def _play_all(chosen: Chosen, folder: Path, console: Console) -> list[_Pla
 async def _widgets(chosen: Chosen, policy: ChatModel, store: EpisodeStore, console: Console) -> list[_Played]:
     from holotron.agent.agent import Agent, Budget
     from holotron.agent.prompts import WIDGET_KINDS
-    from holotron.env.task import Task
     from holotron.episodes.record import EnvironmentInfo
     from holotron.suites.miniwob.config import MiniWoBConfig
-    from holotron.suites.miniwob.pages import MiniWoB
+    from holotron.suites.miniwob.pool import miniwob_pool
     from holotron.suites.miniwob.protocols import HELD_OUT_SEEDS
-    from holotron.suites.miniwob.world import MiniWoBWorld
+    from holotron.suites.miniwob.tasks import as_task
 
     form, played = chosen.form(False, WIDGET_KINDS), []
-    async with MiniWoB(MiniWoBConfig(pages=1)) as pool:
+    async with miniwob_pool(MiniWoBConfig(pages=1)) as pool:
         for number, task in enumerate(TASKS):
-            async with pool.env() as env:
+            async with pool.lease() as env:
                 seed = HELD_OUT_SEEDS[number]
-                await env.reset(task, seed)
-                described = Task(text=env.utterance, benchmark="miniwob", name=task, seed=seed)
+                await env.reset(as_task(task), seed)
+                described = as_task(task, seed).model_copy(update={"text": env.instruction})
 
-                async def play(on_step: Callable[[StepRecord], Awaitable[None]], text: str = env.utterance) -> Ending:
-                    world = MiniWoBWorld(env)
-                    agent = Agent(policy, world, form=form, budget=Budget(steps=MOST_STEPS), on_step=on_step)
+                async def play(on_step: Callable[[StepRecord], Awaitable[None]], text: str = env.instruction) -> Ending:
+                    agent = Agent(policy, env, form=form, budget=Budget(steps=MOST_STEPS), on_step=on_step)
                     ending = await agent.run(text)
                     return replace(ending, success=ending.success is True)
 

@@ -45,7 +45,7 @@ def miniwob(
     random: RandomOption = False,
     endpoint: EndpointOption = None,
     name: NameOption = None,
-    baseline: Annotated[str | None, typer.Option(help="random or scripted, instead of a model")] = None,
+    baseline: Annotated[str | None, typer.Option(help="random, or scripted (the oracles), instead of a model")] = None,
     tasks: Annotated[str | None, typer.Option(help="Some of the protocol's tasks, with commas between.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Other seeds than the protocol's, with commas between.")] = None,
     sessions: Annotated[int, typer.Option(min=1, max=512, help="Pages that play at once.")] = 8,

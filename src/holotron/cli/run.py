@@ -81,12 +81,13 @@ def run(
         from holotron.agent.chat import ChatOptions
         from holotron.cli.episodes import Recorder, environment_options
         from holotron.env.browser.environment import BrowserEnv
+        from holotron.env.browser.launch import LaunchOptions
         from holotron.env.browser.pool import Browsers
 
         options = environment_options(url, width, height, allow, anywhere, secret, ask)
         async with (
             opened(chosen, ChatOptions(max_tokens=max_tokens, temperature=temperature)) as acting,
-            Browsers(headless=not headed) as browsers,
+            Browsers(options=LaunchOptions(headless=not headed)) as browsers,
             await BrowserEnv.open(browsers, options) as env,
         ):
             with Recorder(record, task, url, chosen.label, options) as recorder:

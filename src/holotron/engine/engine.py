@@ -25,7 +25,7 @@ from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
 from holotron.engine.images import PreparedImage, prepare_image
 from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
 from holotron.engine.prefix import close_unused, continue_or_open
-from holotron.engine.requests import Event, GenerationRequest, StartEvent
+from holotron.engine.requests import Event, FinishEvent, GenerationRequest, StartEvent
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session import Session
 from holotron.engine.session_state import OnUpdate
@@ -238,9 +238,12 @@ class Engine:
         self._call(lambda: setattr(self, "_paused", False))
 
     async def compile_grammar(self, grammar: Grammar) -> GrammarState:
-        """Compile in a worker: a hard grammar takes seconds."""
+        """Compile in a worker: a hard grammar takes seconds. One that was compiled lately is at hand."""
         if self.tokenizer is None:
             raise EngineError("a grammar needs a tokenizer; give one to the engine")
+        kept = self._compiler.kept(grammar) if self._compiler is not None else None
+        if kept is not None:
+            return kept
         return await self._work(lambda: self._grammars().compile(grammar))
 
     # ---- the thread ----
@@ -257,18 +260,31 @@ class Engine:
             except BaseException as error:
                 future.set_exception(error)
 
+        self._command(run)
+        return future
+
+    def _command(self, run: Callable[[], None]) -> None:
         with self._wake:
             self._check_open()
             self._commands.append(run)
             self._wake.notify()
-        return future
 
     def _submit(
         self, request: GenerationRequest, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]
-    ) -> Future[None]:
-        return self._post(lambda: self.loop.submit(request, token_ids, images))
+    ) -> None:
+        """Have a request submitted, without waiting for it: where that fails, its only event says so."""
+
+        def submit() -> None:
+            try:
+                if not request.cancelled:
+                    self.loop.submit(request, token_ids, images)
+            except Exception as error:
+                request.emit(request, FinishEvent("failed", error=error))
+
+        self._command(submit)
 
     def _cancel(self, request: GenerationRequest) -> None:
+        request.cancelled = True
         with suppress(EngineError):  # a closed engine has cancelled everything
             self._post(lambda: self.loop.cancel(request))
 

@@ -83,9 +83,10 @@ class EngineLoop:
         self._check_idle(session)
         vocabulary, vision = self.model.config.vocab_size, self.model.config.vision
         image_token = vision.image_token_id if vision else None  # it may lie beyond the vocabulary
-        for i, token in enumerate(token_ids):
-            if not 0 <= token < vocabulary and token != image_token:
-                raise EngineError(f"token {i} is {token}; ids lie between 0 and {vocabulary - 1}")
+        if token_ids and not (min(token_ids) >= 0 and max(token_ids) < vocabulary):
+            for i, token in enumerate(token_ids):
+                if not 0 <= token < vocabulary and token != image_token:
+                    raise EngineError(f"token {i} is {token}; ids lie between 0 and {vocabulary - 1}")
         self.check_length(len(session.tokens) + len(token_ids))
         check_places(self.model.config, token_ids, images)
         start = len(session.tokens)

@@ -56,6 +56,11 @@ class Session:
         return self._engine._call(lambda: describe(self._engine.loop, self._state))
 
     @property
+    def length(self) -> int:
+        """How many tokens it has, without waiting for the engine's thread; it grows while a turn runs."""
+        return len(self._state.tokens)
+
+    @property
     def token_ids(self) -> list[int]:
         return self._engine._call(lambda: list(self._state.tokens))
 
@@ -72,7 +77,9 @@ class Session:
     ) -> Generation:
         """One turn: append, then generate."""
         generation = Generation()
-        async for event in self.stream(token_ids, sampling, images=images):
+        # The engine's thread adds the tokens itself: the caller need not wake up for each of them.
+        sampling = sampling or SamplingParams()
+        async for event in Stream(self._engine, self._state, sampling, token_ids, images, add=generation.add):
             generation.add(event)
         return generation
 

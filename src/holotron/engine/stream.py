@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holotron.engine.images import PreparedImage
-from holotron.engine.requests import Event, FinishEvent, GenerationRequest
+from holotron.engine.requests import Event, FinishEvent, GenerationRequest, TokenEvent
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
 
@@ -27,6 +27,7 @@ class Listener:
 class Stream(AsyncIterator[Event]):
     """The events of one turn. It begins when the first is asked for, and ends early when the next is not asked for.
 
+    With `add`, the engine's thread gives tokens to that function as they come, and only the end is an event here.
     Not an async generator: one that is left early is closed some time later, and until then its session is busy.
     """
 
@@ -37,12 +38,14 @@ class Stream(AsyncIterator[Event]):
         sampling: SamplingParams | None,
         token_ids: Sequence[int] = (),
         images: Sequence[tuple[int, PreparedImage]] = (),
+        add: Callable[[TokenEvent], None] | None = None,
     ) -> None:
         self._engine = engine
         self._state = state
         self._sampling = sampling
         self._token_ids = token_ids
         self._images = images
+        self._add = add
         self._events: asyncio.Queue[Event] | None = None
         self._request: GenerationRequest | None = None
         self._over = False
@@ -65,14 +68,19 @@ class Stream(AsyncIterator[Event]):
         return event
 
     async def _begin(self, listener: Listener) -> None:
-        engine = self._engine
+        engine, add = self._engine, self._add
+
         # Nothing that the engine keeps may refer to this stream: it is dropped when its reader lets go of it.
-        request = self._request = GenerationRequest(
-            self._state, lambda _, event: engine._tell(listener, event), self._sampling
-        )
+        def emit(_: GenerationRequest, event: Event) -> None:
+            if add is not None and isinstance(event, TokenEvent):
+                add(event)
+            else:
+                engine._tell(listener, event)
+
+        request = self._request = GenerationRequest(self._state, emit, self._sampling)
         if self._sampling is not None and self._sampling.grammar is not None:
             request.grammar = await engine.compile_grammar(self._sampling.grammar)
-        await asyncio.wrap_future(engine._submit(request, self._token_ids, self._images))
+        engine._submit(request, self._token_ids, self._images)
 
     def cancel(self) -> None:
         """End the generation, without waiting for it. What was said so far stays in the session."""

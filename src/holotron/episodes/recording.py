@@ -19,7 +19,7 @@ def step_of(record: StepRecord) -> Step:
             height=observation.height,
             url=observation.url,
             title=observation.title,
-            tabs=observation.tabs,
+            tabs=tuple(map(str, observation.tabs)),
             notices=observation.notices,
         ),
         output=ModelOutput(**vars(reply)),

@@ -74,7 +74,6 @@ class _Play:
     budget: Budget
 
     async def play(self, record: Record) -> Ending:
-        assert self.task.url is not None
-        await self.env.goto(self.task.url)
+        await self.env.reset(self.task)
         agent = Agent(self.model, self.env, form=self.form, budget=self.budget, on_step=record)
         return await agent.run(self.task.text)

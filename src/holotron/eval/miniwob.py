@@ -18,15 +18,13 @@ from holotron.episodes.record import EnvironmentInfo, PolicyInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.statistics import wilson
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.env import MiniWoBEnv
-from holotron.suites.miniwob.errors import MiniWoBError
-from holotron.suites.miniwob.pages import MiniWoB
+from holotron.suites.miniwob.environment import MiniWoBEnvironment
+from holotron.suites.miniwob.oracle.play import play
+from holotron.suites.miniwob.oracle.teachers import load_teachers
+from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.protocols import Protocol, find_protocol, is_success
-from holotron.suites.miniwob.scripted import solvable, solve
-from holotron.suites.miniwob.tasks import find_task
-from holotron.suites.miniwob.world import MiniWoBWorld
+from holotron.suites.miniwob.tasks import BENCHMARK, as_task, find_task
 
-BENCHMARK = "miniwob"
 MANIFEST = "run.json"
 
 
@@ -36,7 +34,7 @@ class EvalError(ValueError):
 
 @dataclass(frozen=True)
 class MiniWoBRun:
-    """What is evaluated. `model` None plays by script, which shows what the harness can reach."""
+    """What is evaluated. Without a `model` the oracles play, which shows what the harness can reach."""
 
     protocol: Protocol
     out: Path
@@ -77,13 +75,13 @@ def choose(protocol: str, tasks: Sequence[str] = ()) -> Protocol:
 
 async def evaluate(run: MiniWoBRun, on_change: Callable[[Counters], None] = lambda _: None) -> dict[str, Any]:
     """Play what is not played yet, and report. A run that was interrupted goes on from its folder."""
-    if run.model is None and (missing := set(run.protocol.tasks) - set(solvable())):
-        raise EvalError(f"{len(missing)} tasks have no script, {min(missing)} among them; name others with --tasks")
+    if run.model is None and (missing := set(run.protocol.tasks) - set(load_teachers())):
+        raise EvalError(f"{len(missing)} tasks have no oracle, {min(missing)} among them; name others with --tasks")
     _check_manifest(run)
     store = EpisodeStore(run.out)
-    tasks = [Task(text=name, benchmark=BENCHMARK, name=name, seed=seed) for name, seed in run.episodes]
+    tasks = [as_task(name, seed) for name, seed in run.episodes]
     config = MiniWoBConfig(pages=max(1, min(run.sessions, len(tasks))), browsers=run.browsers)
-    async with MiniWoB(config) as pool:
+    async with miniwob_pool(config, run.protocol.rule) as pool:
         fleet = Fleet(
             store,
             lambda task: _attempt(run, pool, task),
@@ -108,14 +106,13 @@ def _check_manifest(run: MiniWoBRun) -> None:
     path.write_text(json.dumps(run.manifest), encoding="utf-8")
 
 
-def _attempt(run: MiniWoBRun, pool: MiniWoB, task: Task) -> AbstractAsyncContextManager[Attempt]:
+def _attempt(run: MiniWoBRun, pool: MiniWoBPool, task: Task) -> AbstractAsyncContextManager[Attempt]:
     @asynccontextmanager
     async def opened() -> AsyncIterator[Attempt]:
-        assert task.name is not None
         assert task.seed is not None
-        async with pool.env() as env:
-            await env.reset(task.name, task.seed)
-            yield _Play(run, env, task.model_copy(update={"text": env.utterance}))
+        async with pool.lease() as env:
+            await env.reset(task, task.seed)
+            yield _Play(run, env, task.model_copy(update={"text": env.instruction}))
 
     return opened()
 
@@ -123,16 +120,16 @@ def _attempt(run: MiniWoBRun, pool: MiniWoB, task: Task) -> AbstractAsyncContext
 @dataclass
 class _Play:
     run: MiniWoBRun
-    env: MiniWoBEnv
+    env: MiniWoBEnvironment
     task: Task
 
     async def play(self, record: Record) -> Ending:
         run = self.run
         if run.model is None:
-            return await self._scripted()
+            return await self._by_oracle()
         agent = Agent(
             run.model,
-            MiniWoBWorld(self.env, run.protocol.rule),
+            self.env,
             form=run.form,
             budget=Budget(steps=run.protocol.max_steps, seconds=run.seconds),
             on_step=record,
@@ -141,16 +138,13 @@ class _Play:
         # Not solved within the budget is a failure, not an unknown.
         return ending if ending.success is not None else replace(ending, success=False, reward=0.0)
 
-    async def _scripted(self) -> Ending:
+    async def _by_oracle(self) -> Ending:
         assert self.task.name is not None
         assert self.task.seed is not None
-        try:
-            played = await solve(self.env, self.task.name, self.task.seed)
-        except MiniWoBError as error:
-            return Ending("done", success=False, reward=0.0, detail=str(error))
-        raw = played.result.raw_reward if played.result.done else 0.0
-        solved = played.result.done and is_success(self.run.protocol.rule, self.task.name, raw)
-        return Ending("done", success=solved, reward=raw)
+        played = await play(self.env, self.task.name, self.task.seed)
+        reward = played.reward or 0.0
+        solved = is_success(self.run.protocol.rule, self.task.name, reward)
+        return Ending("done", success=solved, reward=reward, detail=played.problem)
 
 
 def report(run: MiniWoBRun, store: EpisodeStore, counters: Counters) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from holotron.env.errors import InfrastructureError
 from holotron.eval.cpu_steal import stolen_seconds, stolen_since
 from holotron.eval.statistics import typical, wilson
 from holotron.eval.worker_pool import Share, share_out
-from holotron.suites.pages.pool import PagePool
+from holotron.suites.pages.pool import PageEnvironmentPool, page_pool
 from holotron.suites.pages.task import all_templates, draw_task
 
 FIRST_SEED = 10**9  # pages for training are of seeds below
@@ -50,19 +50,19 @@ def play_share(share: Share[Asked]) -> list[PageEpisode]:
 
 
 async def _play(share: Share[Asked], policy: ChatModel) -> list[PageEpisode]:
-    async with PagePool(share.at_once) as pool:
+    async with page_pool(share.at_once) as pool:
         return await share.each(lambda asked: play_page(pool, policy, *asked))
 
 
-async def play_page(pool: PagePool, policy: ChatModel, template: str, seed: int) -> PageEpisode:
+async def play_page(pool: PageEnvironmentPool, policy: ChatModel, template: str, seed: int) -> PageEpisode:
     task = draw_task(template, seed)
     for _ in range(TRIES):
-        async with pool.world() as world:
+        async with pool.lease() as env:
             try:
-                await world.begin(task)
-                agent = Agent(policy, world, form=FORM, budget=Budget(steps=MOST_STEPS))
+                await env.show(task)
+                agent = Agent(policy, env, form=FORM, budget=Budget(steps=MOST_STEPS))
                 ending = await agent.run(task.text)
-                won = ending.reason == "answered" and (await world.judge(ending.answer)).success is True
+                won = ending.reason == "answered" and (await env.judge(ending.answer)).success is True
                 seconds = tuple(round(step.timings.total, 3) for step in agent.steps)
                 thinking = tuple(round(step.timings.think, 3) for step in agent.steps)
                 return PageEpisode(template, seed, len(seconds), ending.reason, won, seconds, thinking)

@@ -23,10 +23,9 @@ from holotron.eval.cpu_steal import stolen_seconds, stolen_since
 from holotron.eval.statistics import typical, wilson
 from holotron.eval.worker_pool import Share, share_out
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.pages import MiniWoB
+from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.protocols import Protocol, find_protocol, is_success
-from holotron.suites.miniwob.tasks import find_task
-from holotron.suites.miniwob.world import MiniWoBWorld
+from holotron.suites.miniwob.tasks import as_task, find_task
 
 TRIES = 3
 Asked = tuple[str, int, int]  # task, seed, most steps
@@ -56,17 +55,17 @@ def play_share(share: Share[Asked]) -> list[Episode]:
 
 
 async def _play(share: Share[Asked], policy: ChatModel) -> list[Episode]:
-    async with MiniWoB(MiniWoBConfig(pages=share.at_once)) as pool:
+    async with miniwob_pool(MiniWoBConfig(pages=share.at_once)) as pool:
         return await share.each(lambda asked: play_episode(pool, policy, *asked))
 
 
-async def play_episode(pool: MiniWoB, policy: ChatModel, task: str, seed: int, most: int) -> Episode:
-    async with pool.env() as env:
+async def play_episode(pool: MiniWoBPool, policy: ChatModel, task: str, seed: int, most: int) -> Episode:
+    async with pool.lease() as env:
         for _ in range(TRIES):
             try:
-                await env.reset(task, seed)
-                agent = Agent(policy, MiniWoBWorld(env), form=WIDGET_FORM, budget=Budget(steps=most))
-                ending = await agent.run(env.utterance)
+                await env.reset(as_task(task), seed)
+                agent = Agent(policy, env, form=WIDGET_FORM, budget=Budget(steps=most))
+                ending = await agent.run(env.instruction)
                 seconds = tuple(round(step.timings.total, 3) for step in agent.steps)
                 thinking = tuple(round(step.timings.think, 3) for step in agent.steps)
                 return Episode(task, seed, most, len(seconds), ending.reward, seconds=seconds, thinking=thinking)

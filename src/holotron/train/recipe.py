@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from holotron.train.batches import Budget
+from holotron.train.batches import BatchBudget
 from holotron.train.lora import LoraConfig
 from holotron.train.optimizer import OptimizerConfig
 
@@ -62,7 +62,7 @@ class Recipe:
     keep_every: int = 1000
     log_every: int = 20
     workers: int = 2
-    batch: Budget = field(default_factory=Budget)
+    batch: BatchBudget = field(default_factory=BatchBudget)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
 

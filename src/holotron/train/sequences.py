@@ -16,7 +16,7 @@ from holotron.episodes.shards import Sample
 from holotron.model.config import ModelConfig
 from holotron.model.grids import Grid, patch_grid
 from holotron.model.text.chat import Tokenizer
-from holotron.train.ocr_loss import glyphs_of
+from holotron.train.ocr_loss import ocr_labels
 
 ASK, ANSWER, END = "<SPECIAL_10>", "<SPECIAL_11>", "<SPECIAL_12>"
 
@@ -28,7 +28,7 @@ class Picture:
     png: bytes
     size: tuple[int, int]
     grid: Grid
-    glyphs: NDArray[np.uint8] | None = None
+    ocr_labels: NDArray[np.uint8] | None = None
 
     def pixels(self) -> NDArray[np.uint8]:
         """[height, width, 3]"""
@@ -51,7 +51,9 @@ class SequenceWriter:
 
     def __init__(self, tokenizer: Tokenizer, config: ModelConfig) -> None:
         if config.vision is None or config.vision.mode != "dynamic":
-            raise ValueError(f"{config.name} has no eyes of dynamic resolution; the supervised stages need them")
+            raise ValueError(
+                f"{config.name} has no vision tower of dynamic resolution; the supervised stages need them"
+            )
         self._tokenizer, self._vision = tokenizer, config.vision
         self._ask, self._answer, self._end = (tokenizer.id_of(token) for token in (ASK, ANSWER, END))
 
@@ -77,7 +79,7 @@ class SequenceWriter:
     def _picture(self, png: bytes, writing: Mapping[str, Any] | None) -> Picture:
         size = int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
         grid = patch_grid(*size, self._vision)
-        return Picture(png, size, grid, None if writing is None else glyphs_of(writing, size, grid))
+        return Picture(png, size, grid, None if writing is None else ocr_labels(writing, size, grid))
 
     def _room(self, grid: Grid) -> list[int]:
         vision = self._vision

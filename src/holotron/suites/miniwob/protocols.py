@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from holotron.suites.miniwob.errors import MiniWoBError
-from holotron.suites.miniwob.observation import MiniWoBResult
 from holotron.suites.miniwob.tasks import all_tasks, find_task
 
 # A protocol of n episodes a task plays the first n held-out seeds, the same for every task, so that smaller protocols
@@ -24,8 +22,18 @@ Rule = Literal["positive", "full", "strict"]
 
 
 @dataclass(frozen=True)
+class MiniWoBResult:
+    """Where an episode stands. raw_reward is in [-1, 1]; `reward` is what the package scales by the time used."""
+
+    done: bool
+    raw_reward: float = 0.0
+    reward: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Protocol:
-    """A named evaluation. An episode that has not ended after `max_steps` primitives is a failure."""
+    """A named evaluation. An episode that has not ended after `max_steps` actions is a failure."""
 
     name: str
     tasks: tuple[str, ...]
@@ -37,13 +45,6 @@ class Protocol:
     def seeds(self) -> tuple[int, ...]:
         """The seeds played on each task."""
         return tuple(HELD_OUT_SEEDS[: self.episodes_per_task])
-
-    def episodes(self) -> Iterator[tuple[str, int]]:
-        """Every task and seed to play: all tasks with the first seed, then with the second, and so on."""
-        return ((task, seed) for seed in self.seeds for task in self.tasks)
-
-    def succeeded(self, task: str, result: MiniWoBResult) -> bool:
-        return result.done and is_success(self.rule, task, result.raw_reward)
 
 
 def is_success(rule: Rule, task: str, raw_reward: float) -> bool:

@@ -15,10 +15,10 @@ from holotron.agent.chat import ChatModel
 from holotron.env.errors import InfrastructureError
 from holotron.episodes.shards import Sample, ShardWriter
 from holotron.suites.dagger import playing, relabel
+from holotron.suites.pages.environment import PageEnvironment
 from holotron.suites.pages.play import lesson, play_page
-from holotron.suites.pages.pool import PagePool
+from holotron.suites.pages.pool import PageEnvironmentPool, page_pool
 from holotron.suites.pages.task import PageTask, draw_task
-from holotron.suites.pages.world import PageWorld
 
 T = TypeVar("T")
 PAGES = 3  # per browser: while one is drawn, another is asked
@@ -49,7 +49,7 @@ async def make_samples(wanted: Wanted, policy: ChatModel | None = None) -> int:
     chance, made, steps, began = random.Random(wanted.seed), 0, 0, time.monotonic()
     reported = began
     with ShardWriter(wanted.prefix, SHARD_BYTES) as shards:
-        async with PagePool(PAGES) as pool:
+        async with page_pool(PAGES) as pool:
 
             async def keep_on() -> None:
                 nonlocal made, steps, reported
@@ -69,23 +69,30 @@ async def make_samples(wanted: Wanted, policy: ChatModel | None = None) -> int:
     return steps
 
 
-async def samples_of(pool: PagePool, name: str, seed: int, noise: float, policy: ChatModel | None) -> list[Sample]:
+async def samples_of(
+    pool: PageEnvironmentPool, name: str, seed: int, noise: float, policy: ChatModel | None
+) -> list[Sample]:
     """What one task teaches."""
 
-    async def taught(world: PageWorld, task: PageTask) -> list[Sample]:
+    async def taught(env: PageEnvironment, task: PageTask) -> list[Sample]:
         if policy is not None:
-            return await relabel(world, await lesson(world, task), policy)
-        played = await play_page(world, task, noise)
+            return await relabel(env, await lesson(env, task), policy)
+        played = await play_page(env, task, noise)
         return [played.sample()] if played.reward == 1 else []
 
     return await on_page(pool, name, seed, taught) or []
 
 
-async def on_page(pool: PagePool, name: str, seed: int, do: Callable[[PageWorld, PageTask], Awaitable[T]]) -> T | None:
+async def on_page(
+    pool: PageEnvironmentPool,
+    name: str,
+    seed: int,
+    do: Callable[[PageEnvironment, PageTask], Awaitable[T]],
+) -> T | None:
     """Do something with one task on a free page; None, and a line about it, where the browser failed."""
-    async with pool.world() as world:
+    async with pool.lease() as env:
         try:
-            return await do(world, draw_task(name, seed))
+            return await do(env, draw_task(name, seed))
         except InfrastructureError as error:
             print(f"{name} seed {seed}: {error}", file=sys.stderr)
             return None

@@ -14,8 +14,8 @@ from holotron.agent.policy_format import TAUGHT
 from holotron.env.errors import ActionFailed
 from holotron.episodes.shards import Sample, Turn, said
 from holotron.suites.dagger import TeacherTask
+from holotron.suites.pages.environment import PageEnvironment
 from holotron.suites.pages.task import PageTask
-from holotron.suites.pages.world import PageWorld
 
 MOST_STEPS = 30
 TEXT_FIELDS = "input:not([type=checkbox]):not([type=radio]), textarea"
@@ -41,50 +41,52 @@ class PlayedPage:
         return Sample(f"pages/{self.task.template}", self.turns, about)
 
 
-async def next_action(world: PageWorld) -> a.Action | None:
+async def next_action(env: PageEnvironment) -> a.Action | None:
     """What leads to success from here in the fewest natural steps, or None if nothing does any more."""
-    step = await world.evaluate("__page.next()")
-    return None if step is None else _action(step, Space("pixels", *world.task.viewport))
+    step = await env.evaluate("__page.next()")
+    return None if step is None else _action(step, Space("pixels", *env.task.viewport))
 
 
-async def lesson(world: PageWorld, task: PageTask) -> TeacherTask:
+async def lesson(env: PageEnvironment, task: PageTask) -> TeacherTask:
     """The task on its page, and the page itself as the teacher."""
-    await world.begin(task)
+    await env.show(task)
     name = f"pages/{task.template}"
-    return TeacherTask(name, task.text, task.seed, TAUGHT.form(), partial(next_action, world), _is_full, SAME_POINT)
+    return TeacherTask(name, task.text, task.seed, TAUGHT.form(), partial(next_action, env), _is_full, SAME_POINT)
 
 
 def _is_full(reward: float | None) -> bool:
     return reward == 1
 
 
-async def play_page(world: PageWorld, task: PageTask, noise: float = 0.0, *, max_steps: int = MOST_STEPS) -> PlayedPage:
+async def play_page(
+    env: PageEnvironment, task: PageTask, noise: float = 0.0, *, max_steps: int = MOST_STEPS
+) -> PlayedPage:
     """Let the teacher play. With some probability something else is done first, which nobody shall imitate."""
     chance = random.Random(f"{task.template}/{task.seed}/{noise}")
-    await world.begin(task)
+    await env.show(task)
     turns: list[Turn] = []
     last: a.Action | None = None
     while len(turns) < max_steps:
-        observation = await world.observe()
-        action = await next_action(world)
+        observation = await env.observe()
+        action = await next_action(env)
         if action is None:
             return PlayedPage(task, None, tuple(turns), "the teacher sees no way on")
         disturbed = chance.random() < noise
         if disturbed:
-            action = await disturbance(world, chance, last, action)
+            action = await disturbance(env, chance, last, action)
         last = action
         turns.append(Turn(said(task.text, len(turns)), a.to_json(action), observation.image, not disturbed))
         try:
-            await world.act(action)
+            await env.act(action)
         except ActionFailed as error:
             return PlayedPage(task, None, tuple(turns), str(error))
-        status = await world.status()
+        status = await env.status()
         if status.done:
             return PlayedPage(task, status.reward, tuple(turns))
     return PlayedPage(task, None, tuple(turns), "not done after all steps")
 
 
-async def disturbance(world: PageWorld, chance: random.Random, last: a.Action | None, wanted: a.Action) -> a.Action:
+async def disturbance(env: PageEnvironment, chance: random.Random, last: a.Action | None, wanted: a.Action) -> a.Action:
     """Something a clumsy policy might do: the same again, a wrong word, a click on the wrong thing or beside it."""
     if isinstance(last, a.Click) and chance.random() < 0.2:
         return last
@@ -93,10 +95,10 @@ async def disturbance(world: PageWorld, chance: random.Random, last: a.Action | 
         if x is not None and y is not None:
             near = [min(990, max(10, place + chance.randint(-60, 60))) for place in (x, y)]
             return a.Click(x=near[0], y=near[1])
-    kind, space = chance.random(), Space("pixels", *world.task.viewport)
+    kind, space = chance.random(), Space("pixels", *env.task.viewport)
     if kind < 0.5:
         selector = TEXT_FIELDS if kind < 0.3 else CONTROLS
-        spots = await world.evaluate(f"__page.spots({json.dumps(selector)})")
+        spots = await env.evaluate(f"__page.spots({json.dumps(selector)})")
         if spots:
             x, y = space.to_relative(*chance.choice(spots))
             return a.Type(text=chance.choice(WRONG_WORDS), x=x, y=y) if kind < 0.3 else a.Click(x=x, y=y)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from holotron.suites.pages.make import PAGES, on_page
 from holotron.suites.pages.play import PlayedPage, play_page
-from holotron.suites.pages.pool import PagePool
+from holotron.suites.pages.pool import page_pool
 
 
 async def try_templates(names: Sequence[str], episodes: int, noise: float, first: int, save: Path | None) -> bool:
     """Print how each template's teacher fares; whether all succeeded."""
     fine = True
-    async with PagePool(PAGES) as pool:
+    async with page_pool(PAGES) as pool:
         for name in names:
             began = time.monotonic()
             play = partial(play_page, noise=noise)

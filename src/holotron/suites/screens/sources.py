@@ -14,7 +14,7 @@ from typing import Any
 from holotron.episodes.shards import Sample
 from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.errors import MiniWoBError
-from holotron.suites.miniwob.pages import MiniWoB
+from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.tasks import html_folder
 from holotron.suites.screens.miniwob import draw_miniwob
 from holotron.suites.screens.packages import find_files, make_package_page
@@ -40,11 +40,11 @@ class Sources:
         self._folders, self._held_out, self._at_once, self._asks = folders, held_out, at_once, asks
         self._stack = AsyncExitStack()
         self._files: list[Path] | None = None
-        self.studio = Renderer()
-        self._miniwob: MiniWoB | None = None
+        self.renderer = Renderer()
+        self._miniwob: MiniWoBPool | None = None
 
     async def __aenter__(self) -> Sources:
-        await self._stack.enter_async_context(self.studio)
+        await self._stack.enter_async_context(self.renderer)
         return self
 
     async def __aexit__(
@@ -56,7 +56,7 @@ class Sources:
         """Start what these sources need, before several samples are asked for at once."""
         if "miniwob" in sources and self._miniwob is None:
             html_folder()  # says so now if the pages are not installed
-            pool = MiniWoB(MiniWoBConfig(pages=self._at_once))
+            pool = miniwob_pool(MiniWoBConfig(pages=self._at_once))
             self._miniwob = await self._stack.enter_async_context(pool)
         if "packages" in sources and self._files is None:
             self._files = find_files(self._folders, held_out=self._held_out)
@@ -75,9 +75,9 @@ class Sources:
 
     async def _made_shot(self, source: str, seed: int) -> Shot:
         if source == "widgets":
-            return await self.studio.draw(make_widgets(seed))
+            return await self.renderer.draw(make_widgets(seed))
         if source == "pages":
-            return await self.studio.draw(make_page(seed, held_out=self._held_out))
+            return await self.renderer.draw(make_page(seed, held_out=self._held_out))
         assert self._miniwob is not None
         return await draw_miniwob(self._miniwob, seed)
 
@@ -86,7 +86,7 @@ class Sources:
         for trial in range(PACKAGE_TRIES):
             document = make_package_page(self._files or [], seed, trial)
             try:
-                if document is not None and (shot := await self.studio.draw(document)).elements:
+                if document is not None and (shot := await self.renderer.draw(document)).elements:
                     return shot
             except RenderingError:
                 continue
@@ -103,7 +103,7 @@ class Sources:
     async def widgets(self, seeds: Sequence[int]) -> list[list[Sample]]:
         """What `each` makes of widgets, all on one sheet, in less time."""
         try:
-            shots = await self.studio.draw_sheet([make_widgets(seed) for seed in seeds])
+            shots = await self.renderer.draw_sheet([make_widgets(seed) for seed in seeds])
         except RenderingError:
             return await self.each("widgets", seeds)
         return [self._asked(shot, "widgets", seed) for shot, seed in zip(shots, seeds, strict=True)]

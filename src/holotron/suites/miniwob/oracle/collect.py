@@ -19,12 +19,12 @@ from holotron.env.errors import InfrastructureError
 from holotron.episodes.shards import Sample, ShardWriter
 from holotron.suites.dagger import TeacherTask, relabel
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.env import MiniWoBEnv
+from holotron.suites.miniwob.environment import MiniWoBEnvironment
 from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.oracle.play import OracleFailed, ask, is_solved, play
 from holotron.suites.miniwob.oracle.teachers import load_teachers
-from holotron.suites.miniwob.pages import MiniWoB
-from holotron.suites.miniwob.world import MiniWoBWorld
+from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
+from holotron.suites.miniwob.tasks import as_task
 
 # A point this near to the oracle's, in thousandths, is the same click.
 SAME_POINT = 30
@@ -73,16 +73,16 @@ async def collect(
     def over() -> bool:
         return stop.is_set() or (deadline is not None and time.monotonic() > deadline)
 
-    async def page(pool: MiniWoB, shards: ShardWriter) -> None:
+    async def page(pool: MiniWoBPool, shards: ShardWriter) -> None:
         while not over() and (drawn := queue.next()) is not None:
             task, seeds = drawn
-            async with pool.env() as env:
+            async with pool.lease() as env:
                 for seed in seeds:
                     await episode(env, task, seed, shards)
                     if over():
                         break
 
-    async def episode(env: MiniWoBEnv, task: str, seed: int, shards: ShardWriter) -> None:
+    async def episode(env: MiniWoBEnvironment, task: str, seed: int, shards: ShardWriter) -> None:
         try:
             samples = await _episode(env, task, seed, asked, policy)
         except (InfrastructureError, MiniWoBError):
@@ -97,7 +97,7 @@ async def collect(
         on_episode(counts)
 
     prefix = asked.out / f"{'dagger' if policy else 'oracle'}-{asked.first_seed}-{asked.worker:03d}"
-    async with MiniWoB(MiniWoBConfig(pages=asked.pages)) as pool:
+    async with miniwob_pool(MiniWoBConfig(pages=asked.pages)) as pool:
         with ShardWriter(prefix, asked.shard_bytes) as shards:
             await asyncio.gather(*(page(pool, shards) for _ in range(asked.pages)))
     return counts
@@ -127,19 +127,21 @@ class _Queue:
         return self._left.pop(), range(first, first + left)
 
 
-async def _episode(env: MiniWoBEnv, task: str, seed: int, asked: Collecting, policy: ChatModel | None) -> list[Sample]:
+async def _episode(
+    env: MiniWoBEnvironment, task: str, seed: int, asked: Collecting, policy: ChatModel | None
+) -> list[Sample]:
     if policy is not None:
         taught = await lesson(env, task, seed)
-        return await relabel(MiniWoBWorld(env), taught, policy, max_steps=asked.max_steps, deviations=asked.deviations)
+        return await relabel(env, taught, policy, max_steps=asked.max_steps, deviations=asked.deviations)
     noisy = random.Random(f"noise/{task}/{seed}").random() < 0.5
     noise = asked.noise if noisy else 0.0
     played = await play(env, task, seed, noise=noise, max_steps=asked.max_steps, reuse=task not in FRESH_PAGE)
     return [played.sample()] if played.solved else []
 
 
-async def lesson(env: MiniWoBEnv, task: str, seed: int) -> TeacherTask:
+async def lesson(env: MiniWoBEnvironment, task: str, seed: int) -> TeacherTask:
     """A fresh episode, and its oracle as the teacher."""
-    await env.reset(task, seed, reuse=task not in FRESH_PAGE)
+    await env.reset(as_task(task), seed, reuse=task not in FRESH_PAGE)
 
     async def ask_oracle() -> Action | None:
         try:
@@ -147,4 +149,4 @@ async def lesson(env: MiniWoBEnv, task: str, seed: int) -> TeacherTask:
         except OracleFailed:
             return None
 
-    return TeacherTask(task, env.utterance, seed, WIDGET_FORM, ask_oracle, partial(is_solved, task), SAME_POINT)
+    return TeacherTask(task, env.instruction, seed, WIDGET_FORM, ask_oracle, partial(is_solved, task), SAME_POINT)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from holotron.actions.action import Action, Click, to_json
 from holotron.env.errors import ActionFailed
 from holotron.episodes.shards import Sample, Turn, said
-from holotron.suites.miniwob.env import MiniWoBEnv
+from holotron.suites.miniwob.environment import MiniWoBEnvironment
 from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.oracle.registry import ORACLES
 from holotron.suites.miniwob.page_inspector import PageInspector
 from holotron.suites.miniwob.protocols import is_success
-from holotron.suites.miniwob.world import MiniWoBWorld
+from holotron.suites.miniwob.tasks import as_task
 
 MOST_STEPS = 30
 # Where a reward grows with precision no pixel gives 1, and this is as good as a hand can do.
@@ -45,7 +45,7 @@ def is_solved(task: str, reward: float | None) -> bool:
     return reward is not None and (reward >= NEARLY_FULL or is_success("strict", task, reward))
 
 
-async def ask(env: MiniWoBEnv) -> Action | None:
+async def ask(env: MiniWoBEnvironment) -> Action | None:
     """What the oracle would do now; None where no action leads to success any more."""
     oracle = ORACLES[env.task]
     try:
@@ -55,7 +55,7 @@ async def ask(env: MiniWoBEnv) -> Action | None:
 
 
 async def play(
-    env: MiniWoBEnv,
+    env: MiniWoBEnvironment,
     task: str,
     seed: int,
     *,
@@ -65,14 +65,13 @@ async def play(
 ) -> Played:
     """Let the oracle play. With some probability a clumsy click comes first, which nobody shall imitate."""
     chance = random.Random(f"{task}/{seed}/{noise}")
-    await env.reset(task, seed, reuse=reuse)
-    world = MiniWoBWorld(env)
+    await env.reset(as_task(task), seed, reuse=reuse)
     turns: list[Turn] = []
     last: Action | None = None
-    utterance = env.utterance
+    utterance = env.instruction
     try:
         while len(turns) < max_steps:
-            observation = await world.observe()
+            observation = await env.observe()
             action = await ask(env)
             if action is None:
                 return Played(task, seed, utterance, None, tuple(turns), "the oracle sees no way on")
@@ -81,8 +80,8 @@ async def play(
                 action = disturbance(chance, last, action)
             last = action
             turns.append(Turn(said(utterance, len(turns)), to_json(action), observation.image, not disturbed))
-            await world.act(action)
-            status = await world.status()
+            await env.act(action)
+            status = await env.status()
             if status.done:
                 return Played(task, seed, utterance, status.reward, tuple(turns))
     except (ActionFailed, MiniWoBError) as error:

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from holotron.env.browser.chromium import require_chromium
 from holotron.env.errors import InfrastructureError
 from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.oracle.play import MOST_STEPS, Played, play
 from holotron.suites.miniwob.oracle.registry import ORACLES
-from holotron.suites.miniwob.pages import MiniWoB, find_browser
+from holotron.suites.miniwob.pool import miniwob_pool
 from holotron.suites.miniwob.tasks import all_tasks
 
 WITHOUT_ORACLE = {
@@ -49,10 +50,10 @@ class Tried:
 
 async def try_all(tasks: Sequence[str], episodes: int, noise: float, pages: int) -> dict[str, tuple[Tried, Tried]]:
     """Every task on the first seeds, undisturbed and disturbed, many episodes at once."""
-    async with MiniWoB(MiniWoBConfig(pages=pages)) as pool:
+    async with miniwob_pool(MiniWoBConfig(pages=pages)) as pool:
 
         async def one(task: str, seed: int, noise: float) -> Played | None:
-            async with pool.env() as env:
+            async with pool.lease() as env:
                 try:
                     return await play(env, task, seed, noise=noise)
                 except InfrastructureError:
@@ -119,5 +120,5 @@ def _total(all_tried: Sequence[Tried]) -> str:
 
 
 def browser_version() -> str:
-    said = subprocess.run([find_browser(), "--version"], capture_output=True, text=True, timeout=30, check=True)
+    said = subprocess.run([require_chromium(), "--version"], capture_output=True, text=True, timeout=30, check=True)
     return said.stdout.strip()

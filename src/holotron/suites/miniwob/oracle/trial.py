@@ -9,17 +9,17 @@ from pathlib import Path
 
 from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.oracle.play import Played, play
-from holotron.suites.miniwob.pages import MiniWoB
+from holotron.suites.miniwob.pool import miniwob_pool
 
 
 async def try_oracles(tasks: Sequence[str], episodes: int, noise: float, save: Path | None) -> None:
     """Tell of each task how many episodes were solved, and what was done in those that were not."""
-    async with MiniWoB(MiniWoBConfig(pages=4)) as pool:
+    async with miniwob_pool(MiniWoBConfig(pages=4)) as pool:
         for task in tasks:
             began = time.monotonic()
 
             async def one(seed: int, task: str = task) -> Played:
-                async with pool.env() as env:
+                async with pool.lease() as env:
                     return await play(env, task, seed, noise=noise)
 
             played = await asyncio.gather(*(one(seed) for seed in range(episodes)))
