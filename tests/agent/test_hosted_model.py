@@ -23,25 +23,25 @@ from PIL import Image, ImageDraw
 from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply
 from holotron.agent.hosted_model import MAX_FRAME_BYTES, ModelHandle, ModelHost
 from holotron.agent.in_process import EngineModel
-from holotron.agent.prompts import NavigationForm
+from holotron.agent.policy_format import BareJsonFormat
 from holotron.bench.tiny import TINY
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
 from holotron.model.errors import ModelError
 from holotron.model.initialize import random_model
 from holotron.model.text.byte_tokenizer import byte_tokenizer
-from holotron.model.text.chat import DEFAULT_TEMPLATE, ChatTemplate
-from holotron.model.text.conversation import PromptBuilder
+from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
+from holotron.model.text.conversation import ConversationWriter
 
 STYLE = ChatOptions(max_tokens=24, temperature=1.0, seed=1, keep_images=None)
-SCHEMA = NavigationForm(("click", "press", "answer"), reasons=False).schema()
+SCHEMA = BareJsonFormat(("click", "press", "answer")).schema()
 STEPS = 3
 
 
 @pytest.fixture(scope="module")
 def model():
     tokenizer = byte_tokenizer(TINY)
-    prompts = PromptBuilder(tokenizer, ChatTemplate(DEFAULT_TEMPLATE.read_text()), TINY)
+    prompts = ConversationWriter(tokenizer, ChatTemplate(DEFAULT_TEMPLATE.read_text()), TINY)
     config = EngineConfig(slots=33, pages=400, page_size=16, max_context=2000)
     with Engine(random_model(TINY), config, tokenizer) as engine:
         yield EngineModel(engine, prompts, STYLE)

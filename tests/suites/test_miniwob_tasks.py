@@ -13,14 +13,12 @@ import pytest
 from holotron.suites.miniwob import tasks
 from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.errors import MiniWoBError, MiniWoBMissing
-from holotron.suites.miniwob.protocols import (
-    HELD_OUT_SEEDS,
-    TRAINING_SEEDS,
-    find_protocol,
-    is_success,
-    protocols,
-)
+from holotron.suites.miniwob.protocols import is_success, protocols
+from holotron.suites.miniwob.suite import MiniWoBSuite
 from holotron.suites.miniwob.tasks import all_tasks, find_task, html_folder, task_url
+from holotron.suites.suite import HELD_OUT_SEEDS, TRAINING_SEEDS, SuiteError
+
+SUITE = MiniWoBSuite()
 
 
 def test_there_are_125_tasks_in_the_published_sets() -> None:
@@ -75,8 +73,8 @@ def test_the_four_protocols() -> None:
         "pix2act-58": (58, 100, 30, "positive"),
         "webgum-56": (56, 100, 30, "full"),
     }
-    with pytest.raises(MiniWoBError, match="browsergym-125, strict-125, pix2act-58, webgum-56"):
-        find_protocol("all")
+    with pytest.raises(SuiteError, match="browsergym-125, strict-125, pix2act-58, webgum-56"):
+        SUITE.find_protocol("all")
 
 
 def test_evaluation_never_plays_a_training_seed() -> None:
@@ -85,8 +83,8 @@ def test_evaluation_never_plays_a_training_seed() -> None:
     for protocol in protocols():
         assert all(seed in HELD_OUT_SEEDS and seed not in TRAINING_SEEDS for seed in protocol.seeds)
         assert len(set(protocol.seeds)) == protocol.episodes_per_task
-        assert protocol.seeds == find_protocol(protocol.name).seeds
-    assert find_protocol("pix2act-58").seeds[:5] == find_protocol("strict-125").seeds
+        assert protocol.seeds == SUITE.find_protocol(protocol.name).seeds
+    assert SUITE.find_protocol("pix2act-58").seeds[:5] == SUITE.find_protocol("strict-125").seeds
 
 
 def test_what_counts_as_success() -> None:

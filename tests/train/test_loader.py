@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 
 from holotron.episodes.shards import Sample, SampleError, ShardWriter
-from holotron.model.text.policy_tokenizer import policy_tokenizer
 from holotron.train import loader
 from holotron.train.batches import BatchBudget, Packer
 from holotron.train.loader import BatchStream, SourceShare
 from holotron.train.recipe import Source
 from holotron.train.sequences import SequenceWriter
 
-from .samples import CONFIG, sample
+from .samples import CONFIG, policy_writer, sample
 
-WRITER = SequenceWriter(policy_tokenizer(CONFIG), CONFIG)
+WRITER = SequenceWriter(policy_writer(CONFIG))
 
 
 def write(folder: Path, name: str, seeds: range) -> None:

@@ -1,27 +1,29 @@
-"""The loop: look, ask the policy, act, look again, until there is an answer or a budget is spent."""
+"""The loop: look, ask the policy or the teacher, act, look again, until there is an answer or a budget is spent."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Literal
 
 from holotron.actions.action import Action, ActionError, Answer, Click, DoubleClick, Hover, Infeasible, Select, Type
 from holotron.agent.chat import Chat, ChatModel, Message, Reply
+from holotron.agent.policy_format import JsonFormat, PolicyFormat
 from holotron.agent.prompts import (
     POINT_SCHEMA,
     VERDICT_SCHEMA,
-    NavigationForm,
     localization_prompt,
     parse_point,
     parse_verdict,
     validation_prompt,
 )
+from holotron.agent.teacher import Supervision, TeacherFailed, same
 from holotron.env.environment import Environment, Observation, TaskStatus
 from holotron.env.errors import ActionFailed, Refused
 
 LOCATED = (Click, DoubleClick, Hover, Type, Select)
+Actor = Literal["policy", "teacher", "disturbance"]
 
 
 @dataclass(frozen=True)
@@ -47,23 +49,31 @@ class Timings:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """All of one step. No action: the answer could not be understood, and `error` says why."""
+    """All of one step. No action: the answer could not be understood, and `error` says why.
+
+    reply: None where the policy was not asked. actor: who chose the action; where the policy and the teacher agree, the
+    teacher's is carried out. teacher: what the teacher would do here, where there is one. feedback: why an answer was
+    not accepted, or what was said of one that was. forced: only an answer was of use.
+    """
 
     index: int
     observation: Observation
-    reply: Reply
+    reply: Reply | None = None
     action: Action | None = None
+    actor: Actor = "policy"
+    teacher: Action | None = None
     note: str = ""
     thought: str = ""
     error: str = ""
     status: TaskStatus = field(default_factory=TaskStatus)
     feedback: str | None = None
+    forced: bool = False
     timings: Timings = field(default_factory=Timings)
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How an episode ended: answered, done, infeasible, step_limit, time_limit or token_limit."""
+    """How an episode ended: answered, done, infeasible, step_limit, time_limit, token_limit, stopped (by a teacher)."""
 
     reason: str
     answer: str = ""
@@ -77,57 +87,64 @@ class Agent:
 
     The localizer and the validator are models of their own, or the same one again. With a localizer the policy's
     element descriptions are turned into points. A validator judges each answer against the last screenshots; what it
-    rejects goes back to the policy while there is budget.
+    rejects goes back to the policy while there is budget. Under supervision a teacher says at each step what it would
+    do, and plays where the policy may not, or where there is none.
     """
 
     def __init__(
         self,
-        policy: ChatModel,
+        policy: ChatModel | None,
         env: Environment,
         *,
-        form: NavigationForm | None = None,
+        policy_format: PolicyFormat | None = None,
         budget: Budget | None = None,
         localizer: ChatModel | None = None,
         validator: ChatModel | None = None,
         validator_images: int = 3,
+        supervision: Supervision | None = None,
         on_step: Callable[[StepRecord], Awaitable[None]] | None = None,
     ) -> None:
+        if policy is None and supervision is None:
+            raise ValueError("nobody plays; an Agent needs a policy, a supervision, or both")
         self.policy = policy
         self.env = env
-        self.form = form or NavigationForm()
+        self.format = policy_format or JsonFormat()
         self.budget = budget or Budget()
         self.localizer = localizer
         self.validator = validator
+        self.supervision = supervision
         self.steps: list[StepRecord] = []
         self._validator_images = validator_images
         self._on_step = on_step
 
     async def run(self, task: str) -> Ending:
         """Do the task. InfrastructureError and ModelUnavailable pass through: they say nothing about the policy."""
-        chat = await self.policy.open()
+        self.steps = []
+        chat = None if self.policy is None else await self.policy.open()
         try:
             return await self._episode(task, chat)
+        except TeacherFailed as error:
+            return Ending("stopped", detail=str(error))
         finally:
-            await chat.close()
+            if chat is not None:
+                await chat.close()
 
-    async def _episode(self, task: str, chat: Chat) -> Ending:
+    async def _episode(self, task: str, chat: Chat | None) -> Ending:
         began, tokens, misunderstood = time.monotonic(), 0, 0
-        told = f"Task: {task}"
         for index in range(self.budget.steps):
             forced = index == self.budget.steps - 1 or time.monotonic() - began > self.budget.seconds
-            record = await self._step(index, told, chat, forced)
+            record = await self._step(index, task, chat, forced)
             ending = self._ending(record)
             if ending is not None and isinstance(record.action, Answer) and self.validator and not forced:
                 accepted, feedback = await self._validate(task, ending.answer, record.observation)
                 record = replace(record, feedback=feedback)
                 ending = ending if accepted else None
-                told = f"Your answer was checked and is not accepted: {feedback}"
-            else:
-                told = _outcome(record)
             await self._note(record)
             if ending is not None:
                 return ending
-            tokens += len(record.reply.token_ids or ())
+            if record.actor == "teacher" and record.error:
+                raise TeacherFailed(f"the teacher's action failed: {record.error}")
+            tokens += len(record.reply.token_ids or ()) if record.reply else 0
             misunderstood = misunderstood + 1 if record.action is None else 0
             if time.monotonic() - began > self.budget.seconds and forced:
                 return Ending("time_limit")
@@ -137,51 +154,63 @@ class Agent:
                 return Ending("step_limit", detail=f"{misunderstood} answers in a row were no action: {record.error}")
         return Ending("step_limit")
 
-    async def _step(self, index: int, told: str, chat: Chat, forced: bool) -> StepRecord:
+    async def _step(self, index: int, task: str, chat: Chat | None, forced: bool) -> StepRecord:
         start = time.monotonic()
         observation = await self.env.observe()
         looked = time.monotonic()
-        reply = await chat.say(self._question(index, told, observation, forced), self._schema(forced))
+        record = StepRecord(index, observation, forced=forced)
+        if self.supervision is not None:
+            record = replace(record, teacher=await self.supervision.ask())
+        if chat is None or self._teacher_plays:
+            record = await self._taught(record)
+        else:
+            record = await self._chosen(record, task, chat)
         thought = time.monotonic()
-        try:
-            step = self.form.parse(reply.text)
-            action = await self._located(step.action, observation)
-        except ActionError as error:
-            timings = Timings(looked - start, thought - looked)
-            return StepRecord(index, observation, reply, error=str(error), timings=timings)
+        if record.action is None:
+            return replace(record, timings=Timings(looked - start, thought - looked))
         problem = ""
-        if not isinstance(action, Answer | Infeasible):
+        if not isinstance(record.action, Answer | Infeasible):
             try:
-                await self.env.act(action)
+                await self.env.act(record.action)
             except (ActionFailed, Refused) as error:
                 problem = str(error)
         status = await self.env.status()
         timings = Timings(looked - start, thought - looked, time.monotonic() - thought)
-        return StepRecord(index, observation, reply, action, step.note, step.thought, problem, status, timings=timings)
+        return replace(record, error=problem, status=status, timings=timings)
 
-    def _question(self, index: int, told: str, observation: Observation, forced: bool) -> list[Message]:
-        if self.form.terse:
-            return [Message("user", "" if index else told, observation.image)]
-        lines = [told]
-        if observation.url:
-            lines.append(
-                f"Page: {observation.title} ({observation.url})" if observation.title else f"Page: {observation.url}"
-            )
-        if len(observation.tabs) > 1:
-            lines.append("Tabs: " + "; ".join(map(str, observation.tabs)))
-        lines += [f"Notice: {notice}" for notice in observation.notices]
-        if forced and self._can_answer:
-            lines.append("This is the last step: give the answer now.")
-        question = Message("user", "\n".join(lines), observation.image)
-        return [question] if index else [Message("system", self.form.system()), question]
+    async def _chosen(self, record: StepRecord, task: str, chat: Chat) -> StepRecord:
+        """The step with the policy's action, or with the teacher's where that is the same."""
+        seen, forced = record.observation, record.forced
+        messages = self.format.messages(task, self.steps, seen, seen.image, forced)
+        reply = await chat.say(messages, self.format.schema(forced))
+        try:
+            step = self.format.parse(reply.text, (seen.width, seen.height))
+            action = await self._located(step.action, seen)
+        except ActionError as error:
+            return replace(record, reply=reply, error=str(error))
+        record = replace(record, reply=reply, action=action, note=step.note, thought=step.thought)
+        wanted, supervision = record.teacher, self.supervision
+        if wanted is not None and supervision is not None and same(action, wanted, supervision.near):
+            return replace(record, action=wanted, actor="teacher")
+        return record
 
-    def _schema(self, forced: bool) -> dict[str, Any]:
-        ends = [kind for kind in ("answer", "infeasible") if kind in self.form.kinds]
-        return self.form.schema(ends if forced and self._can_answer else None)
+    async def _taught(self, record: StepRecord) -> StepRecord:
+        """The step with the teacher's action, or with a clumsy one in its place."""
+        assert self.supervision is not None
+        assert record.teacher is not None
+        if self.supervision.disturb is not None:
+            last = self.steps[-1].action if self.steps else None
+            disturbed = await self.supervision.disturb(last, record.teacher)
+            if disturbed is not None:
+                return replace(record, action=disturbed, actor="disturbance")
+        return replace(record, action=record.teacher, actor="teacher")
 
     @property
-    def _can_answer(self) -> bool:
-        return "answer" in self.form.kinds
+    def _teacher_plays(self) -> bool:
+        """Whether the policy has gone astray as often as it may."""
+        if self.supervision is None:
+            return False
+        return sum(step.actor == "policy" for step in self.steps) >= self.supervision.deviations
 
     async def _located(self, action: Action, observation: Observation) -> Action:
         """The action with the localizer's point, where there is a localizer and something to look for."""
@@ -222,9 +251,3 @@ class Agent:
         self.steps.append(record)
         if self._on_step is not None:
             await self._on_step(record)
-
-
-def _outcome(record: StepRecord) -> str:
-    if record.action is None:
-        return f"Your last answer could not be used: {record.error}"
-    return f"The last action failed: {record.error}" if record.error else "The last action was carried out."

@@ -158,11 +158,8 @@ class EndpointChat:
 
 
 def _message_body(said: Message) -> dict[str, Any]:
-    if said.image is None:
-        return {"role": said.role, "content": said.text}
-    url = "data:image/png;base64," + base64.b64encode(said.image).decode()
-    parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": said.text}]
-    return {"role": said.role, "content": parts}
+    url = "data:image/png;base64," + base64.b64encode(said.image or b"").decode()
+    return {"role": said.role, "content": said.content({"type": "image_url", "image_url": {"url": url}})}
 
 
 def _reply(answer: dict[str, Any]) -> Reply:
@@ -170,24 +167,25 @@ def _reply(answer: dict[str, Any]) -> Reply:
     usage = answer.get("usage") or {}
     ids = choice.get("token_ids")
     content = (choice.get("logprobs") or {}).get("content") or []
-    logprobs = tuple(entry.get("sampling_logprob", entry["logprob"]) for entry in content)
+    known = ids is not None and len(content) == len(ids)
+    versions = choice.get("weight_versions")
     return Reply(
         text=choice["message"].get("content") or "",
-        token_ids=tuple(ids) if ids is not None else None,
-        logprobs=logprobs if ids is not None and len(logprobs) == len(ids) else None,
-        forced=_per_token(choice, "forced"),
+        prompt_ids=_tuple(answer.get("prompt_token_ids")),
+        token_ids=_tuple(ids),
+        logprobs=tuple(entry.get("sampling_logprob", entry["logprob"]) for entry in content) if known else None,
+        model_logprobs=tuple(entry["logprob"] for entry in content) if known else None,
+        forced=_tuple(choice.get("forced")),
         weight_version=answer.get("weight_version"),
-        weight_versions=_per_token(choice, "weight_versions"),
+        weight_versions=tuple(versions) if versions and len(set(versions)) > 1 else None,
         prompt_tokens=usage.get("prompt_tokens"),
         cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
         finish_reason=choice.get("finish_reason"),
     )
 
 
-def _per_token(choice: dict[str, Any], name: str) -> tuple[Any, ...] | None:
-    """What our own server tells of each token; others do not."""
-    values, ids = choice.get(name), choice.get("token_ids")
-    return tuple(values) if values is not None and ids is not None and len(values) == len(ids) else None
+def _tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
+    return None if values is None else tuple(values)
 
 
 def _message(response: httpx.Response) -> str:

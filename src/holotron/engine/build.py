@@ -14,8 +14,8 @@ from holotron.model.loading import find_checkpoint, load
 from holotron.model.model import Model
 from holotron.model.presets import preset
 from holotron.model.text.byte_tokenizer import byte_tokenizer
-from holotron.model.text.chat import Tokenizer, load_tokenizer
 from holotron.model.text.policy_tokenizer import has_pieces
+from holotron.model.text.tokenizer import Tokenizer, load_tokenizer
 
 __all__ = ["EngineOptions", "build_engine", "engine_config", "load_model"]
 

@@ -13,7 +13,7 @@ from holotron.engine.requests import FinishEvent, GenerationRequest, TokenEvent,
 from holotron.engine.sampling import RowState, SampledToken, sample, sample_plainly
 from holotron.engine.stopping import StopChecker
 from holotron.model.config import ModelConfig
-from holotron.model.text.chat import Tokenizer
+from holotron.model.text.tokenizer import Tokenizer
 
 
 class SampledStep(NamedTuple):

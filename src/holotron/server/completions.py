@@ -19,7 +19,7 @@ from holotron.server.auth import Caller
 from holotron.server.errors import ApiError, as_api_error
 from holotron.server.logprobs import completion_logprobs
 from holotron.server.schemas import CompletionRequest
-from holotron.server.sessions import OpenSession, PastTurn
+from holotron.server.sessions import OpenSession
 from holotron.server.state import State, caller_of, state_of
 from holotron.server.streaming import DONE, EventStream, event, unless_gone
 from holotron.server.turns import ActiveTurn, Choice, begin_turn, sampling_params
@@ -182,15 +182,14 @@ async def _begin(
         held.close()
         raise
     if session is not None:
-        session.messages = None
-        session.turns.append(PastTurn(0, 0))
+        session.conversation = None
+        session.turns += 1
         held.callback(_remember, session, turn)
     return turn
 
 
 def _remember(session: OpenSession, turn: ActiveTurn) -> None:
     session.tokens = turn.prompt_tokens + len(turn.choices[0].token_ids)
-    session.waits_for_answer = False
 
 
 def _prompts(state: State, request: CompletionRequest) -> list[tuple[int, ...]]:

@@ -30,21 +30,15 @@ class Choice:
     index: int
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs | None] = field(default_factory=list)
+    epochs: list[int] = field(default_factory=list)  # of the weights that each token is from
+    forced: list[bool] = field(default_factory=list)  # whether its grammar left no other token
     text: str = ""
     finish: str | None = None
     stop: str | int | None = None
-    forced: list[bool] = field(default_factory=list)
-    epochs: list[int] = field(default_factory=list)
 
     @property
     def epoch(self) -> int:
-        """Of the weights that drew the last token."""
         return self.epochs[-1] if self.epochs else 0
-
-    def tokens(self, version_of: Callable[[int], str], start: int = 0) -> dict[str, Any]:
-        """What `return_token_ids` asks for, of the tokens from `start` on."""
-        versions = [version_of(epoch) for epoch in self.epochs[start:]]
-        return {"token_ids": self.token_ids[start:], "forced": self.forced[start:], "weight_versions": versions}
 
     def add(self, event: m.Tokens | m.Finished) -> None:
         self.text += event.text
@@ -56,6 +50,11 @@ class Choice:
         else:
             self.finish = REASONS.get(event.reason, event.reason)
             self.stop = event.stop
+
+    def tokens(self, version_of: Callable[[int], str], start: int = 0) -> dict[str, Any]:
+        """What `return_token_ids` asks for, from a token on."""
+        versions = [version_of(epoch) for epoch in self.epochs[start:]]
+        return {"token_ids": self.token_ids[start:], "forced": self.forced[start:], "weight_versions": versions}
 
 
 class ActiveTurn:
@@ -200,8 +199,8 @@ async def _undo(client: EngineClient, session: OpenSession, held: ExitStack) -> 
     with held, suppress(EngineDown, EngineRefused):
         while (told := await client.call(lambda number: m.Inspect(number, session.id)))["running"]:
             await asyncio.sleep(0.01)
-        if len(told["turns"]) > len(session.turns):
-            await client.call(lambda number: m.Rollback(number, session.id, len(session.turns), False))
+        if len(told["turns"]) > session.turns:
+            await client.call(lambda number: m.Rollback(number, session.id, session.turns, False))
 
 
 def sampling_params(

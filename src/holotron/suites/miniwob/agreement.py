@@ -16,17 +16,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from holotron.actions.action import Action, Click, DoubleClick, Drag, Hover, Press, Select, Type, parse_action
+from holotron.actions.action import Action, Click, DoubleClick, Drag, Hover, Press, Select, Type
 from holotron.actions.keys import playwright_keys
+from holotron.agent.agent import Agent, Budget
+from holotron.agent.teacher import Supervision
 from holotron.env.browser.chromium import require_chromium
 from holotron.env.browser.local_page import DRAG_STEPS
 from holotron.env.environment import TaskStatus
 from holotron.env.executor import CLEAR_KEYS
 from holotron.suites.miniwob.environment import SPACE, MiniWoBEnvironment
 from holotron.suites.miniwob.errors import MiniWoBMissing
-from holotron.suites.miniwob.oracle.play import play
-from holotron.suites.miniwob.oracle.teachers import taught_tasks
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
+from holotron.suites.miniwob.suite import MiniWoBSuite
 from holotron.suites.miniwob.tasks import as_task
 
 RANDOM_CLICKS = 4
@@ -143,7 +144,7 @@ async def compare(
 
     with _package_browser():
         async with miniwob_pool() as pool:
-            return [c for found in await asyncio.gather(*map(one, taught_tasks(tasks or ()))) for c in found]
+            return [c for found in await asyncio.gather(*map(one, MiniWoBSuite().select(tasks or ()))) for c in found]
 
 
 def report(compared: Sequence[Comparison], seconds: float) -> dict[str, Any]:
@@ -190,9 +191,11 @@ async def _compare_task(pool: MiniWoBPool, task: str, seeds: Sequence[int]) -> l
 
 
 async def _by_oracle(env: MiniWoBEnvironment, task: str, seed: int) -> Attempted:
-    played = await play(env, task, seed)
-    status = TaskStatus(played.reward is not None, played.reward)
-    return Attempted("scripted", seed, tuple(parse_action(turn.answer) for turn in played.steps), status)
+    await env.reset(as_task(task, seed), seed)
+    agent = Agent(None, env, budget=Budget(steps=30), supervision=Supervision(MiniWoBSuite().teacher(env)))
+    ending = await agent.run(env.instruction)
+    actions = tuple(step.action for step in agent.steps if step.action is not None)
+    return Attempted("scripted", seed, actions, TaskStatus(ending.reason == "done", ending.reward))
 
 
 async def _click_around(env: MiniWoBEnvironment, task: str, seed: int) -> Attempted:

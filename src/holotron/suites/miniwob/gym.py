@@ -21,9 +21,10 @@ from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.environment import MiniWoBEnvironment
 from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
-from holotron.suites.miniwob.protocols import TRAINING_SEEDS, MiniWoBResult
+from holotron.suites.miniwob.protocols import MiniWoBResult
 from holotron.suites.miniwob.spaces import action_space, observation_space, to_action, to_arrays
 from holotron.suites.miniwob.tasks import BENCHMARK, all_tasks, as_task, find_task
+from holotron.suites.suite import TRAINING_SEEDS
 
 T = TypeVar("T")
 Arrays = dict[str, Any]
