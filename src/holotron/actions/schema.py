@@ -7,8 +7,8 @@ from copy import deepcopy
 from functools import cache
 from typing import Any
 
+from holotron.actions.action import KINDS, MODELS
 from holotron.actions.keys import KEYS_PATTERN
-from holotron.actions.types import KINDS, MODELS
 
 
 def action_schema(kinds: Iterable[str] | None = None) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, NoReturn, Protocol
 
 from holotron.actions import action as a
-from holotron.actions.space import Space
-from holotron.actions.types import Button
+from holotron.actions.action import Button
+from holotron.actions.coordinates import Space
 from holotron.env.errors import ActionFailed
 
 CLEAR_KEYS = ("Control+a", "Delete")

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, Self
 
 from playwright.async_api import Error, Page
 
-from holotron.actions.action import Action
+from holotron.actions.action import Action, Button
 from holotron.actions.keys import parse_keys, playwright_keys
-from holotron.actions.types import Button
 from holotron.env.browser import dom_queries as probe
 from holotron.env.browser.clipboard import CHORDS
 from holotron.env.browser.driver import Driver
