@@ -1,4 +1,4 @@
-"""The JSON schema of actions, for decoding under a grammar: whatever it allows is a valid action."""
+"""The JSON schema of actions, for decoding under a grammar: every text it allows is a valid action."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Point = tuple[float, float]
 
 
 class Surface(Protocol):
-    """What can be acted on, in pixels. How long a surface waits after each is its own affair.
+    """What can be acted on, in pixels. Each surface decides how long it waits after an action.
 
     Subclasses get refusals for navigation, tabs and ends of tasks; `reason` says why there are none.
     """

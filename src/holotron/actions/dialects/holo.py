@@ -43,7 +43,7 @@ def to_holo(action: Action, space: Space, tools: Tools) -> list[dict[str, Any]]:
     if tools == "browser":
         return [_to_browser(action, space)]
     if isinstance(action, a.Press):
-        return _to_desktop(action, space)  # one call, whatever its `repeat`
+        return _to_desktop(action, space)  # one call for any `repeat`
     return [call for part in expand(action, shortcuts=True) for call in _to_desktop(part, space)]
 
 
