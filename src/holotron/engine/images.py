@@ -1,4 +1,4 @@
-"""Screenshots inside the engine: prepared off the loop, encoded once in batches, forgotten after the append."""
+"""Screenshots inside the engine: prepared off the loop, encoded once in batches, freed after the append."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check_places(config: ModelConfig, token_ids: Sequence[int], images: Sequence
     """Whether each image, given with its offset, has exactly its places among the tokens."""
     if config.vision is None:
         if images:
-            raise EngineError(f"{config.name} has no eyes; load a vision-language model to give it images")
+            raise EngineError(f"{config.name} has no vision tower; load a vision-language model to give it images")
         return
     token = config.vision.image_token_id
     places, given = token_ids.count(token), sum(prepared.image.tokens for _, prepared in images)
@@ -135,7 +135,7 @@ class ImageEncoder:
             span.embeddings = torch.cat([found[key] for key in span.prepared.keys])
             span.prepared = None
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """After the weights changed nothing that was encoded before is valid."""
         self._cache.clear()
         self._held = 0
