@@ -8,7 +8,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from holotron.episodes.shards import Sample, ShardWriter, Turn
+from holotron.episodes.examples import Example, ExampleTurn
+from holotron.episodes.shards import ShardWriter
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, VisionConfig
 from holotron.model.initialize import random_model
@@ -51,7 +52,7 @@ def picture(chance: random.Random, size: tuple[int, int] = (64, 64)) -> tuple[by
     return file.getvalue(), (1000 * x // size[0], 1000 * y // size[1])
 
 
-def written(seed: int, letters: str = "abcd") -> Sample:
+def written(seed: int, letters: str = "abcd") -> Example:
     """A few letters on a plain ground, a question about them, and what is written where."""
     chance = random.Random(f"written/{seed}")
     image, words = Image.new("RGB", (64, 64), "white"), []
@@ -63,11 +64,11 @@ def written(seed: int, letters: str = "abcd") -> Sample:
         words.append((letter, row, (x,)))
     file = io.BytesIO()
     image.save(file, "PNG")
-    turn = Turn("Read: all", "".join(letter for letter, _, _ in words), file.getvalue())
-    return Sample("written", (turn,), {"writing": {"words": words, "unread": [(0, 48, 63, 63)]}})
+    turn = ExampleTurn("Read: all", "".join(letter for letter, _, _ in words), file.getvalue())
+    return Example("written", (turn,), {"writing": {"words": words, "unread": [(0, 48, 63, 63)]}})
 
 
-def sample(seed: int, steps: int | None = None, size: tuple[int, int] | None = None) -> Sample:
+def sample(seed: int, steps: int | None = None, size: tuple[int, int] | None = None) -> Example:
     chance = random.Random(seed)
     turns = []
     for step in range(steps or chance.randrange(1, 5)):
@@ -75,9 +76,9 @@ def sample(seed: int, steps: int | None = None, size: tuple[int, int] | None = N
         image = png if step == 0 or chance.random() < 0.7 else None
         said = f"Task: click {chance.randrange(10**6)}" if step == 0 else ""
         turns.append(
-            Turn(said, f'{{"action":"click","x":{x},"y":{y}}}', image, learn=chance.random() < 0.8 or step == 0)
+            ExampleTurn(said, f'{{"action":"click","x":{x},"y":{y}}}', image, learn=chance.random() < 0.8 or step == 0)
         )
-    return Sample("squares", tuple(turns), {"seed": seed})
+    return Example("squares", tuple(turns), {"seed": seed})
 
 
 def write_start(folder: Path) -> None:

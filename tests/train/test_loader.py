@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holotron.episodes.shards import Sample, SampleError, ShardWriter
+from holotron.episodes.examples import Example, ExampleError
+from holotron.episodes.shards import ShardWriter
 from holotron.model.text.policy_tokenizer import policy_tokenizer
 from holotron.train import loader
 from holotron.train.batches import Budget, Packer
@@ -25,7 +26,7 @@ def write(folder: Path, name: str, seeds: range) -> None:
     with ShardWriter(folder / name) as shards:
         for seed in seeds:
             made = sample(seed)
-            shards.add(Sample(f"number/{seed}", made.turns))
+            shards.add(Example(f"number/{seed}", made.turns))
 
 
 def seen(share: SourceShare, positions: range) -> set[int]:
@@ -68,7 +69,7 @@ def test_workers_share_a_growing_source_between_them(
 
 
 def test_an_empty_source_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SampleError, match="no shards"):
+    with pytest.raises(ExampleError, match="no shards"):
         SourceShare(Source(str(tmp_path), growing=True), WRITER, 0, 1, seed=0)
 
 
@@ -77,7 +78,7 @@ def test_samples_of_one_screen_stay_together(tmp_path: Path) -> None:
         for seed in range(6):
             made = sample(seed, steps=1)
             for number in range(3):
-                shards.add(Sample(f"number/{3 * seed + number}", made.turns))
+                shards.add(Example(f"number/{3 * seed + number}", made.turns))
     together = SourceShare(Source(str(tmp_path)), WRITER, 0, 1, seed=0, shared=2)
     bunches = [together.draw(position) for position in range(12)]
     assert sorted(map(len, bunches)) == [1] * 6 + [2] * 6
@@ -100,7 +101,7 @@ def test_batches_are_filled_with_what_still_fits_and_lose_nothing(tmp_path: Path
     with ShardWriter(tmp_path / "mixed") as shards:
         for seed in range(60):
             made = sample(seed, steps=12 if seed % 5 == 0 else 1, size=(64, 64))
-            shards.add(Sample(f"number/{seed}", made.turns))
+            shards.add(Example(f"number/{seed}", made.turns))
     packer = Packer(CONFIG, Budget(tokens=640, patches=256, learned=128, sequences=12, images=16))
     stream = iter(BatchStream([Source(str(tmp_path))], WRITER, packer, seed=0))
     drawn = [next(stream) for _ in range(12)]

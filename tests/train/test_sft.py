@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from holotron.agent.policy_format import TAUGHT, read_policy_format
-from holotron.episodes.shards import SampleError
+from holotron.episodes.examples import ExampleError
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.loading import load
 from holotron.train.batches import Budget
@@ -131,5 +131,5 @@ def test_recipes_name_what_is_wrong(tmp_path: Path) -> None:
 
 def test_samples_that_fit_into_no_batch_are_an_error(folder: Path, tmp_path: Path) -> None:
     trainer = Trainer(recipe(folder, batch=replace(BUDGET, learned=1)), tmp_path, "cpu")
-    with pytest.raises(SampleError, match=r"none of 1000 samples in a row fits .* make the recipe's \[batch\] larger"):
+    with pytest.raises(ExampleError, match=r"none of 1000 samples in a row fits .* make the recipe's \[batch\] larger"):
         trainer.run()

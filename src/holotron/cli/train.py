@@ -41,7 +41,7 @@ def sft(
     steps: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
 ) -> None:
     """A supervised stage, localization or navigation. Ctrl-C keeps the state; the same command goes on from it."""
-    from holotron.episodes.shards import SampleError
+    from holotron.episodes.examples import ExampleError
     from holotron.model.errors import ModelError
     from holotron.train.__main__ import tell
     from holotron.train.recipe import RecipeError, read_recipe
@@ -49,7 +49,7 @@ def sft(
 
     with misuse(RecipeError):
         wanted = read_recipe(recipe, **({} if steps is None else {"steps": steps}))
-    with failure(TrainingError, Interrupted, SampleError, ModelError):
+    with failure(TrainingError, Interrupted, ExampleError, ModelError):
         folder = Trainer(wanted, out, device).run(tell)
     typer.echo(f"trained; try it with: holotron demo --model {folder}")
     from holotron.train.plot import PLOT, PlotError, write_plot

@@ -15,7 +15,7 @@ from holotron.agent.chat import ChatModel, ChatOptions, Message
 from holotron.agent.prompts import NavigationForm
 from holotron.env.environment import Environment
 from holotron.env.errors import ActionFailed
-from holotron.episodes.shards import Sample, Turn, said
+from holotron.episodes.examples import Example, ExampleTurn, said
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ def playing(model: str, device: str | None) -> Iterator[ChatModel]:
 
 async def relabel(
     world: Environment, lesson: TeacherTask, policy: ChatModel, *, max_steps: int = 20, deviations: int = 2
-) -> list[Sample]:
+) -> list[Example]:
     """Samples of an episode that the policy plays until it has gone astray a few times; then the teacher finishes."""
     kind, about = f"dagger/{lesson.kind}", {"seed": lesson.seed}
-    samples: list[Sample] = []
-    turns: list[Turn] = []
+    samples: list[Example] = []
+    turns: list[ExampleTurn] = []
     astray = 0
     chat = await policy.open()
     try:
@@ -66,12 +66,12 @@ async def relabel(
                 chosen = _understood(reply.text)
                 if chosen is None or not same(chosen, wanted, lesson.near):
                     astray += 1
-                    right = Turn(told, to_json(wanted), observation.image)
-                    samples.append(Sample(kind, (*turns, right), about | {"cut": True}))
+                    right = ExampleTurn(told, to_json(wanted), observation.image)
+                    samples.append(Example(kind, (*turns, right), about | {"cut": True}))
                     if chosen is None:
                         return samples
                     done = chosen
-            turns.append(Turn(told, to_json(done), observation.image, learn=done is wanted))
+            turns.append(ExampleTurn(told, to_json(done), observation.image, learn=done is wanted))
             try:
                 await world.act(done)
             except ActionFailed:
@@ -80,7 +80,7 @@ async def relabel(
             status = await world.status()
             if status.done:
                 if turns[-1].learn and lesson.solved(status.reward):
-                    samples.append(Sample(kind, tuple(turns), about | {"reward": status.reward}))
+                    samples.append(Example(kind, tuple(turns), about | {"reward": status.reward}))
                 break
     finally:
         await chat.close()

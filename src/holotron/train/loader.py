@@ -18,7 +18,8 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from holotron.episodes.shards import SampleError, read_shard, shard_paths
+from holotron.episodes.examples import ExampleError
+from holotron.episodes.shards import read_shard, shard_paths
 from holotron.train.batches import Batch, Bunch, Packer
 from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.recipe import Source
@@ -79,7 +80,7 @@ class SourceShare:
         self._bunches = self._take(ENOUGH_TO_START if source.growing else None)
         self._newcomers: list[Bunch] = []
         if not self._bunches:
-            raise SampleError(f"there are no samples at {source.path}")
+            raise ExampleError(f"there are no samples at {source.path}")
 
     def draw(self, position: int) -> Bunch:
         """The samples at a position of the endless order. Positions may be skipped, not gone back over."""
@@ -201,7 +202,7 @@ class BatchStream(IterableDataset[Drawn]):
                     left_out += 1
             if not members:
                 tokens, patches, learned, *_ = room.needs(bunch)
-                raise SampleError(
+                raise ExampleError(
                     f"none of {left_out} samples in a row fits into a batch, the last being of kind {bunch[0].kind}, "
                     f"{tokens} tokens, {learned} of them learned, and {patches} patches; "
                     "make the recipe's [batch] larger"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from holotron.episodes.shards import Sample
+from holotron.episodes.examples import Example
 from holotron.model.config import ModelConfig
 from holotron.model.grids import Grid, patch_grid
 from holotron.model.text.chat import Tokenizer
@@ -55,7 +55,7 @@ class SequenceWriter:
         self._tokenizer, self._vision = tokenizer, config.vision
         self._ask, self._answer, self._end = (tokenizer.id_of(token) for token in (ASK, ANSWER, END))
 
-    def write(self, sample: Sample) -> Sequence:
+    def write(self, sample: Example) -> Sequence:
         ids: list[int] = []
         learn: list[bool] = []
         pictures: list[Picture] = []

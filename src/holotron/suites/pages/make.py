@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from holotron.agent.chat import ChatModel
 from holotron.env.errors import InfrastructureError
-from holotron.episodes.shards import Sample, ShardWriter
+from holotron.episodes.examples import Example
+from holotron.episodes.shards import ShardWriter
 from holotron.suites.dagger import playing, relabel
 from holotron.suites.pages.play import lesson, play_page
 from holotron.suites.pages.pool import PagePool
@@ -69,10 +70,10 @@ async def make_samples(wanted: Wanted, policy: ChatModel | None = None) -> int:
     return steps
 
 
-async def samples_of(pool: PagePool, name: str, seed: int, noise: float, policy: ChatModel | None) -> list[Sample]:
+async def samples_of(pool: PagePool, name: str, seed: int, noise: float, policy: ChatModel | None) -> list[Example]:
     """What one task teaches."""
 
-    async def taught(world: PageWorld, task: PageTask) -> list[Sample]:
+    async def taught(world: PageWorld, task: PageTask) -> list[Example]:
         if policy is not None:
             return await relabel(world, await lesson(world, task), policy)
         played = await play_page(world, task, noise)

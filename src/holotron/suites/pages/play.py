@@ -12,7 +12,7 @@ from holotron.actions import action as a
 from holotron.actions.space import Space
 from holotron.agent.policy_format import TAUGHT
 from holotron.env.errors import ActionFailed
-from holotron.episodes.shards import Sample, Turn, said
+from holotron.episodes.examples import Example, ExampleTurn, said
 from holotron.suites.dagger import TeacherTask
 from holotron.suites.pages.task import PageTask
 from holotron.suites.pages.world import PageWorld
@@ -31,14 +31,14 @@ class PlayedPage:
 
     task: PageTask
     reward: float | None
-    turns: tuple[Turn, ...]
+    turns: tuple[ExampleTurn, ...]
     problem: str = ""
 
-    def sample(self) -> Sample:
+    def sample(self) -> Example:
         if self.reward != 1:
             raise ValueError(f"{self.task.template} seed {self.task.seed} was not solved: {self.problem or 'reward 0'}")
         about = {"seed": self.task.seed, "reward": self.reward, "task": self.task.text, "size": self.task.viewport}
-        return Sample(f"pages/{self.task.template}", self.turns, about)
+        return Example(f"pages/{self.task.template}", self.turns, about)
 
 
 async def next_action(world: PageWorld) -> a.Action | None:
@@ -62,7 +62,7 @@ async def play_page(world: PageWorld, task: PageTask, noise: float = 0.0, *, max
     """Let the teacher play. With some probability something else is done first, which nobody shall imitate."""
     chance = random.Random(f"{task.template}/{task.seed}/{noise}")
     await world.begin(task)
-    turns: list[Turn] = []
+    turns: list[ExampleTurn] = []
     last: a.Action | None = None
     while len(turns) < max_steps:
         observation = await world.observe()
@@ -73,7 +73,7 @@ async def play_page(world: PageWorld, task: PageTask, noise: float = 0.0, *, max
         if disturbed:
             action = await disturbance(world, chance, last, action)
         last = action
-        turns.append(Turn(said(task.text, len(turns)), a.to_json(action), observation.image, not disturbed))
+        turns.append(ExampleTurn(said(task.text, len(turns)), a.to_json(action), observation.image, not disturbed))
         try:
             await world.act(action)
         except ActionFailed as error:

@@ -16,7 +16,8 @@ from holotron.actions.action import Action
 from holotron.agent.chat import ChatModel
 from holotron.agent.policy_format import WIDGET_FORM
 from holotron.env.errors import InfrastructureError
-from holotron.episodes.shards import Sample, ShardWriter
+from holotron.episodes.examples import Example
+from holotron.episodes.shards import ShardWriter
 from holotron.suites.dagger import TeacherTask, relabel
 from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.env import MiniWoBEnv
@@ -127,7 +128,7 @@ class _Queue:
         return self._left.pop(), range(first, first + left)
 
 
-async def _episode(env: MiniWoBEnv, task: str, seed: int, asked: Collecting, policy: ChatModel | None) -> list[Sample]:
+async def _episode(env: MiniWoBEnv, task: str, seed: int, asked: Collecting, policy: ChatModel | None) -> list[Example]:
     if policy is not None:
         taught = await lesson(env, task, seed)
         return await relabel(MiniWoBWorld(env), taught, policy, max_steps=asked.max_steps, deviations=asked.deviations)

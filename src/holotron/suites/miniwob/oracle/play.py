@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from holotron.actions.action import Action, Click, to_json
 from holotron.env.errors import ActionFailed
-from holotron.episodes.shards import Sample, Turn, said
+from holotron.episodes.examples import Example, ExampleTurn, said
 from holotron.suites.miniwob.env import MiniWoBEnv
 from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.oracle.registry import ORACLES
@@ -30,15 +30,15 @@ class Played:
     seed: int
     utterance: str
     reward: float | None
-    steps: tuple[Turn, ...]
+    steps: tuple[ExampleTurn, ...]
     problem: str = ""
 
     @property
     def solved(self) -> bool:
         return is_solved(self.task, self.reward)
 
-    def sample(self) -> Sample:
-        return Sample(f"miniwob/{self.task}", self.steps, {"seed": self.seed, "reward": self.reward})
+    def sample(self) -> Example:
+        return Example(f"miniwob/{self.task}", self.steps, {"seed": self.seed, "reward": self.reward})
 
 
 def is_solved(task: str, reward: float | None) -> bool:
@@ -67,7 +67,7 @@ async def play(
     chance = random.Random(f"{task}/{seed}/{noise}")
     await env.reset(task, seed, reuse=reuse)
     world = MiniWoBWorld(env)
-    turns: list[Turn] = []
+    turns: list[ExampleTurn] = []
     last: Action | None = None
     utterance = env.utterance
     try:
@@ -80,7 +80,7 @@ async def play(
             if disturbed:
                 action = disturbance(chance, last, action)
             last = action
-            turns.append(Turn(said(utterance, len(turns)), to_json(action), observation.image, not disturbed))
+            turns.append(ExampleTurn(said(utterance, len(turns)), to_json(action), observation.image, not disturbed))
             await world.act(action)
             status = await world.status()
             if status.done:
