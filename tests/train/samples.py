@@ -92,3 +92,39 @@ def write_start(folder: Path) -> None:
             shards.add(written(seed))
     save_checkpoint(random_model(CONFIG, seed=1), folder / "start")
     save_policy_texts(CONFIG, folder / "start")
+
+
+def write_store(folder: Path, episodes: int = 24) -> None:
+    """Episodes of two tasks over drawn screenshots, played by a teacher, with a policy's mistake in every fourth."""
+    from holotron.actions.action import Click
+    from holotron.env.task import Task
+    from holotron.episodes.record import (
+        EnvironmentInfo,
+        ModelOutput,
+        ObservationRecord,
+        Outcome,
+        PolicyInfo,
+        Step,
+        StepAction,
+    )
+    from holotron.episodes.store import EpisodeStore
+
+    store = EpisodeStore(folder, sync="never")
+    for seed in range(episodes):
+        chance = random.Random(f"store/{seed}")
+        task = Task(text=f"click {seed}", benchmark="squares", name=f"task-{seed % 2}", seed=seed)
+        with store.begin(task, PolicyInfo(model="tiny"), EnvironmentInfo(name="drawn")) as writer:
+            for index in range(chance.randrange(1, 4)):
+                png, (x, y) = picture(chance)
+                wanted, wrong = Click(x=x, y=y), Click(x=y, y=x)
+                astray = seed % 4 == 0 and index == 0
+                step = Step(
+                    index=index,
+                    observation=ObservationRecord(width=64, height=64),
+                    actor="policy" if astray else "teacher",
+                    action=StepAction.of(wrong if astray else wanted, 64, 64),
+                    teacher=StepAction.of(wanted, 64, 64),
+                    output=ModelOutput(text=StepAction.of(wrong, 64, 64).text) if astray else None,
+                )
+                writer.add_step(step, png)
+            writer.finish(Outcome(reason="done", success=True, reward=1.0))

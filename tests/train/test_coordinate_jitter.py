@@ -33,11 +33,11 @@ def ids(axis: str, *values: int) -> list[int]:
 
 def test_points_in_answers_move_a_little_and_stay_on_the_screen() -> None:
     batch = two_clicks()
-    tremor = CoordinateJitter.of(TOKENIZER, 5.0)
+    jitter = CoordinateJitter.of(TOKENIZER, 5.0)
     axes = [ids(axis, 0, 1000) for axis in "xy"]
     moves = []
     for seed in range(300):
-        shaken = tremor.shake(batch, [seed])
+        shaken = jitter.shake(batch, [seed])
         moved = (shaken.token_ids_T != batch.token_ids_T).nonzero().flatten()
         for place in moved.tolist():
             was, now = int(batch.token_ids_T[place]), int(shaken.token_ids_T[place])
@@ -50,7 +50,7 @@ def test_points_in_answers_move_a_little_and_stay_on_the_screen() -> None:
 
 
 def test_the_same_seed_moves_them_the_same_way() -> None:
-    batch, tremor = two_clicks(), CoordinateJitter.of(TOKENIZER, 5.0)
-    first, again, other = (tremor.shake(batch, [0, 1, draws]).token_ids_T for draws in (7, 7, 8))
+    batch, jitter = two_clicks(), CoordinateJitter.of(TOKENIZER, 5.0)
+    first, again, other = (jitter.shake(batch, [0, 1, draws]).token_ids_T for draws in (7, 7, 8))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)

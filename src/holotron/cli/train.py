@@ -54,7 +54,7 @@ def sft(
     typer.echo(f"trained; try it with: holotron demo --model {folder}")
     from holotron.train.plot import PLOT, PlotError, write_plot
 
-    with suppress(PlotError):  # a run that ended by the clock may have noted nothing
+    with suppress(PlotError):  # a run of few steps may have noted nothing
         typer.echo(f"how it went: {write_plot([out], out / PLOT)}")
 
 

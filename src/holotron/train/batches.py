@@ -10,7 +10,6 @@ R sequences that share an image, N learned tokens, G characters of a patch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -108,7 +107,7 @@ class Batch:
 
 
 class Packer:
-    """Fills batches with sequences, first come first in."""
+    """Lays sequences side by side in batches of one budget."""
 
     def __init__(self, config: ModelConfig, budget: Budget) -> None:
         assert config.vision is not None
@@ -120,21 +119,6 @@ class Packer:
     def fits(self, *bunch: Sequence) -> bool:
         """Whether a batch can hold them at all."""
         return self.room().takes(bunch)
-
-    def pack(self, sequences: Iterable[Sequence]) -> Iterator[tuple[list[Sequence], Batch]]:
-        """Batches as full as the order allows; the last, half-full one too."""
-        waiting: list[Sequence] = []
-        room = self.room()
-        for sequence in sequences:
-            if not self.fits(sequence):
-                continue
-            if not room.takes((sequence,)):
-                yield waiting, self.build(waiting)
-                waiting, room = [], self.room()
-            room.take((sequence,))
-            waiting.append(sequence)
-        if waiting:
-            yield waiting, self.build(waiting)
 
     def room(self) -> Room:
         """An empty batch's."""
