@@ -11,7 +11,7 @@ from holotron.agent.agent import Agent, Budget
 from holotron.agent.chat import ChatOptions
 from holotron.agent.endpoint import EndpointModel
 from holotron.agent.in_process import EngineModel
-from holotron.agent.prompts import NavigationForm
+from holotron.agent.policy_format import BareJsonFormat
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
 from holotron.model.initialize import random_model
@@ -132,7 +132,7 @@ def test_infeasible_is_an_ending(world, site):  # noqa: F811
 
 
 STYLE = ChatOptions(max_tokens=120, temperature=1.0, seed=1, keep_images=2)
-FORM = NavigationForm(("click", "hover", "press", "scroll", "answer"), reasons=False)
+FORMAT = BareJsonFormat(("click", "hover", "press", "scroll", "answer"))
 
 
 def check_steps(agent, ending):
@@ -151,7 +151,9 @@ def test_a_real_model_in_this_process(world, site):  # noqa: F811
     prompts = PromptBuilder(tokenizer, ChatTemplate(DEFAULT_TEMPLATE.read_text()), TINY)
     config = EngineConfig(slots=9, pages=400, page_size=16, max_context=6000)
     with Engine(model, config, tokenizer) as engine:
-        agent, ending = run(world, site, EngineModel(engine, prompts, STYLE), form=FORM, budget=Budget(steps=5))
+        agent, ending = run(
+            world, site, EngineModel(engine, prompts, STYLE), policy_format=FORMAT, budget=Budget(steps=5)
+        )
         assert engine.sessions() == []
     check_steps(agent, ending)
 
@@ -165,7 +167,7 @@ def test_a_real_model_behind_an_address(world, site, tmp_path):  # noqa: F811
             try:
                 async with world.env(site.origin) as env:
                     await env.goto(site.origin + "/")
-                    agent = Agent(model, env, form=FORM, budget=Budget(steps=5))
+                    agent = Agent(model, env, policy_format=FORMAT, budget=Budget(steps=5))
                     return agent, await agent.run("Log in")
             finally:
                 await model.aclose()
@@ -184,7 +186,7 @@ def test_a_server_without_sessions_gets_the_whole_history(world, site, tmp_path)
             model = EndpointModel(live.url, style=STYLE, sessions=False)
             try:
                 async with world.env(site.origin) as env:
-                    agent = Agent(model, env, form=FORM, budget=Budget(steps=4))
+                    agent = Agent(model, env, policy_format=FORMAT, budget=Budget(steps=4))
                     return agent, await agent.run("Look")
             finally:
                 await model.aclose()

@@ -18,7 +18,7 @@ import pytest
 from holotron.agent.agent import Ending
 from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import ModelUnavailable
-from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
+from holotron.agent.policy_format import WIDGET_KINDS, BareJsonFormat
 from holotron.env.task import Task
 from holotron.episodes import files, writer
 from holotron.episodes.errors import StoreFull
@@ -35,7 +35,7 @@ SEEDS = tuple(range(10))
 
 
 def fifty(folder: Path, model=None, **changes) -> MiniWoBRun:
-    values = {"sessions": 4, "browsers": 2, "form": NavigationForm(WIDGET_KINDS, reasons=False)} | changes
+    values = {"sessions": 4, "browsers": 2, "policy_format": BareJsonFormat(WIDGET_KINDS)} | changes
     policy = "scripted" if model is None else model.name
     return MiniWoBRun(choose("browsergym-125", TASKS), folder, model, policy, SEEDS, **values)
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-import pytest
-
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.in_process import loaded
-from holotron.agent.policy_format import WIDGET_FORM, PolicyFormat, read_policy_format
-from holotron.agent.prompts import NavigationForm
+from holotron.agent.policy_format import NANO, NANO_WIDGETS, format_of
 from holotron.eval.sweep import Episode, report, sweep
-from holotron.model.errors import ModelError
 from holotron.model.loading import find_checkpoint
 from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.pages import MiniWoB
@@ -51,8 +47,7 @@ def test_random_actions_are_played_and_counted() -> None:
 def test_the_bundled_policy_solves_what_it_is_for() -> None:
     """Held-out seeds of tasks it is sure of: something broke on the way from weights to mouse if it fails at them."""
     folder = find_checkpoint("holotron-nano")
-    manner = read_policy_format(folder)
-    assert manner == PolicyFormat(True, (1024, 768))
+    assert format_of(folder) == NANO
 
     async def play() -> int:
         solved = 0
@@ -60,22 +55,9 @@ def test_the_bundled_policy_solves_what_it_is_for() -> None:
             async with MiniWoB(MiniWoBConfig(pages=1)) as pool, pool.env() as env:
                 for task in ("click-test", "login-user", "enter-date", "choose-list", "click-dialog-2"):
                     await env.reset(task, 10**9 + 3)
-                    agent = Agent(policy, MiniWoBWorld(env), form=WIDGET_FORM, budget=Budget(steps=6))
+                    agent = Agent(policy, MiniWoBWorld(env), policy_format=NANO_WIDGETS, budget=Budget(steps=6))
                     ending = await agent.run(env.utterance)
                     solved += ending.success is True
         return solved
 
     assert asyncio.run(play()) >= 4
-
-
-def test_a_manner_is_read_or_refused(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    assert read_policy_format(tmp_path) is None
-    (tmp_path / "policy.json").write_text('{"terse": true}')
-    manner = read_policy_format(tmp_path)
-    assert manner is not None
-    assert manner.form() == NavigationForm(manner.form().kinds, reasons=False, terse=True)
-    (tmp_path / "policy.json").write_text("[]")
-    with pytest.raises(ModelError, match=r"policy\.json cannot be read"):
-        read_policy_format(tmp_path)
-    with pytest.raises(ValueError, match="reasons=False"):
-        NavigationForm(terse=True)

@@ -15,7 +15,7 @@ from holotron.actions.action import Answer, Infeasible, Scroll, Type, parse_acti
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import Message, Reply
-from holotron.agent.prompts import NavigationForm
+from holotron.agent.policy_format import BareJsonFormat
 from holotron.env.browser.chromium import find_chromium, launch_arguments
 from holotron.env.errors import ActionFailed
 from holotron.episodes.shards import read_shard
@@ -226,7 +226,7 @@ def test_an_agent_can_be_set_on_a_task() -> None:
         async with pool.world() as world:
             task = draw_task("login", 0)
             await world.begin(task)
-            agent = Agent(RandomModel(3), world, form=NavigationForm(reasons=False), budget=Budget(steps=5))
+            agent = Agent(RandomModel(3), world, policy_format=BareJsonFormat(), budget=Budget(steps=5))
             ending = await agent.run(task.text)
             assert ending.reason in ("step_limit", "done")
             assert (await world.judge(ending.answer)).reward == 0

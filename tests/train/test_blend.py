@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from holotron.agent.policy_format import TAUGHT, read_policy_format, save_policy_format
+from holotron.agent.policy_format import NANO, format_of, save_format
 from holotron.cli.main import app
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.errors import CheckpointError
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed, name in enumerate(("one", "two")):
         save_checkpoint(random_model(CONFIG, dtype=torch.bfloat16, seed=seed), made / name)
         save_policy_texts(CONFIG, made / name)
-        save_policy_format(TAUGHT, made / name)
+        save_format(NANO, made / name)
     return made
 
 
@@ -39,7 +39,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 def test_the_ends_are_the_checkpoints_themselves(folder: Path, tmp_path: Path, share: float, same: str) -> None:
     made, wanted = weights(blend(folder / "one", folder / "two", tmp_path / "out", share)), weights(folder / same)
     assert all(torch.equal(made[name], weight) for name, weight in wanted.items())
-    assert read_policy_format(tmp_path / "out") == TAUGHT
+    assert format_of(tmp_path / "out") == NANO
     assert (tmp_path / "out" / "tokenizer.json").read_bytes() == (folder / "one" / "tokenizer.json").read_bytes()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from holotron.agent.policy_format import TAUGHT, read_policy_format
+from holotron.agent.policy_format import NANO, format_of
 from holotron.episodes.examples import ExampleError
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.loading import load
@@ -110,7 +110,7 @@ def test_a_policy_learns_where_to_click(folder: Path, tmp_path: Path, kind: str)
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [6, 12, 18, 24]
     assert load(out).config.pattern == CONFIG.pattern
-    assert read_policy_format(out) == TAUGHT, "whoever runs it must ask as it was taught"
+    assert format_of(out) == NANO, "whoever runs it must ask as it was taught"
 
 
 def test_a_folder_belongs_to_one_recipe(folder: Path, tmp_path: Path) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from holotron.actions.action import Action, ActionError, Answer, Click, DoubleClick, Hover, Infeasible, Select, Type
 from holotron.agent.chat import Chat, ChatModel, Message, Reply
+from holotron.agent.policy_format import JsonFormat, PolicyFormat
 from holotron.agent.prompts import (
     POINT_SCHEMA,
     VERDICT_SCHEMA,
-    NavigationForm,
     localization_prompt,
     parse_point,
     parse_verdict,
@@ -49,7 +48,10 @@ class Timings:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """All of one step. No action: the answer could not be understood, and `error` says why."""
+    """All of one step. No action: the answer could not be understood, and `error` says why.
+
+    feedback: why an answer was not accepted, or what was said of one that was. forced: only an answer was of use.
+    """
 
     index: int
     observation: Observation
@@ -60,6 +62,7 @@ class StepRecord:
     error: str = ""
     status: TaskStatus = field(default_factory=TaskStatus)
     feedback: str | None = None
+    forced: bool = False
     timings: Timings = field(default_factory=Timings)
 
 
@@ -86,7 +89,7 @@ class Agent:
         policy: ChatModel,
         env: Environment | BrowserEnv,
         *,
-        form: NavigationForm | None = None,
+        policy_format: PolicyFormat | None = None,
         budget: Budget | None = None,
         localizer: ChatModel | None = None,
         validator: ChatModel | None = None,
@@ -95,7 +98,7 @@ class Agent:
     ) -> None:
         self.policy = policy
         self.world: Environment = BrowserWorld(env) if isinstance(env, BrowserEnv) else env
-        self.form = form or NavigationForm()
+        self.format = policy_format or JsonFormat()
         self.budget = budget or Budget()
         self.localizer = localizer
         self.validator = validator
@@ -105,6 +108,7 @@ class Agent:
 
     async def run(self, task: str) -> Ending:
         """Do the task. InfrastructureError and ModelUnavailable pass through: they say nothing about the policy."""
+        self.steps = []
         chat = await self.policy.open()
         try:
             return await self._episode(task, chat)
@@ -113,18 +117,14 @@ class Agent:
 
     async def _episode(self, task: str, chat: Chat) -> Ending:
         began, tokens, misunderstood = time.monotonic(), 0, 0
-        told = f"Task: {task}"
         for index in range(self.budget.steps):
             forced = index == self.budget.steps - 1 or time.monotonic() - began > self.budget.seconds
-            record = await self._step(index, told, chat, forced)
+            record = await self._step(index, task, chat, forced)
             ending = self._ending(record)
             if ending is not None and isinstance(record.action, Answer) and self.validator and not forced:
                 accepted, feedback = await self._validate(task, ending.answer, record.observation)
                 record = replace(record, feedback=feedback)
                 ending = ending if accepted else None
-                told = f"Your answer was checked and is not accepted: {feedback}"
-            else:
-                told = _outcome(record)
             await self._note(record)
             if ending is not None:
                 return ending
@@ -138,18 +138,19 @@ class Agent:
                 return Ending("step_limit", detail=f"{misunderstood} answers in a row were no action: {record.error}")
         return Ending("step_limit")
 
-    async def _step(self, index: int, told: str, chat: Chat, forced: bool) -> StepRecord:
+    async def _step(self, index: int, task: str, chat: Chat, forced: bool) -> StepRecord:
         start = time.monotonic()
         observation = await self.world.observe()
         looked = time.monotonic()
-        reply = await chat.say(self._question(index, told, observation, forced), self._schema(forced))
+        messages = self.format.messages(task, self.steps, observation, observation.image, forced)
+        reply = await chat.say(messages, self.format.schema(forced))
         thought = time.monotonic()
         try:
-            step = self.form.parse(reply.text)
+            step = self.format.parse(reply.text, (observation.width, observation.height))
             action = await self._located(step.action, observation)
         except ActionError as error:
             timings = Timings(looked - start, thought - looked)
-            return StepRecord(index, observation, reply, error=str(error), timings=timings)
+            return StepRecord(index, observation, reply, error=str(error), forced=forced, timings=timings)
         problem = ""
         if not isinstance(action, Answer | Infeasible):
             try:
@@ -158,31 +159,18 @@ class Agent:
                 problem = str(error)
         status = await self.world.status()
         timings = Timings(looked - start, thought - looked, time.monotonic() - thought)
-        return StepRecord(index, observation, reply, action, step.note, step.thought, problem, status, timings=timings)
-
-    def _question(self, index: int, told: str, observation: Observation, forced: bool) -> list[Message]:
-        if self.form.terse:
-            return [Message("user", "" if index else told, observation.image)]
-        lines = [told]
-        if observation.url:
-            lines.append(
-                f"Page: {observation.title} ({observation.url})" if observation.title else f"Page: {observation.url}"
-            )
-        if len(observation.tabs) > 1:
-            lines.append("Tabs: " + "; ".join(observation.tabs))
-        lines += [f"Notice: {notice}" for notice in observation.notices]
-        if forced and self._can_answer:
-            lines.append("This is the last step: give the answer now.")
-        question = Message("user", "\n".join(lines), observation.image)
-        return [question] if index else [Message("system", self.form.system()), question]
-
-    def _schema(self, forced: bool) -> dict[str, Any]:
-        ends = [kind for kind in ("answer", "infeasible") if kind in self.form.kinds]
-        return self.form.schema(ends if forced and self._can_answer else None)
-
-    @property
-    def _can_answer(self) -> bool:
-        return "answer" in self.form.kinds
+        return StepRecord(
+            index,
+            observation,
+            reply,
+            action,
+            step.note,
+            step.thought,
+            problem,
+            status,
+            forced=forced,
+            timings=timings,
+        )
 
     async def _located(self, action: Action, observation: Observation) -> Action:
         """The action with the localizer's point, where there is a localizer and something to look for."""
@@ -223,9 +211,3 @@ class Agent:
         self.steps.append(record)
         if self._on_step is not None:
             await self._on_step(record)
-
-
-def _outcome(record: StepRecord) -> str:
-    if record.action is None:
-        return f"Your last answer could not be used: {record.error}"
-    return f"The last action failed: {record.error}" if record.error else "The last action was carried out."

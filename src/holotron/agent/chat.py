@@ -13,11 +13,19 @@ class ModelUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """One message: a text, and the screenshot that goes with it."""
+    """One message: a text, and the screenshot that goes with it, before it or after it."""
 
     role: str
     text: str
     image: bytes | None = None
+    image_first: bool = True
+
+    def content(self, image: Mapping[str, Any]) -> str | list[Mapping[str, Any]]:
+        """As chat templates and OpenAI's API take it, with this part for the image."""
+        if self.image is None:
+            return self.text
+        text = {"type": "text", "text": self.text}
+        return [image, text] if self.image_first else [text, image]
 
 
 @dataclass(frozen=True)

@@ -158,11 +158,8 @@ class EndpointChat:
 
 
 def _message_body(said: Message) -> dict[str, Any]:
-    if said.image is None:
-        return {"role": said.role, "content": said.text}
-    url = "data:image/png;base64," + base64.b64encode(said.image).decode()
-    parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": said.text}]
-    return {"role": said.role, "content": parts}
+    url = "data:image/png;base64," + base64.b64encode(said.image or b"").decode()
+    return {"role": said.role, "content": said.content({"type": "image_url", "image_url": {"url": url}})}
 
 
 def _reply(answer: dict[str, Any]) -> Reply:

@@ -22,6 +22,8 @@ from holotron.model.loading import find_checkpoint, load
 from holotron.model.text.chat import load_chat_template, load_tokenizer
 from holotron.model.text.conversation import PromptBuilder, Written
 
+IMAGE = {"type": "image"}
+
 
 class EngineModel:
     """Conversations over an engine that has a tokenizer."""
@@ -56,7 +58,7 @@ class EngineChat:
         model, style = self._model, self._model.style
         images = [said.image for said in new if said.image is not None]
         sizes = [image_size(image) for image in images]
-        messages = [*self._messages, *(_plain(said) for said in new)]
+        messages = [*self._messages, *({"role": said.role, "content": said.content(IMAGE)} for said in new)]
         written = self._write(messages, sizes)
         held = len(self._session.token_ids)
         sampling = SamplingParams(
@@ -94,12 +96,6 @@ def _grammar(schema: Mapping[str, Any] | None, style: ChatOptions) -> Grammar | 
     if schema is None or not style.use_grammar:
         return None
     return Grammar.from_schema(schema)
-
-
-def _plain(said: Message) -> dict[str, Any]:
-    if said.image is None:
-        return {"role": said.role, "content": said.text}
-    return {"role": said.role, "content": [{"type": "image"}, {"type": "text", "text": said.text}]}
 
 
 def _reply(answer: Answer, held: int, prompt: int) -> Reply:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holotron.agent.agent import Ending, StepRecord
     from holotron.agent.chat import ChatModel
     from holotron.env.task import Task
-    from holotron.episodes.record import EnvironmentInfo
+    from holotron.episodes.record import EnvironmentInfo, PolicyInfo
     from holotron.episodes.store import EpisodeStore
 
 EXAMPLES = examples("holotron demo", "holotron demo --endpoint http://127.0.0.1:8000/v1 --out runs/large")
@@ -94,15 +94,15 @@ async def _play_all(chosen: Chosen, folder: Path, console: Console) -> list[_Pla
 
 async def _widgets(chosen: Chosen, policy: ChatModel, store: EpisodeStore, console: Console) -> list[_Played]:
     from holotron.agent.agent import Agent, Budget
-    from holotron.agent.prompts import WIDGET_KINDS
+    from holotron.agent.policy_format import WIDGET_KINDS
     from holotron.env.task import Task
-    from holotron.episodes.record import EnvironmentInfo
+    from holotron.episodes.record import EnvironmentInfo, PolicyInfo
     from holotron.suites.miniwob.config import MiniWoBConfig
     from holotron.suites.miniwob.pages import MiniWoB
     from holotron.suites.miniwob.protocols import HELD_OUT_SEEDS
     from holotron.suites.miniwob.world import MiniWoBWorld
 
-    form, played = chosen.form(False, WIDGET_KINDS), []
+    policy_format, played = chosen.policy_format(kinds=WIDGET_KINDS), []
     async with MiniWoB(MiniWoBConfig(pages=1)) as pool:
         for number, task in enumerate(TASKS):
             async with pool.env() as env:
@@ -112,15 +112,15 @@ async def _widgets(chosen: Chosen, policy: ChatModel, store: EpisodeStore, conso
 
                 async def play(on_step: Callable[[StepRecord], Awaitable[None]], text: str = env.utterance) -> Ending:
                     world = MiniWoBWorld(env)
-                    agent = Agent(policy, world, form=form, budget=Budget(steps=MOST_STEPS), on_step=on_step)
+                    agent = Agent(
+                        policy, world, policy_format=policy_format, budget=Budget(steps=MOST_STEPS), on_step=on_step
+                    )
                     ending = await agent.run(text)
                     return replace(ending, success=ending.success is True)
 
-                played.append(
-                    await _record(
-                        store, described, EnvironmentInfo(name="miniwob++", viewport=(160, 210)), chosen, console, play
-                    )
-                )
+                environment = EnvironmentInfo(name="miniwob++", viewport=(160, 210))
+                who = PolicyInfo(model=chosen.label, extra={"format": policy_format.spec})
+                played.append(await _record(store, described, environment, who, console, play))
     return played
 
 
@@ -130,11 +130,11 @@ async def _pages(chosen: Chosen, policy: ChatModel, store: EpisodeStore, console
     from holotron.env.browser.environment import BrowserEnv
     from holotron.env.browser.pool import Browsers
     from holotron.env.task import Task
-    from holotron.episodes.record import EnvironmentInfo
+    from holotron.episodes.record import EnvironmentInfo, PolicyInfo
     from holotron.eval.plain_pages import plain_pages, served
 
-    manner = chosen.manner()
-    width, height = manner.size if manner and manner.size else (1280, 800)
+    policy_format = chosen.policy_format()
+    width, height = policy_format.size or (1280, 800)
     played = []
     with served() as address:
         async with Browsers() as browsers:
@@ -150,14 +150,15 @@ async def _pages(chosen: Chosen, policy: ChatModel, store: EpisodeStore, console
                         rule: str = page.success,
                     ) -> Ending:
                         budget = Budget(steps=MOST_STEPS)
-                        ending = await Agent(policy, env, form=chosen.form(False), budget=budget, on_step=on_step).run(
-                            text
-                        )
+                        ending = await Agent(
+                            policy, env, policy_format=policy_format, budget=budget, on_step=on_step
+                        ).run(text)
                         return replace(ending, success=bool(await env.evaluate(rule)))
 
                     described = Task(text=page.task, url=url, name=page.name)
                     environment = EnvironmentInfo(name="browser", viewport=(width, height))
-                    played.append(await _record(store, described, environment, chosen, console, play))
+                    who = PolicyInfo(model=chosen.label, extra={"format": policy_format.spec})
+                    played.append(await _record(store, described, environment, who, console, play))
     return played
 
 
@@ -165,17 +166,16 @@ async def _record(
     store: EpisodeStore,
     task: Task,
     environment: EnvironmentInfo,
-    chosen: Chosen,
+    policy: PolicyInfo,
     console: Console,
     play: Callable[[Callable[[StepRecord], Awaitable[None]]], Awaitable[Ending]],
 ) -> _Played:
-    from holotron.episodes.record import PolicyInfo
     from holotron.episodes.recording import outcome_of, step_of
     from holotron.episodes.store import new_id
 
     console.print(f"[bold]{task.name}[/bold]  {task.text}", highlight=False)
     began, steps = time.monotonic(), 0
-    with store.begin(task, PolicyInfo(model=chosen.label), environment, episode_id=new_id()) as writer:
+    with store.begin(task, policy, environment, episode_id=new_id()) as writer:
 
         async def told(step: StepRecord) -> None:
             nonlocal steps

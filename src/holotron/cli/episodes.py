@@ -16,6 +16,7 @@ from holotron.cli.errors import Misuse
 if TYPE_CHECKING:
     from holotron.agent.agent import Ending, StepRecord
     from holotron.env.browser.options import EnvOptions
+    from holotron.episodes.record import PolicyInfo
     from holotron.episodes.writer import EpisodeWriter
 
 
@@ -66,19 +67,19 @@ def environment_options(
 class Recorder:
     """Writes one episode, or nothing where no folder was named."""
 
-    def __init__(self, folder: Path | None, task: str, url: str, model: str, options: EnvOptions) -> None:
+    def __init__(self, folder: Path | None, task: str, url: str, policy: PolicyInfo, options: EnvOptions) -> None:
         self._writer: EpisodeWriter | None = None
         self._finished = False
         if folder is None:
             return
         from holotron.env.task import Task
-        from holotron.episodes.record import EnvironmentInfo, PolicyInfo
+        from holotron.episodes.record import EnvironmentInfo
         from holotron.episodes.store import EpisodeStore, new_id
 
         store = EpisodeStore(folder, redact=options.secrets.redact)
         viewport = (options.width, options.height)
         environment = EnvironmentInfo(name="browser", viewport=viewport)
-        self._writer = store.begin(Task(text=task, url=url), PolicyInfo(model=model), environment, episode_id=new_id())
+        self._writer = store.begin(Task(text=task, url=url), policy, environment, episode_id=new_id())
 
     def __enter__(self) -> Recorder:
         return self

@@ -17,6 +17,7 @@ from holotron.cli.policies import (
     BUNDLED,
     Chosen,
     EndpointOption,
+    FormatOption,
     MaxTokensOption,
     ModelOption,
     NameOption,
@@ -54,12 +55,13 @@ def miniwob(
     temperature: TemperatureOption = 0.0,
     max_tokens: MaxTokensOption = 256,
     bare: Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")] = False,
+    format_: FormatOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """MiniWoB++: 125 small web tasks, pixels only."""
     from holotron.agent.baselines import RandomModel
     from holotron.agent.chat import ChatOptions
-    from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
+    from holotron.agent.policy_format import WIDGET_KINDS, JsonFormat
     from holotron.eval.html_report import write_html
     from holotron.eval.miniwob import EvalError, MiniWoBRun, choose, evaluate
     from holotron.suites.miniwob.errors import MiniWoBError
@@ -69,19 +71,21 @@ def miniwob(
     numbers = _numbers(seeds)
     if baseline not in (None, "random", "scripted"):
         raise Misuse(f"--baseline is {baseline!r}; choose random or scripted")
-    chosen = None if baseline else Chosen(model, random, endpoint, name)
+    chosen = None if baseline else Chosen(model, random, endpoint, name, format_)
     label = baseline or (chosen.label if chosen else "")
     folder = out or Path("runs") / f"miniwob-{protocol}-{_slug(label)}"
 
     async def main() -> dict[str, Any]:
+        policy_format = chosen.policy_format(bare, WIDGET_KINDS) if chosen else JsonFormat(WIDGET_KINDS)
+        style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
+
         def run(acting: Any) -> MiniWoBRun:
-            form = chosen.form(bare, WIDGET_KINDS) if chosen else NavigationForm(WIDGET_KINDS, reasons=not bare)
-            return MiniWoBRun(chosen_protocol, folder, acting, label, numbers, sessions, browsers, form)
+            return MiniWoBRun(chosen_protocol, folder, acting, label, numbers, sessions, browsers, policy_format)
 
         with fleet_progress(f"{protocol}, {label}") as update:
             if chosen is None:
                 return await evaluate(run(RandomModel() if baseline == "random" else None), update)
-            async with opened(chosen, ChatOptions(max_tokens=max_tokens, temperature=temperature)) as acting:
+            async with opened(chosen, style) as acting:
                 return await evaluate(run(acting), update)
 
     with registered("eval"), agent_failures(), misuse(EvalError):

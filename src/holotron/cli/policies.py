@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holotron.cli.errors import Misuse, failure
+from holotron.cli.errors import Misuse, failure, misuse
 
 if TYPE_CHECKING:
     from holotron.agent.chat import ChatModel, ChatOptions
     from holotron.agent.policy_format import PolicyFormat
-    from holotron.agent.prompts import NavigationForm
 
 BUNDLED = "holotron-nano"
 
@@ -28,6 +27,10 @@ EndpointOption = Annotated[
 ]
 NameOption = Annotated[str | None, typer.Option("--name", help="The model's name at the endpoint.")]
 TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 takes the most likely token.")]
+FormatOption = Annotated[
+    str | None,
+    typer.Option("--format", help="How the model is asked: nano, json or json-bare; default: as its checkpoint says."),
+]
 MaxTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of one answer.")]
 KEY_VARIABLES = ("HOLOTRON_API_KEY", "OPENAI_API_KEY")
 
@@ -40,12 +43,18 @@ class Chosen:
     random: bool
     endpoint: str | None
     name: str | None
+    format: str | None = None
 
     def __post_init__(self) -> None:
         if self.model is not None and self.endpoint is not None:
             raise Misuse("--model acts in this process and --endpoint elsewhere; say one of them")
         if self.random and self.model is None:
             raise Misuse("--random goes with --model")
+        if self.format is not None:
+            from holotron.agent.policy_format import find_format
+
+            with misuse(ValueError):
+                find_format(self.format)
 
     @property
     def label(self) -> str:
@@ -56,24 +65,23 @@ class Chosen:
         """The model that runs in this process: the bundled one where nothing else is said."""
         return None if self.endpoint is not None else self.model or BUNDLED
 
-    def manner(self) -> PolicyFormat | None:
-        """How the model wants to be asked, where it says so."""
+    def stated_format(self) -> PolicyFormat | None:
+        """How the model's checkpoint says that it is asked."""
         if self.local is None or self.random:
             return None
-        from holotron.agent.policy_format import read_policy_format
+        from holotron.agent.policy_format import format_of
         from holotron.model.loading import find_checkpoint
 
-        return read_policy_format(find_checkpoint(self.local))
+        return format_of(find_checkpoint(self.local))
 
-    def form(self, bare: bool, kinds: tuple[str, ...] | None = None) -> NavigationForm:
-        """The form of its steps, of all kinds of actions or of some."""
-        from holotron.agent.policy_format import TERSE_KINDS
-        from holotron.agent.prompts import BROWSER_KINDS, NavigationForm
+    def policy_format(self, bare: bool = False, kinds: tuple[str, ...] | None = None) -> PolicyFormat:
+        """How it is asked: as the command line says, else its checkpoint, else as any chat model."""
+        from holotron.agent.policy_format import BareJsonFormat, JsonFormat, find_format
 
-        manner = self.manner()
-        if manner is not None and manner.terse:
-            return manner.form(kinds or TERSE_KINDS)
-        return NavigationForm(kinds or BROWSER_KINDS, reasons=not bare)
+        found = find_format(self.format) if self.format else self.stated_format() or JsonFormat()
+        if bare and isinstance(found, JsonFormat):
+            found = BareJsonFormat(found.kinds, found.size, found.keep_images)
+        return found.with_kinds(kinds) if kinds else found
 
     def introduction(self) -> str:
         """What somebody should know who named no model."""
@@ -110,7 +118,7 @@ async def opened(chosen: Chosen, style: ChatOptions) -> AsyncIterator[ChatModel]
         finally:
             await endpoint.aclose()
         return
-    if chosen.manner() is not None:
+    if chosen.stated_format() is not None:
         from holotron.agent.in_process import loaded
 
         with loaded(chosen.local or "", style=style) as policy:

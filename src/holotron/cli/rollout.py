@@ -15,6 +15,7 @@ from holotron.cli.output import examples, print_json
 from holotron.cli.policies import (
     Chosen,
     EndpointOption,
+    FormatOption,
     MaxTokensOption,
     ModelOption,
     NameOption,
@@ -51,12 +52,13 @@ def rollout(
     allow: Annotated[list[str] | None, typer.Option(help="Origins besides the task's own.")] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site.")] = False,
     bare: Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")] = False,
+    format_: FormatOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
     """Run a fleet. What breaks is tried again; what is finished is never lost; Ctrl-C and a new start go on."""
     from holotron.episodes.web_tasks import TaskFileError, read_tasks
 
-    chosen = Chosen(model, random, endpoint, name)
+    chosen = Chosen(model, random, endpoint, name, format_)
     with misuse(TaskFileError):
         wanted = read_tasks(tasks, group)
 
@@ -74,16 +76,20 @@ def rollout(
         def options(task: Task) -> EnvOptions:
             return environment_options(task.url or "", width, height, allow, anywhere, None, None)
 
+        policy_format = chosen.policy_format(bare)
+        style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
         async with (
-            opened(chosen, ChatOptions(max_tokens=max_tokens, temperature=temperature)) as acting,
+            opened(chosen, style) as acting,
             Browsers(browsers) as processes,
         ):
-            form, budget = chosen.form(bare), Budget(steps=steps, seconds=seconds)
+            budget = Budget(steps=steps, seconds=seconds)
             with fleet_progress("rollout") as update:
                 fleet = Fleet(
                     EpisodeStore(out),
-                    web_attempts(processes, acting, options, form, budget),
-                    PolicyInfo(model=chosen.label, sampling={"temperature": temperature}),
+                    web_attempts(processes, acting, options, policy_format, budget),
+                    PolicyInfo(
+                        model=chosen.label, extra={"format": policy_format.spec}, sampling={"temperature": temperature}
+                    ),
                     EnvironmentInfo(name="browser", viewport=(width, height)),
                     sessions=sessions,
                     on_change=update,

@@ -15,6 +15,7 @@ from holotron.cli.output import examples
 from holotron.cli.policies import (
     Chosen,
     EndpointOption,
+    FormatOption,
     MaxTokensOption,
     ModelOption,
     NameOption,
@@ -64,14 +65,15 @@ def run(
         list[str] | None, typer.Option(help="Ask before actions that match this pattern, such as 'buy|pay|delete'.")
     ] = None,
     bare: Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")] = False,
+    format_: FormatOption = None,
 ) -> None:
     """Do one task in a browser. Ctrl-C, or `holotron stop` elsewhere, ends it."""
     from holotron.model.errors import ModelError
 
-    chosen = Chosen(model, random, endpoint, name)
+    chosen = Chosen(model, random, endpoint, name, format_)
     with failure(ModelError):
-        form, manner = chosen.form(bare), chosen.manner()
-    width, height = _size(size) if size else (manner.size if manner and manner.size else (1280, 800))
+        policy_format = chosen.policy_format(bare)
+    width, height = _size(size) if size else policy_format.size or (1280, 800)
     out = Console(stderr=True, highlight=False)
     if introduction := chosen.introduction():
         out.print(introduction, style="dim")
@@ -82,14 +84,17 @@ def run(
         from holotron.cli.episodes import Recorder, environment_options
         from holotron.env.browser.environment import BrowserEnv
         from holotron.env.browser.pool import Browsers
+        from holotron.episodes.record import PolicyInfo
 
+        style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
         options = environment_options(url, width, height, allow, anywhere, secret, ask)
         async with (
-            opened(chosen, ChatOptions(max_tokens=max_tokens, temperature=temperature)) as acting,
+            opened(chosen, style) as acting,
             Browsers(headless=not headed) as browsers,
             await BrowserEnv.open(browsers, options) as env,
         ):
-            with Recorder(record, task, url, chosen.label, options) as recorder:
+            policy = PolicyInfo(model=chosen.label, extra={"format": policy_format.spec})
+            with Recorder(record, task, url, policy, options) as recorder:
                 began = time.monotonic()
 
                 async def told(step: StepRecord) -> None:
@@ -98,7 +103,7 @@ def run(
 
                 await env.goto(url)
                 budget = Budget(steps=steps, seconds=seconds)
-                agent = Agent(acting, env, form=form, budget=budget, on_step=told)
+                agent = Agent(acting, env, policy_format=policy_format, budget=budget, on_step=told)
                 ending = await agent.run(task)
                 recorder.finish(ending)
                 out.print(f"{ending.reason} after {len(agent.steps)} steps, {time.monotonic() - began:.1f} s")

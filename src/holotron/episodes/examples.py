@@ -18,7 +18,8 @@ class ExampleError(ValueError):
 class ExampleTurn:
     """A question and its answer. `learn` False: the answer is part of the history, not something to imitate.
 
-    answer_ids: the very tokens of the answer, where a model wrote it and they were recorded.
+    answer_ids: the very tokens of the answer, where a model wrote it and they were recorded. system: what a model is
+    told before the question, where its format has that.
     """
 
     said: str
@@ -26,6 +27,7 @@ class ExampleTurn:
     image: bytes | None = None
     learn: bool = True
     answer_ids: tuple[int, ...] | None = None
+    system: str = ""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ EpisodeId: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]
 
 
 class PolicyInfo(Noun):
-    """Who acted."""
+    """Who acted. extra["format"]: how it was asked, the `spec` of a PolicyFormat."""
 
     model: Text
     weight_version: int | Text | None = None
@@ -130,7 +130,7 @@ class Step(Noun):
     """One observation, what the model made of it, and what came of that. No action: it could not be understood.
 
     actor: who chose the action; a disturbance is a clumsy action that nobody shall imitate. teacher: what the task's
-    teacher would have done here, where one was asked.
+    teacher would have done here, where one was asked. forced: the last step, in which only an answer was of use.
     """
 
     index: Count
@@ -144,6 +144,11 @@ class Step(Noun):
     result: Result = Result()
     timings: Timings = Timings()
     feedback: Text | None = None
+    forced: bool = False
+
+    @property
+    def error(self) -> str:
+        return self.result.error
 
 
 class Outcome(Noun):

@@ -29,6 +29,7 @@ def step_of(record: StepRecord) -> Step:
         result=Result(ok=not record.error, error=record.error, reward=record.status.reward),
         timings=Timings(observe=spent.observe, think=spent.think, act=spent.act),
         feedback=record.feedback,
+        forced=record.forced,
     )
 
 

@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 from pydantic_core import from_json
 
-from holotron.actions.action import ActionError, parse_action, to_json
+from holotron.actions.action import ActionError, to_json
+from holotron.agent.policy_format import NANO, PolicyFormat
 from holotron.episodes.errors import Damaged
-from holotron.episodes.examples import Example, ExampleError, ExampleTurn, said
+from holotron.episodes.examples import Example, ExampleError, ExampleTurn
 from holotron.episodes.reading import STEPS, read_steps, whole_lines
 from holotron.episodes.record import EpisodeInfo, Step
 from holotron.episodes.selection import Selection
@@ -67,7 +68,7 @@ class Group:
 class View:
     """The examples that a selection finds in stores, in an order that the selection's seed decides.
 
-    Damaged and unfinished episodes are told about and left out. Of several parts, each has other episodes.
+    They are what a policy of that format would have been told and would have answered. Damaged and unfinished episodes are told about and left out. Of several parts, each has other episodes.
     """
 
     def __init__(
@@ -75,12 +76,13 @@ class View:
         stores: Iterable[str | Path],
         selection: Selection | None = None,
         *,
+        policy_format: PolicyFormat = NANO,
         part: int = 0,
         parts: int = 1,
         on_damage: Callable[[str], None] = lambda text: log.warning("an episode is left out: %s", text),
     ) -> None:
         self.selection = selection or Selection()
-        self._on_damage = on_damage
+        self._format, self._on_damage = policy_format, on_damage
         found = [(store, info) for store in map(_opened, stores) for info in self._finished(store, part == 0)]
         random.Random(f"view/{self.selection.seed}").shuffle(found)
         self._episodes = found[: self.selection.limit or None]
@@ -170,7 +172,7 @@ class View:
         steps = list(read_steps(_folder(place.store, info), info))
         taught = any(step.output is not None and step.teacher is not None for step in steps)
         steps = steps if end is None else steps[: end + 1]
-        turns = tuple(self._turn(place, step) for step in steps)
+        turns = tuple(self._turn(place, steps[: step.index], step) for step in steps)
         outcome, task = info.outcome, info.task
         assert outcome is not None
         about = {"episode": info.id, "seed": task.seed, "sample": task.sample, "reward": outcome.reward}
@@ -180,15 +182,41 @@ class View:
             about | {"success": outcome.success, "cut": end is not None},
         )
 
-    def _turn(self, place: _Place, step: Step) -> ExampleTurn:
-        digest = step.observation.image
+    def _turn(self, place: _Place, past: list[Step], step: Step) -> ExampleTurn:
+        seen, digest = step.observation, step.observation.image
         image = None if digest is None else place.store.image(digest)
-        told = said(place.info.task.text, step.index)
+        *before, question = self._format.messages(place.info.task.text, past, seen, image, step.forced)
         if step.index == place.end:
             assert step.teacher is not None
-            return ExampleTurn(told, step.teacher.text, image)
-        text, ids = _answer(step)
-        return ExampleTurn(told, text, image, self._learned(_choice(step)), ids)
+            text, ids, learn = self._format.write(step.teacher.parse()), None, True
+        else:
+            (text, ids), learn = self._answer(place.info, step), self._learned(_choice(step))
+        return ExampleTurn(question.text, text, image, learn, ids, "\n".join(message.text for message in before))
+
+    def _answer(self, info: EpisodeInfo, step: Step) -> tuple[str, tuple[int, ...] | None]:
+        """What stands as the answer of a step that was taken, and its tokens where they are known.
+
+        The model's own words, unless they are of another format or another action than theirs was taken.
+        """
+        output, action = step.output, step.action
+        if output is not None and (action is None or (self._is_own(info) and self._was_taken(step, output.text))):
+            return output.text, output.token_ids
+        if action is None:
+            raise Damaged(f"step {step.index} has neither an action nor what the model wrote")
+        return self._format.write(action.parse(), step.note, step.thought), None
+
+    def _is_own(self, info: EpisodeInfo) -> bool:
+        spec = info.policy.extra.get("format")
+        return spec is None or str(spec).split(":")[0] == self._format.name
+
+    def _was_taken(self, step: Step, text: str) -> bool:
+        if step.actor == "policy":  # a localizer may have added the point
+            return True
+        try:
+            parsed = self._format.parse(text, (step.observation.width, step.observation.height))
+        except ActionError:
+            return False
+        return step.action is not None and to_json(parsed.action) == step.action.text
 
 
 def _opened(folder: str | Path) -> EpisodeStore:
@@ -229,23 +257,3 @@ def _choices(store: EpisodeStore, info: EpisodeInfo) -> list[_Choice]:
             raise Damaged(f"the image {image} is missing")
         found.append(_Choice(step.get("actor", "policy"), action, teacher))
     return found
-
-
-def _answer(step: Step) -> tuple[str, tuple[int, ...] | None]:
-    """What stands as the answer of a step that was taken, and its tokens where they are known.
-
-    The model's own words, unless another action than they say was taken: then that action.
-    """
-    output, action = step.output, step.action
-    if output is not None and (action is None or step.actor == "policy" or _says(output.text, action.text)):
-        return output.text, output.token_ids
-    if action is None:
-        raise Damaged(f"step {step.index} has neither an action nor what the model wrote")
-    return action.text, None
-
-
-def _says(text: str, action: str) -> bool:
-    try:
-        return to_json(parse_action(text)) == action
-    except ActionError:
-        return False

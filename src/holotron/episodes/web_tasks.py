@@ -10,7 +10,7 @@ from pathlib import Path
 
 from holotron.agent.agent import Agent, Budget, Ending
 from holotron.agent.chat import ChatModel
-from holotron.agent.prompts import NavigationForm
+from holotron.agent.policy_format import PolicyFormat
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
@@ -49,7 +49,7 @@ def web_attempts(
     browsers: Browsers,
     model: ChatModel,
     options: Callable[[Task], EnvOptions],
-    form: NavigationForm,
+    policy_format: PolicyFormat,
     budget: Budget,
 ) -> Open:
     """What a fleet opens for each task."""
@@ -58,7 +58,7 @@ def web_attempts(
         @asynccontextmanager
         async def opened() -> AsyncIterator[Attempt]:
             async with await BrowserEnv.open(browsers, options(task)) as env:
-                yield _Play(env, model, task, form, budget)
+                yield _Play(env, model, task, policy_format, budget)
 
         return opened()
 
@@ -70,11 +70,11 @@ class _Play:
     env: BrowserEnv
     model: ChatModel
     task: Task
-    form: NavigationForm
+    policy_format: PolicyFormat
     budget: Budget
 
     async def play(self, record: Record) -> Ending:
         assert self.task.url is not None
         await self.env.goto(self.task.url)
-        agent = Agent(self.model, self.env, form=self.form, budget=self.budget, on_step=record)
+        agent = Agent(self.model, self.env, policy_format=self.policy_format, budget=self.budget, on_step=record)
         return await agent.run(self.task.text)

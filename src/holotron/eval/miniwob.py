@@ -11,7 +11,7 @@ from typing import Any
 
 from holotron.agent.agent import Agent, Budget, Ending
 from holotron.agent.chat import ChatModel
-from holotron.agent.prompts import WIDGET_KINDS, NavigationForm
+from holotron.agent.policy_format import WIDGET_KINDS, JsonFormat, PolicyFormat
 from holotron.env.task import Task
 from holotron.episodes.fleet import Attempt, Counters, Fleet, Record
 from holotron.episodes.record import EnvironmentInfo, PolicyInfo
@@ -45,7 +45,7 @@ class MiniWoBRun:
     seeds: tuple[int, ...] = ()
     sessions: int = 8
     browsers: int = 1
-    form: NavigationForm = field(default_factory=lambda: NavigationForm(WIDGET_KINDS))
+    policy_format: PolicyFormat = field(default_factory=lambda: JsonFormat(WIDGET_KINDS))
     seconds: float = 600.0
 
     @property
@@ -61,7 +61,7 @@ class MiniWoBRun:
             "policy": self.policy,
             "tasks": list(self.protocol.tasks),
             "seeds": list(self.seeds or self.protocol.seeds),
-            "reasons": self.form.reasons,
+            "format": self.policy_format.spec,
         }
 
 
@@ -87,7 +87,7 @@ async def evaluate(run: MiniWoBRun, on_change: Callable[[Counters], None] = lamb
         fleet = Fleet(
             store,
             lambda task: _attempt(run, pool, task),
-            PolicyInfo(model=run.policy),
+            PolicyInfo(model=run.policy, extra={"format": run.policy_format.spec}),
             EnvironmentInfo(name="miniwob++", viewport=(160, 210)),
             sessions=config.pages,
             on_change=on_change,
@@ -133,7 +133,7 @@ class _Play:
         agent = Agent(
             run.model,
             MiniWoBWorld(self.env, run.protocol.rule),
-            form=run.form,
+            policy_format=run.policy_format,
             budget=Budget(steps=run.protocol.max_steps, seconds=run.seconds),
             on_step=record,
         )

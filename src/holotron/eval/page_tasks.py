@@ -13,7 +13,7 @@ from typing import Any
 
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.chat import ChatModel
-from holotron.agent.policy_format import TAUGHT
+from holotron.agent.policy_format import NANO
 from holotron.env.errors import InfrastructureError
 from holotron.eval.cpu_steal import stolen_seconds, stolen_since
 from holotron.eval.statistics import typical, wilson
@@ -24,7 +24,6 @@ from holotron.suites.pages.task import all_templates, draw_task
 FIRST_SEED = 10**9  # pages for training are of seeds below
 MOST_STEPS = 15
 TRIES = 3
-FORM = TAUGHT.form()
 Asked = tuple[str, int]  # template, seed
 
 
@@ -60,7 +59,7 @@ async def play_page(pool: PagePool, policy: ChatModel, template: str, seed: int)
         async with pool.world() as world:
             try:
                 await world.begin(task)
-                agent = Agent(policy, world, form=FORM, budget=Budget(steps=MOST_STEPS))
+                agent = Agent(policy, world, policy_format=NANO, budget=Budget(steps=MOST_STEPS))
                 ending = await agent.run(task.text)
                 won = ending.reason == "answered" and (await world.judge(ending.answer)).success is True
                 seconds = tuple(round(step.timings.total, 3) for step in agent.steps)

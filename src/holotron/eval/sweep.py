@@ -17,7 +17,7 @@ from typing import Any
 
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.chat import ChatModel
-from holotron.agent.policy_format import WIDGET_FORM
+from holotron.agent.policy_format import NANO_WIDGETS
 from holotron.env.errors import InfrastructureError
 from holotron.eval.cpu_steal import stolen_seconds, stolen_since
 from holotron.eval.statistics import typical, wilson
@@ -65,7 +65,7 @@ async def play_episode(pool: MiniWoB, policy: ChatModel, task: str, seed: int, m
         for _ in range(TRIES):
             try:
                 await env.reset(task, seed)
-                agent = Agent(policy, MiniWoBWorld(env), form=WIDGET_FORM, budget=Budget(steps=most))
+                agent = Agent(policy, MiniWoBWorld(env), policy_format=NANO_WIDGETS, budget=Budget(steps=most))
                 ending = await agent.run(env.utterance)
                 seconds = tuple(round(step.timings.total, 3) for step in agent.steps)
                 thinking = tuple(round(step.timings.think, 3) for step in agent.steps)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from holotron.actions.action import Action, ActionError, parse_action, to_dict, to_json
 from holotron.agent.chat import ChatModel, ChatOptions, Message
-from holotron.agent.prompts import NavigationForm
+from holotron.agent.policy_format import PolicyFormat
 from holotron.env.environment import Environment
 from holotron.env.errors import ActionFailed
 from holotron.episodes.examples import Example, ExampleTurn, said
@@ -29,7 +29,7 @@ class TeacherTask:
     kind: str
     text: str
     seed: int
-    form: NavigationForm
+    policy_format: PolicyFormat
     ask: Callable[[], Awaitable[Action | None]]
     solved: Callable[[float | None], bool]
     near: int
@@ -62,7 +62,7 @@ async def relabel(
             done = wanted
             told = said(lesson.text, len(turns))
             if astray < deviations:
-                reply = await chat.say([Message("user", told, observation.image)], lesson.form.schema())
+                reply = await chat.say([Message("user", told, observation.image)], lesson.policy_format.schema())
                 chosen = _understood(reply.text)
                 if chosen is None or not same(chosen, wanted, lesson.near):
                     astray += 1

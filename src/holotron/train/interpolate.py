@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from holotron.agent.policy_format import read_policy_format, save_policy_format
+from holotron.agent.policy_format import format_of, save_format
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.loading import find_checkpoint, load
 from holotron.model.parameters import place
@@ -38,8 +38,8 @@ def blend(first: str | Path, second: str | Path, out: Path, share: float = 0.5) 
         # In 32 bits, whatever the files hold: half of a 16-bit difference may be nothing.
         between = (1 - share) * weight.detach().float() + share * theirs[name].detach().float()
         place(model, name, between.to(weight.dtype))
-    manner = read_policy_format(find_checkpoint(str(first)))
+    policy_format = format_of(find_checkpoint(str(first)))
     save_checkpoint(model, out)
-    if manner is not None:
-        save_policy_format(manner, out)
+    if policy_format is not None:
+        save_format(policy_format, out)
     return out

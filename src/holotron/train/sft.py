@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holotron.agent.policy_format import TAUGHT, save_policy_format
+from holotron.agent.policy_format import NANO, save_format
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model
 from holotron.model.loading import find_checkpoint, load
@@ -158,7 +158,7 @@ class Trainer:
         if self.ranks.first:
             save_checkpoint(model, folder, overwrite=True)
             save_policy_texts(model.config, folder)
-            save_policy_format(TAUGHT, folder)
+            save_format(NANO, folder)
             if lora.rank:
                 save_adapter(model, changes, lora, folder.with_name(ADAPTER))
         return folder

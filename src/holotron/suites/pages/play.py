@@ -10,7 +10,7 @@ from typing import Any
 
 from holotron.actions import action as a
 from holotron.actions.space import Space
-from holotron.agent.policy_format import TAUGHT
+from holotron.agent.policy_format import NANO
 from holotron.env.errors import ActionFailed
 from holotron.episodes.examples import Example, ExampleTurn, said
 from holotron.suites.dagger import TeacherTask
@@ -51,7 +51,7 @@ async def lesson(world: PageWorld, task: PageTask) -> TeacherTask:
     """The task on its page, and the page itself as the teacher."""
     await world.begin(task)
     name = f"pages/{task.template}"
-    return TeacherTask(name, task.text, task.seed, TAUGHT.form(), partial(next_action, world), _is_full, SAME_POINT)
+    return TeacherTask(name, task.text, task.seed, NANO, partial(next_action, world), _is_full, SAME_POINT)
 
 
 def _is_full(reward: float | None) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from holotron.actions.action import Action
 from holotron.agent.chat import ChatModel
-from holotron.agent.policy_format import WIDGET_FORM
+from holotron.agent.policy_format import NANO_WIDGETS
 from holotron.env.errors import InfrastructureError
 from holotron.episodes.examples import Example
 from holotron.episodes.shards import ShardWriter
@@ -148,4 +148,4 @@ async def lesson(env: MiniWoBEnv, task: str, seed: int) -> TeacherTask:
         except OracleFailed:
             return None
 
-    return TeacherTask(task, env.utterance, seed, WIDGET_FORM, ask_oracle, partial(is_solved, task), SAME_POINT)
+    return TeacherTask(task, env.utterance, seed, NANO_WIDGETS, ask_oracle, partial(is_solved, task), SAME_POINT)
