@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holotron.actions.action import Action, Click, Type, to_json
+from holotron.agent.policy_format import NANO, JsonFormat
 from holotron.env.task import Task
 from holotron.episodes.examples import Example, ExampleError
 from holotron.episodes.record import ModelOutput, ObservationRecord, Outcome, Step, StepAction
@@ -44,9 +45,11 @@ def write(
     suite: str = "miniwob",
     seed: int = 1,
     sample: int = 0,
+    spec: str | None = None,
 ) -> str:
     task = Task(text=f"Do {name}", benchmark=suite, name=name, seed=seed, sample=sample)
-    with store.begin(task, POLICY, ENVIRONMENT) as writer:
+    policy = POLICY if spec is None else POLICY.model_copy(update={"extra": {"format": spec}})
+    with store.begin(task, policy, ENVIRONMENT) as writer:
         for index, did in enumerate(steps):
             step = Step.model_validate(
                 {
@@ -230,3 +233,24 @@ def test_a_selection_says_what_is_wrong() -> None:
         Selection(actors=(), corrections=False)
     with pytest.raises(ValueError, match="weight of a is -1"):
         Selection(task_weights={"a": -1})
+
+
+def test_messages_are_those_of_the_policys_format(store: EpisodeStore) -> None:
+    """What another kind of policy would have been told and would have answered; its own words stay as they were."""
+    words = '{"note":"n","thought":"t","action":{"action":"click","x":10,"y":10}}'
+    write(store, "a", [Did("teacher", RIGHT), Did("policy", WRONG, None, words, (1, 2)), Did("teacher", NEXT)])
+    form = JsonFormat()
+    [example] = view(store, policy_format=form)
+    first, second, third = example.turns
+    assert first.system == form.system()
+    assert (first.said, second.said) == ("Task: Do a", "The last action was carried out.")
+    assert (second.system, third.system) == ("", "")
+    assert form.parse(first.answer).action == RIGHT
+    assert (second.answer, second.answer_ids) == (words, (1, 2))
+    # Words of another format are written anew.
+    [example] = view(store, policy_format=NANO)
+    assert [turn.said for turn in example.turns] == ["Task: Do a", "", ""]
+    assert (example.turns[1].answer, example.turns[1].answer_ids) == (words, (1, 2))  # nobody noted a format
+    write(store, "b", [Did("policy", WRONG, None, words, (1, 2))], spec="json")
+    [example] = view(store, Selection(tasks=("b",)), policy_format=NANO)
+    assert (example.turns[0].answer, example.turns[0].answer_ids) == (to_json(WRONG), None)

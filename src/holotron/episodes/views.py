@@ -68,7 +68,8 @@ class Group:
 class View:
     """The examples that a selection finds in stores, in an order that the selection's seed decides.
 
-    They are what a policy of that format would have been told and would have answered. Damaged and unfinished episodes are told about and left out. Of several parts, each has other episodes.
+    They are what a policy of that format would have been told and would have answered. Damaged and unfinished episodes
+    are told about and left out. Of several parts, each has other episodes.
     """
 
     def __init__(
