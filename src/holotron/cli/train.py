@@ -16,9 +16,9 @@ EXAMPLES = examples(
     "holotron train sft recipes/localization.toml --out runs/localization",
     "holotron train sft recipes/navigation.toml --out runs/navigation",
 )
-BLEND_EXAMPLES = examples(
-    "holotron train blend runs/first/weights runs/second/weights --out runs/between",
-    "holotron train blend holotron-nano runs/mine/weights --share 0.3 --out runs/mostly-nano",
+INTERPOLATE_EXAMPLES = examples(
+    "holotron train interpolate runs/first/weights runs/second/weights --out runs/between",
+    "holotron train interpolate holotron-nano runs/mine/weights --share 0.3 --out runs/mostly-nano",
 )
 HARD_EXAMPLES = examples(
     "holotron train hard-tasks runs/eval --protocol browsergym-125 --at-most 0.8 --out hard-tasks.txt",
@@ -64,8 +64,8 @@ def sft(
         typer.echo(f"how it went: {write_plot([out], out / PLOT)}")
 
 
-@app.command("blend", epilog=BLEND_EXAMPLES)
-def blend(
+@app.command("interpolate", epilog=INTERPOLATE_EXAMPLES)
+def interpolate(
     first: Annotated[str, typer.Argument(help="A checkpoint folder, or the bundled policy.")],
     second: Annotated[str, typer.Argument(help="One that was trained on from it, or beside it from the same start.")],
     out: Annotated[Path, typer.Option(help="Folder for the weights between them; it must be new or empty.")],
@@ -73,12 +73,12 @@ def blend(
 ) -> None:
     """Weights between two checkpoints: what a second training forgot comes back, and most of what it brought stays."""
     from holotron.model.errors import ModelError
-    from holotron.train.interpolate import BlendError
-    from holotron.train.interpolate import blend as between
+    from holotron.train.interpolate import InterpolationError
+    from holotron.train.interpolate import interpolate as between
 
-    with failure(BlendError, ModelError):
+    with failure(InterpolationError, ModelError):
         folder = between(first, second, out, share)
-    typer.echo(f"blended; try it with: holotron demo --model {folder}")
+    typer.echo(f"interpolated; try it with: holotron demo --model {folder}")
 
 
 @app.command("plot", epilog=PLOT_EXAMPLES)
