@@ -74,7 +74,6 @@ def test_what_is_there_already_is_not_overwritten(folder: Path) -> None:
 
 
 def test_the_command(folder: Path, tmp_path: Path) -> None:
-    command = ["train", "interpolate", f"{folder}/one"]
     done = CliRunner().invoke(
         app, ["train", "interpolate", f"{folder}/one", f"{folder}/two", "--out", f"{tmp_path}/out"]
     )
