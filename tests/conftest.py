@@ -1,7 +1,11 @@
 """What all tests share."""
 
 import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 import torch
 from hypothesis import settings
 
@@ -17,3 +21,14 @@ settings.load_profile("patient")
 # Triton reads this when it is first imported, by whomever: without a GPU its kernels are interpreted.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder in memory where there is such a place: thousands of syncs are slow on a disk others use too."""
+    shared = Path("/dev/shm")
+    if not os.access(shared, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=shared, prefix="holotron-test-") as name:
+        yield Path(name)

@@ -29,7 +29,7 @@ from tests.episodes.test_replay import START, record
 app = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False)
 app.add_typer(data.app, name="data")
 app.command("other")(lambda: None)  # with a single command typer would leave out the name of the group
-SAMPLES = Path(__file__).parents[1] / "data" / "sample_store"
+SAMPLES = Path(__file__).parents[1] / "episodes" / "sample_store"
 
 
 def holo(*arguments):

@@ -92,7 +92,7 @@ def test_teachers_recover_from_disturbances() -> None:
     assert len(disturbed) > len(NAMES) // 6
 
 
-def test_mosaics_are_solved_wherever_things_are_hidden() -> None:
+def test_composed_pages_are_solved_wherever_things_are_hidden() -> None:
     games = [(name, seed) for name in NAMES if name.startswith("mosaic") for seed in range(20, 26)]
     pages = [draw_task(*game).html for game in games]
     for way in ('class="tabs"', 'class="fold"', 'class="veil"', 'class="menu"', 'class="back"'):
@@ -101,7 +101,7 @@ def test_mosaics_are_solved_wherever_things_are_hidden() -> None:
 
 
 def test_where_enter_sends_nothing_the_button_is_pressed() -> None:
-    deaf = next(seed for seed in range(100) if '"deaf": true' in draw_task("login", seed).html)
+    ignores_enter = next(seed for seed in range(100) if '"deaf": true' in draw_task("login", seed).html)
 
     async def enter_then(world: PageWorld) -> tuple[bool, Sequence[str]]:
         said = []
@@ -114,7 +114,7 @@ def test_where_enter_sends_nothing_the_button_is_pressed() -> None:
             said.append(action.action)
         return (await world.status()).success is True, said
 
-    won, said = in_world("login", deaf, enter_then)
+    won, said = in_world("login", ignores_enter, enter_then)
     assert said[:3] == ["type", "type", "click"]
     assert won
     assert not any('"deaf"' in draw_task(found.name, 0).html for found in all_templates(held_out=True))

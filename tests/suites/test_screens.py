@@ -17,7 +17,7 @@ from holotron.actions.coordinates import to_pixels
 from holotron.episodes.shards import read_shard, shard_paths
 from holotron.suites.screens.describe import Describer
 from holotron.suites.screens.generate import GroundError, GroundSettings, generate, source_of
-from holotron.suites.screens.labels import Element
+from holotron.suites.screens.labels import ScreenElement
 from holotron.suites.screens.pages import make_page
 from holotron.suites.screens.questions import MOST_ON_LARGE, ask, describe_state, pairs
 from holotron.suites.screens.rendering import Document, Renderer, RenderingError, Shot
@@ -58,17 +58,17 @@ def shots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Shot]:
 
     async def draw() -> dict[str, Shot]:
         async with Sources(folders=(folder,)) as sources:
-            drawn = {"hand": await sources.studio.draw(Document(PAGE, 600, 400))}
+            drawn = {"hand": await sources.renderer.draw(Document(PAGE, 600, 400))}
             for source in SOURCES:
                 shot = await sources.shot(source, 7)
                 assert shot is not None
                 drawn[source] = shot
-            return drawn | {"again": await sources.studio.draw(make_page(7))}
+            return drawn | {"again": await sources.renderer.draw(make_page(7))}
 
     return asyncio.run(draw())
 
 
-def named(elements: Sequence[Element], name: str) -> list[Element]:
+def named(elements: Sequence[ScreenElement], name: str) -> list[ScreenElement]:
     return [each for each in elements if each.usable and each.name == name]
 
 
@@ -220,8 +220,8 @@ def test_held_out_looks_are_never_trained_on() -> None:
 def test_a_sheet_shows_what_single_pages_show() -> None:
     async def both() -> tuple[list[Shot], list[Shot]]:
         documents = [make_widgets(seed) for seed in range(9)]
-        async with Renderer() as studio:
-            return await studio.draw_sheet(documents), [await studio.draw(document) for document in documents]
+        async with Renderer() as renderer:
+            return await renderer.draw_sheet(documents), [await renderer.draw(document) for document in documents]
 
     together, alone = asyncio.run(both())
     for one, other in zip(together, alone, strict=True):
@@ -244,11 +244,11 @@ def test_a_screen_that_a_browser_failed_to_draw_is_tried_again(capsys: pytest.Ca
             return Shot(b"", document.width, document.height, (), document.about)
 
     sources = Sources()
-    sources.studio = Faltering()  # type: ignore[assignment]
+    sources.renderer = Faltering()  # type: ignore[assignment]
     assert asyncio.run(sources.shot("widgets", 3)) is not None
     assert capsys.readouterr().err.count("widgets 3") == 2
     Faltering.failures = 9
-    sources.studio = Faltering()  # type: ignore[assignment]
+    sources.renderer = Faltering()  # type: ignore[assignment]
     assert asyncio.run(sources.shot("pages", 3)) is None
     assert "the tab is gone" in capsys.readouterr().err
 

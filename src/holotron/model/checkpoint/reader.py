@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from holotron.model.checkpoint import int8
 from holotron.model.checkpoint.config_json import overlay_processor, parse_config, read_raw_config
 from holotron.model.checkpoint.names import Dialect, Stored, default_dialect, detect, is_dropped, is_kept
 from holotron.model.checkpoint.source import Source
@@ -42,7 +44,7 @@ def load_checkpoint(
     parameters = dict(model.named_parameters())
     plan = _plan(parameters, config, dialect, headers)
     if dtype is None:
-        dtype = _torch_type(plan["decoder.embeddings.weight"][0], headers)
+        dtype = _torch_type(plan["decoder.embeddings.weight"][0], headers, raw)
     _fill(model, plan, headers, torch.device(device), dtype, progress)
     kept = _read_kept(headers)
     model.source = Source(folder, raw, dialect, kept)
@@ -73,19 +75,34 @@ def _plan(
     if missing := [name for name in wanted if name not in headers]:
         raise CheckpointError(f"the checkpoint lacks {_listed(missing)}")
     tied = "lm_head.weight" if config.tied_embeddings else None
-    unexpected = [n for n in headers if n not in wanted and not is_kept(n) and not is_dropped(n) and n != tied]
+    scales = {name + int8.SUFFIX for name in wanted if headers[name].dtype == "I8"}
+    unexpected = [
+        n for n in headers if n not in wanted and n not in scales and not is_kept(n) and not is_dropped(n) and n != tied
+    ]
     if unexpected:
         raise CheckpointError(f"the checkpoint has tensors that its config does not call for: {_listed(unexpected)}")
     for stored_name, (name, stored) in wanted.items():
         header, shape = headers[stored_name], stored.part_of(parameters[name]).shape
         if header.shape != tuple(shape):
             raise CheckpointError(f"{stored_name} has shape {list(header.shape)}, the config calls for {list(shape)}")
-        if header.dtype not in WEIGHT_TYPES:
+        if header.dtype == "I8" and stored_name + int8.SUFFIX in headers:
+            _check_scale(stored_name, headers)
+        elif header.dtype not in WEIGHT_TYPES:
             raise CheckpointError(
                 f"{stored_name} is stored as {header.dtype}; quantised checkpoints are not supported, use the "
                 f"release in {' or '.join(WEIGHT_TYPES[1:])}"
             )
     return plan
+
+
+def _check_scale(name: str, headers: dict[str, TensorHeader]) -> None:
+    matrix, scale = headers[name], headers[name + int8.SUFFIX]
+    expected = (matrix.shape[0], matrix.shape[1] // int8.GROUP) if len(matrix.shape) == 2 else ()
+    if scale.shape != expected or scale.dtype != "F16" or scale.file != matrix.file:
+        raise CheckpointError(
+            f"{name} is stored in 8 bits, and {name}{int8.SUFFIX} is {scale.dtype} {list(scale.shape)} in "
+            f"{scale.file.name}; it must be F16 {list(expected)} in {matrix.file.name}"
+        )
 
 
 def _fill(
@@ -116,7 +133,10 @@ def _fill(
                     place(model, name, torch.empty(target.shape, device=device, dtype=parameter_type(name, dtype)))
                     target = model.get_parameter(name)
                 part = stored.part_of(target.data)
-                part.copy_(tensors.get_tensor(stored.name))
+                data = tensors.get_tensor(stored.name)
+                if data.dtype == torch.int8:
+                    data = int8.unpack(data, tensors.get_tensor(stored.name + int8.SUFFIX))
+                part.copy_(data)
                 read.append((stored.name, part))
                 done += part.numel() * dtype.itemsize
                 if progress:
@@ -137,9 +157,11 @@ def _read_kept(headers: dict[str, TensorHeader]) -> dict[str, Tensor]:
     return kept
 
 
-def _torch_type(stored: Stored, headers: dict[str, TensorHeader]) -> torch.dtype:
+def _torch_type(stored: Stored, headers: dict[str, TensorHeader], raw: dict[str, Any]) -> torch.dtype:
+    """What the weights are stored in; of 8-bit ones, what they were before, which the config says."""
     types = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-    return types[headers[stored.name].dtype]
+    named = {str(kind).removeprefix("torch."): kind for kind in types.values()}
+    return types.get(headers[stored.name].dtype) or named.get(str(raw.get("dtype")), torch.bfloat16)
 
 
 def _listed(names: list[str], most: int = 5) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
+from holotron.model.checkpoint import int8
 from holotron.model.checkpoint.config_json import PROCESSOR, read_config, render_config, render_processor
 from holotron.model.checkpoint.names import Dialect, default_dialect
 from holotron.model.checkpoint.storage import INDEX
@@ -29,29 +30,33 @@ COMPANIONS = (
     PROCESSOR,
     "processor_config.json",
     "generation_config.json",
+    "policy.json",
 )
 
 
 def save_checkpoint(
-    model: Model, folder: str | Path, *, overwrite: bool = False, max_shard_bytes: int = 4 * 2**30
+    model: Model, folder: str | Path, *, overwrite: bool = False, max_shard_bytes: int = 4 * 2**30, bits: int = 16
 ) -> None:
     """Write the model as a checkpoint folder, in the dialect it was read in.
 
-    The folder appears whole or not at all: everything is written beside it first and renamed at the end.
+    The folder appears whole or not at all: everything is written beside it first and renamed at the end. With 8 bits
+    matrices are rounded and take half the room (int8.py); with 16 every tensor stays in its own type.
     """
+    if bits not in (8, 16):
+        raise CheckpointError(f"weights cannot be stored in {bits} bits; choose 8 or 16")
     folder = Path(folder)
     if folder.exists() and not overwrite and any(folder.iterdir()):
         raise CheckpointError(f"{folder} exists and is not empty; choose another folder or pass overwrite=True")
     folder.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        _write(model, staging, max_shard_bytes)
+        _write(model, staging, max_shard_bytes, bits)
         _swap(staging, folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _write(model: Model, folder: Path, max_shard_bytes: int) -> None:
+def _write(model: Model, folder: Path, max_shard_bytes: int, bits: int) -> None:
     source = model.source
     raw = dict(source.raw_config) if source else render_config(model.config)
     for key in ("audio_config", "sound_config"):
@@ -60,7 +65,8 @@ def _write(model: Model, folder: Path, max_shard_bytes: int) -> None:
     raw["dtype"] = str(model.dtype).removeprefix("torch.")
     raw.pop("torch_dtype", None)
     dialect = source.dialect if source else default_dialect(model.config)
-    shards = list(_shards(_stored_tensors(model, dialect), max_shard_bytes))
+    tensors = _stored_tensors(model, dialect)
+    shards = list(_shards(_packed(tensors) if bits == 8 else tensors, max_shard_bytes))
     weight_map: dict[str, str] = {}
     for number, shard in enumerate(shards, 1):
         name = "model.safetensors" if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
@@ -69,7 +75,7 @@ def _write(model: Model, folder: Path, max_shard_bytes: int) -> None:
         weight_map |= dict.fromkeys(shard, name)
         _sync(folder / name)
     if len(shards) > 1:
-        size = sum(parameter.nbytes for parameter in model.parameters())
+        size = sum(tensor.nbytes for shard in shards for tensor in shard.values())
         _write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": weight_map})
     if source:
         for companion in (source.folder / name for name in COMPANIONS):
@@ -97,11 +103,22 @@ def _stored_tensors(model: Model, dialect: Dialect) -> Iterator[tuple[str, Tenso
         yield from model.source.kept.items()
 
 
+def _packed(tensors: Iterator[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+    for name, tensor in tensors:
+        if int8.is_packable(tensor):
+            numbers, scale = int8.pack(tensor)
+            yield name, numbers
+            yield name + int8.SUFFIX, scale
+        else:
+            yield name, tensor
+
+
 def _shards(tensors: Iterator[tuple[str, Tensor]], most: int) -> Iterator[dict[str, Tensor]]:
+    """Files of at most that many bytes; scales stay in the file of their matrix."""
     shard: dict[str, Tensor] = {}
     size = 0
     for name, tensor in tensors:
-        if shard and size + tensor.nbytes > most:
+        if shard and size + tensor.nbytes > most and not name.endswith(int8.SUFFIX):
             yield shard
             shard, size = {}, 0
         shard[name] = tensor

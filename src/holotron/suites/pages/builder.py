@@ -1,52 +1,41 @@
-"""What a template draws with: chance, words, and controls in the page's look."""
+"""What a template draws with: chance, words, and controls in the page's style."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
-from typing import Any, TypeVar
+from typing import Any
 
+from holotron.suites.kit import html
+from holotron.suites.kit.draws import Draws
+from holotron.suites.kit.words import ENDINGS, FIRST_NAMES, LAST_NAMES, ONSETS, PASSWORD_LETTERS, SENTENCES, VOWELS
 from holotron.suites.pages.style import PageStyle
-from holotron.suites.pages.words import ENDINGS, FIRST_NAMES, LAST_NAMES, ONSETS, PASSWORD_LETTERS, SENTENCES, VOWELS
 
-T = TypeVar("T")
 COINED_SHARE = 0.4
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A template's part of a page: what to do, its content, and its behaviour with the data it works on."""
+class PageContent:
+    """A template's part of a page: what to do, its content, and the data that its script works on.
+
+    script: None for the file in `behaviour` that has the template's name.
+    """
 
     text: str
     body: str
-    script: str
-    data: Mapping[str, Any] = field(default_factory=dict)
-    title: str = "Page"
+    data: Mapping[str, Any]
+    title: str
+    script: str | None = None
 
 
-class PageBuilder:
-    """One page's chance and look."""
+class PageBuilder(Draws):
+    """One page's random draws and style."""
 
-    def __init__(self, chance: random.Random, look: PageStyle) -> None:
-        self.chance = chance
-        self.look = look
-
-    # ---- chance ----
-
-    def pick(self, *options: T) -> T:
-        return self.chance.choice(options)
-
-    def some(self, options: Sequence[T], count: int) -> list[T]:
-        return self.chance.sample(list(options), count)
-
-    def maybe(self, probability: float = 0.5) -> bool:
-        return self.chance.random() < probability
-
-    def number(self, low: int, high: int) -> int:
-        """From low to high, both included."""
-        return self.chance.randint(low, high)
+    def __init__(self, chance: random.Random, style: PageStyle) -> None:
+        super().__init__(chance)
+        self.style = style
 
     def phrase(self, *phrasings: str, **values: object) -> str:
         """One of these ways to say it, with or without a capital letter and a full stop."""
@@ -59,7 +48,7 @@ class PageBuilder:
     # ---- words ----
 
     def coined(self) -> str:
-        """A word that nobody has heard."""
+        """A word that stands in no dictionary."""
         syllables = (self.pick(*ONSETS) + self.pick(*VOWELS) for _ in range(self.pick(1, 2, 2, 3)))
         return "".join(syllables) + self.pick(*ENDINGS)
 
@@ -102,6 +91,9 @@ class PageBuilder:
     def price(self) -> str:
         return f"{self.number(2, 180)}.{self.pick('00', '50', '90', '95', '99')}"
 
+    def phone(self) -> str:
+        return f"0{self.number(100, 999)} {self.number(1000, 9999)}"
+
     def prose(self, count: int) -> str:
         return f"<p>{' '.join(self.some(SENTENCES, count))}</p>"
 
@@ -112,7 +104,7 @@ class PageBuilder:
 
     def field(self, name: str, label: str, kind: str = "text", value: str = "") -> str:
         """A text field with its label where this page has labels; kind "area" for several lines."""
-        inside = self.look.labels == "inside" and not value  # a filled field would hide it
+        inside = self.style.labels == "inside" and not value  # a filled field would hide it
         hint = f' placeholder="{escape(label)}" aria-label="{escape(label)}"' if inside else ""
         if kind == "area":
             control = f'<textarea id="{name}" rows="4"{hint}>{escape(value)}</textarea>'
@@ -123,12 +115,9 @@ class PageBuilder:
 
     def select(self, name: str, label: str, options: Sequence[str], chosen: str | None = None) -> str:
         """A drop-down list; its label never stands inside."""
-        listed = "".join(
-            f"<option{' selected' if option == chosen else ''}>{escape(option)}</option>" for option in options
-        )
         return (
             f'<div class="field"><label for="{name}">{escape(label)}{self._colon}</label>'
-            f'<select id="{name}">{listed}</select></div>'
+            f'<select id="{name}">{html.options(options, chosen)}</select></div>'
         )
 
     def check(self, name: str, label: str, on: bool = False, switch: bool = False) -> str:
@@ -155,9 +144,39 @@ class PageBuilder:
     def form(self, *parts: str) -> str:
         return f'<form novalidate id="form">{"".join(parts)}</form>'
 
+    def form_in_row(self, field: str, *labels: str) -> str:
+        """A form of one field with its button beside it."""
+        return self.form(f'<div class="row">{field}<div class="field">{self.submit(*labels)}</div></div>')
+
     @property
     def _colon(self) -> str:
-        return ":" if self.look.labels == "left" else ""
+        return ":" if self.style.labels == "left" else ""
+
+
+def capital(text: str) -> str:
+    """With a capital letter at the beginning."""
+    return text[0].upper() + text[1:]
+
+
+def and_list(names: Sequence[str]) -> str:
+    """One, two and three."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def dialog(inside: str, name: str = "", *, hidden: bool = False) -> str:
+    """A dialog over the page."""
+    about = (f' id="{name}"' if name else "") + (" hidden" if hidden else "")
+    return f'<div class="veil"{about}><div class="dialog">{inside}</div></div>'
+
+
+def opener(kind: str, label: str, classes: str, about: str = "") -> str:
+    """Something to click on that leads to another view: a link, a button or a tile. `about`: further attributes."""
+    match kind:
+        case "link":
+            return f'<p><a href="#" class="{classes}"{about}>{escape(label)}</a></p>'
+        case "button":
+            return f'<button type="button" class="{classes}"{about}>{escape(label)}</button>'
+    return f'<div class="tile {classes}"{about} style="cursor:pointer">{escape(label)}</div>'
 
 
 def view(name: str, *parts: str, first: bool = False) -> str:

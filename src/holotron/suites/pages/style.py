@@ -5,115 +5,30 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
 
-from holotron.suites.pages.words import BRANDS, LINKS, SENTENCES
+from holotron.suites.kit.themes import FONTS, LABEL_PLACES, LabelPlace
+from holotron.suites.kit.words import BRANDS, LINKS, SENTENCES
 
 VIEWPORTS = ((1024, 768), (1152, 768), (1280, 720), (1280, 800))
-FONTS = (
-    "Liberation Sans", "Liberation Sans", "DejaVu Sans", "Liberation Serif", "DejaVu Serif", "Liberation Mono",
-    "DejaVu Sans Mono",
-)  # fmt: skip
 LINK = re.compile(r'<a href="#">([^<]*)</a>')
-Labels = Literal["above", "left", "inside"]
 FIELDS = ".styled input:not([type=checkbox]):not([type=radio]), .styled textarea"
 
-CSS = """
-[hidden] { display: none !important; }
-* { box-sizing: border-box; caret-animation: manual; }
-body { margin: 0; background: var(--ground); color: var(--ink); font: var(--size)/1.45 var(--font); }
-a { color: var(--accent); }
-h1 { font-size: 1.6em; margin: 0 0 .6em; } h2 { font-size: 1.25em; margin: .4em 0; }
-h3 { margin: .2em 0; font-size: 1em; }
-p { margin: .5em 0 1em; } ul { padding-left: 1.2em; }
-header, footer { padding: .8em 1.5em; display: flex; gap: 1.4em; align-items: center; flex-wrap: wrap; }
-header { border-bottom: 1px solid var(--line); }
-header.bold { background: var(--accent); color: var(--on); } header.bold a { color: var(--on); }
-header b { font-size: 1.2em; margin-right: auto; } header nav { display: flex; gap: 1.2em; }
-footer { color: var(--soft); font-size: .85em; border-top: 1px solid var(--line); margin-top: 2em; }
-.columns { display: flex; align-items: flex-start; } .columns.right { flex-direction: row-reverse; }
-aside { width: 190px; flex: none; padding: 1.2em; color: var(--soft); } aside a { display: block; margin: .5em 0; }
-main { padding: var(--room); flex: 1; min-width: 0; }
-.card main { max-width: var(--width); margin: 2.2em auto; background: var(--card); border: 1px solid var(--line);
-  border-radius: var(--radius); }
-.shadow main { box-shadow: 0 4px 18px rgba(0, 0, 0, .16); border-color: transparent; }
-.field { margin: 0 0 .9em; max-width: 560px; } .field > label { display: block; margin-bottom: .25em; }
-.left .field:not(.inside) { display: flex; gap: 1em; align-items: baseline; }
-.left .field > label { width: 10em; flex: none; }
-.styled input:not([type=checkbox]):not([type=radio]), .styled textarea, .styled select {
-  font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line); border-radius: var(--radius);
-  padding: .45em .6em; width: 100%; }
-.styled select { width: auto; min-width: 8em; } .styled.left .field > :last-child { flex: 1; }
-.styled.underline input:not([type=checkbox]):not([type=radio]) {
-  border-width: 0 0 2px; border-radius: 0; background: none; }
-.styled input.short { width: 12em !important; } .styled textarea { min-height: 5.5em; display: block; }
-.styled ::placeholder { color: var(--soft); opacity: 1; }
-.styled button { font: inherit; cursor: pointer; border-radius: var(--radius); padding: .45em 1.1em; color: var(--ink);
-  background: var(--quiet); border: 1px solid var(--line); }
-.styled button.main { background: var(--accent); color: var(--on); border-color: var(--accent); }
-.styled.outlined button.main { background: transparent; color: var(--accent); border-width: 2px; font-weight: bold; }
-.styled button.small { padding: .15em .6em; font-size: .9em; }
-.plain input, .plain select, .plain textarea, .plain button { font-size: max(.92em, 13px); }
-button.link { background: none !important; border: 0 !important;
-  color: var(--accent) !important; padding: .2em !important;
-  text-decoration: underline; }
-.row { display: flex; gap: .7em; align-items: center; flex-wrap: wrap; } .row.end { justify-content: flex-end; }
-.between { display: flex; justify-content: space-between; align-items: center; gap: 1em; }
-.check { display: flex; gap: .5em; align-items: center; margin: .45em 0; } .check input { flex: none; }
-input[type=checkbox], input[type=radio] { width: 1.1em; height: 1.1em; accent-color: var(--accent); margin: 0; }
-input.switch { appearance: none; width: 2.6em; height: 1.4em; border-radius: .7em; background: var(--soft);
-  position: relative; }
-input.switch::before { content: ""; position: absolute; width: 1.1em; height: 1.1em; border-radius: 50%;
-  background: #fff; top: .15em; left: .15em; }
-input.switch:checked { background: var(--accent); } input.switch:checked::before { left: 1.35em; }
-table { border-collapse: collapse; width: 100%; } td, th { text-align: left; padding: var(--cell) .7em; }
-th { border-bottom: 2px solid var(--line); } td { border-bottom: 1px solid var(--line); }
-.striped tr:nth-child(even) td { background: var(--quiet); }
-th[data-sort] { cursor: pointer; text-decoration: underline; }
-.item { padding: .55em .7em; border-bottom: 1px solid var(--line); } .item.done { color: var(--soft); }
-.items { list-style: none; padding: 0; margin: .6em 0; }
-.tile { border: 1px solid var(--line); border-radius: var(--radius); padding: 1em; background: var(--card); }
-.grid { display: grid; gap: 1em; grid-template-columns: repeat(auto-fill, minmax(190px, 1fr)); }
-.swatch { height: 70px; border-radius: var(--radius); margin-bottom: .6em; }
-.soft { color: var(--soft); } .price { font-weight: bold; }
-.menu { position: relative; } .menu .list { position: absolute; top: 100%; left: 0; z-index: 5; min-width: 170px; }
-.list { background: var(--card); border: 1px solid var(--line); border-radius: var(--radius); padding: .3em 0;
-  box-shadow: 0 4px 14px rgba(0, 0, 0, .2); color: var(--ink); }
-.list > div { padding: .35em 1em; cursor: pointer; white-space: nowrap; position: relative; }
-.list .list { top: -.3em; left: 100%; }
-.veil { position: fixed; inset: 0; background: rgba(0, 0, 0, .45); display: flex; align-items: center;
-  justify-content: center; z-index: 10; }
-.dialog { background: var(--card); border: 1px solid var(--line); border-radius: var(--radius); padding: 1.4em;
-  width: 430px; max-width: 90%; position: relative; }
-.banner { position: fixed; left: 0; right: 0; background: var(--card); border: 1px solid var(--line);
-  padding: 1em 1.5em;
-  z-index: 8; box-shadow: 0 0 16px rgba(0, 0, 0, .25); }
-.tabs { display: flex; gap: .3em; border-bottom: 2px solid var(--line); margin-bottom: 1em; }
-.tabs > div { padding: .5em 1em; cursor: pointer; border-radius: var(--radius) var(--radius) 0 0; color: var(--soft); }
-.tabs > .now { background: var(--accent); color: var(--on); }
-.fold { border: 1px solid var(--line); border-radius: var(--radius); margin: .4em 0; }
-.fold > .head { padding: .55em .9em; cursor: pointer; font-weight: bold; } .fold > .inside { padding: 0 .9em .7em; }
-.pages { display: flex; gap: .4em; margin: 1em 0; }
-.pages .now { background: var(--accent) !important; color: var(--on) !important; }
-.notice { padding: .6em .9em; border-radius: var(--radius); margin: 0 0 1em; border: 1px solid; }
-.notice.good { color: #14653a; background: #e2f5ea; } .notice.bad { color: #8f1d1d; background: #fbe6e6; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .5em 1.5em; }
-dt { color: var(--soft); } dd { margin: 0; }
-"""
+CSS = "\n" + Path(__file__).with_name("style.css").read_text()
 
 
 @dataclass(frozen=True)
 class PageStyle:
-    """One page's looks. `labels`: where a field's label stands."""
+    """The style of one page."""
 
     variables: str
     classes: str
-    labels: Labels
+    labels: LabelPlace
     header: str
     aside: str
     footer: str
     viewport: tuple[int, int]
-    adornment: str = ""
+    variations: str = ""
 
     def without(self, text: str) -> PageStyle:
         """Without the links around the content that a reader of this text might take for what is meant."""
@@ -125,9 +40,9 @@ class PageStyle:
         header, aside, footer = (LINK.sub(keep, part) for part in (self.header, self.aside, self.footer))
         return replace(self, header=header, aside=aside, footer=footer)
 
-    def adorned(self, chance: random.Random) -> PageStyle:
-        """With some habits of its own, as every page has them that somebody made."""
-        return replace(self, adornment=_adornment(chance) if chance.random() < 0.7 else "")
+    def varied(self, chance: random.Random) -> PageStyle:
+        """With some style variations, such as each site has of its own."""
+        return replace(self, variations=_variations(chance) if chance.random() < 0.7 else "")
 
     def document(self, title: str, body: str, script: str) -> str:
         """The whole page around its content."""
@@ -135,19 +50,19 @@ class PageStyle:
         main = f'<main><div id="notice" class="notice" hidden></div>{body}</main>'
         return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-            f"<style>:root {{ {self.variables} }}{CSS}{self.adornment}</style></head>"
+            f"<style>:root {{ {self.variables} }}{CSS}{self.variations}</style></head>"
             f'<body class="{self.classes}">{self.header}<div class="{side}">{self.aside}{main}</div>{self.footer}'
             f"<script>(() => {{\n{script}\n}})();</script></body></html>"
         )
 
 
-def draw_look(chance: random.Random, *, roomy: bool = False) -> PageStyle:
-    """`roomy`: the content needs the whole width, as tables and grids do."""
+def draw_style(chance: random.Random, *, wide: bool = False) -> PageStyle:
+    """`wide`: the content needs the whole width, as tables and grids do."""
     dark = chance.random() < 0.25
     hue = chance.randrange(360)
     radius = chance.choice((0, 0, 3, 6, 10, 16))
     styled = chance.random() < 0.8
-    card = not roomy and chance.random() < 0.55
+    card = not wide and chance.random() < 0.55
     size = chance.choice((13, 14, 14, 15, 16, 16, 17, 18, 20))
     variables = {
         **(_dark(chance, hue) if dark and styled else _light(chance, hue)),
@@ -163,7 +78,7 @@ def draw_look(chance: random.Random, *, roomy: bool = False) -> PageStyle:
     classes += ["shadow"] if card and chance.random() < 0.5 else []
     classes += [chance.choice(("", "", "underline", "outlined"))] if styled else []
     classes += ["striped"] if chance.random() < 0.4 else []
-    labels: Labels = chance.choice(("above", "above", "left", "inside")) if not card or size < 17 else "above"
+    labels: LabelPlace = chance.choice(LABEL_PLACES) if not card or size < 17 else "above"
     classes += ["left"] if labels == "left" else []
     has_aside = not card and chance.random() < 0.35
     classes += ["right"] if has_aside and chance.random() < 0.4 else []
@@ -178,7 +93,7 @@ def draw_look(chance: random.Random, *, roomy: bool = False) -> PageStyle:
     )
 
 
-def _adornment(chance: random.Random) -> str:
+def _variations(chance: random.Random) -> str:
     """Some of many rules on top of the common ones."""
     pad, wide = chance.uniform(0.15, 0.9), chance.uniform(0.5, 2.0)
     rules = {

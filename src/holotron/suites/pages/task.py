@@ -8,20 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 
 from holotron.suites.pages import templates as folder
-from holotron.suites.pages.builder import Drawn, PageBuilder
-from holotron.suites.pages.style import draw_look
+from holotron.suites.pages.behaviour import own_script, read_script
+from holotron.suites.pages.builder import PageBuilder, PageContent
+from holotron.suites.pages.style import draw_style
 
-Draw = Callable[[PageBuilder], Drawn]
-# Of the pages, those on which the Enter key sends nothing.
-DEAF_SHARE = 0.2
+Draw = Callable[[PageBuilder], PageContent]
+# The share of pages on which the Enter key sends nothing.
+IGNORES_ENTER_SHARE = 0.2
 
 
 class UnknownTemplate(KeyError):
-    """A template was named that there is none of."""
+    """Unknown template."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Template:
     name: str
     draw: Draw
     held_out: bool
-    roomy: bool
+    wide: bool
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class PageTask:
 _TEMPLATES: dict[str, Template] = {}
 
 
-def template(*, held_out: bool = False, roomy: bool = False) -> Callable[[Draw], Draw]:
+def template(*, held_out: bool = False, wide: bool = False) -> Callable[[Draw], Draw]:
     """Register a drawing function under its own name."""
 
     def register(draw: Draw) -> Draw:
         name = draw.__name__
         assert name not in _TEMPLATES, f"two templates named {name}"
-        _TEMPLATES[name] = Template(name, draw, held_out, roomy)
+        _TEMPLATES[name] = Template(name, draw, held_out, wide)
         return draw
 
     return register
@@ -74,26 +74,21 @@ def draw_task(name: str, seed: int) -> PageTask:
         raise UnknownTemplate(f"there is no template {name!r}; there are {', '.join(sorted(_TEMPLATES))}")
     made = _TEMPLATES[name]
     chance = random.Random(f"{name}/{seed}")
-    look = draw_look(chance, roomy=made.roomy)
-    drawn = made.draw(PageBuilder(chance, look))
+    style = draw_style(chance, wide=made.wide)
+    drawn = made.draw(PageBuilder(chance, style))
     data = dict(drawn.data)
     if not made.held_out:  # those stay as they were first measured
-        habits = random.Random(f"{name}/{seed}/habits")
-        look, data["deaf"] = look.adorned(habits), habits.random() < DEAF_SHARE
+        variations = random.Random(f"{name}/{seed}/habits")
+        style, data["deaf"] = style.varied(variations), variations.random() < IGNORES_ENTER_SHARE
+    script = own_script(name) if drawn.script is None else drawn.script
     # "</" would end the script in the middle of a text.
     written = json.dumps(data).replace("</", "<\\/")
-    html = look.without(drawn.text).document(
-        drawn.title, drawn.body, f"{_runtime()}\nconst data = {written};\n{drawn.script}"
-    )
-    return PageTask(drawn.text, html, look.viewport, name, seed, made.held_out)
+    behaviour = f"{read_script('runtime')}\nconst data = {written};\n{script}"
+    html = style.without(drawn.text).document(drawn.title, drawn.body, behaviour)
+    return PageTask(drawn.text, html, style.viewport, name, seed, made.held_out)
 
 
 @cache
 def _load() -> None:
     for module in iter_modules(folder.__path__):
         import_module(f"{folder.__name__}.{module.name}")
-
-
-@cache
-def _runtime() -> str:
-    return Path(__file__).with_name("runtime.js").read_text()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.builder import PageBuilder
-from holotron.suites.pages.words import CITIES, COLOURS, SENTENCES, THINGS, TODOS
+from collections.abc import Callable
 
-CODE_LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ0123456789"
+from holotron.suites.kit.words import CITIES, CODE_LETTERS, COLOURS, SENTENCES, THINGS, TODOS
+from holotron.suites.pages.builder import PageBuilder
 
 
 def quoted(s: PageBuilder, text: str) -> str:
@@ -14,37 +14,23 @@ def quoted(s: PageBuilder, text: str) -> str:
 
 def value_of(s: PageBuilder, kind: str) -> str:
     """Something to write into a field of that kind."""
-    match kind:
-        case "person":
-            return s.person()
-        case "word":
-            return s.coined().title()
-        case "user":
-            return s.user()
-        case "mail":
-            return s.mail()
-        case "password":
-            return s.password()
-        case "city":
-            return s.pick(*s.fresh(CITIES))
-        case "street":
-            return f"{s.coined().title()} {s.pick('Street', 'Road', 'Lane')} {s.number(1, 99)}"
-        case "colour":
-            return s.pick(*s.fresh(COLOURS))
-        case "thing":
-            return s.pick(*s.fresh(THINGS))
-        case "todo":
-            return s.pick(*s.fresh(TODOS))
-        case "sentence":
-            return s.pick(*SENTENCES)
-        case "address":
-            return f"{s.coined()}.{s.pick('com', 'org', 'net')}"
-        case "time":
-            return f"{s.number(7, 21)}:{s.pick('00', '15', '30', '45')}"
-        case "few":
-            return str(s.number(1, 9))
-        case "digits":
-            return str(s.number(1, 10 ** s.number(1, 6)))
-        case "code":
-            return "".join(s.chance.choices(CODE_LETTERS, k=s.number(3, 7)))
-    return " ".join(s.coined() for _ in range(s.number(2, 3))).capitalize()
+    known: dict[str, Callable[[], str]] = {
+        "person": s.person,
+        "word": lambda: s.coined().title(),
+        "user": s.user,
+        "mail": s.mail,
+        "password": s.password,
+        "city": lambda: s.pick(*s.fresh(CITIES)),
+        "street": lambda: f"{s.coined().title()} {s.pick('Street', 'Road', 'Lane')} {s.number(1, 99)}",
+        "colour": lambda: s.pick(*s.fresh(COLOURS)),
+        "thing": lambda: s.pick(*s.fresh(THINGS)),
+        "todo": lambda: s.pick(*s.fresh(TODOS)),
+        "sentence": lambda: s.pick(*SENTENCES),
+        "address": lambda: f"{s.coined()}.{s.pick('com', 'org', 'net')}",
+        "time": lambda: f"{s.number(7, 21)}:{s.pick('00', '15', '30', '45')}",
+        "few": lambda: str(s.number(1, 9)),
+        "digits": lambda: str(s.number(1, 10 ** s.number(1, 6))),
+        "code": lambda: "".join(s.chance.choices(CODE_LETTERS, k=s.number(3, 7))),
+        "phrase": lambda: " ".join(s.coined() for _ in range(s.number(2, 3))).capitalize(),
+    }
+    return known[kind]()

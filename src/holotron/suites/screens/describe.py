@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from holotron.suites.screens.labels import DRAWN_SIGNS, SHAPES, Element
+from holotron.suites.kit.words import ORDINALS
+from holotron.suites.screens.labels import DRAWN_SIGNS, SHAPES, ScreenElement
 
-ORDINALS = ("first", "second", "third", "fourth", "fifth")
 LONGEST_NAME = 40
 # A name alone names these; of the others it could as well mean the words beside them.
 SAID_BY_NAME = frozenset(
@@ -19,11 +19,11 @@ REACH = 200  # how many pixels something may be from what it is said to be besid
 class Describer:
     """Describes the elements of one screen."""
 
-    def __init__(self, elements: Sequence[Element]) -> None:
+    def __init__(self, elements: Sequence[ScreenElement]) -> None:
         self._all = elements
-        # A label and the control it names are one thing to whoever looks for a name.
+        # A label and the control it names count as two: the name alone does not tell them apart.
         self._names = [each.name.lower() for each in elements if each.name]
-        # Ends of sentences are parts of something longer, and nobody points by them.
+        # Ends of sentences are parts of a longer text and make poor landmarks.
         self._landmarks = [
             each
             for each in elements
@@ -31,12 +31,12 @@ class Describer:
             if each.name[-1] not in ".,!?"
         ]
 
-    def describe(self, element: Element, chance: random.Random) -> str | None:
+    def describe(self, element: ScreenElement, chance: random.Random) -> str | None:
         """One of the descriptions that fit this element alone, or None."""
         ways = list(dict.fromkeys(self.descriptions(element)))
         return chance.choice(ways) if ways else None
 
-    def descriptions(self, element: Element) -> Iterator[str]:
+    def descriptions(self, element: ScreenElement) -> Iterator[str]:
         kind, name, states = element.kind, element.name, set(element.states)
         if not element.quotable:
             return
@@ -70,7 +70,7 @@ class Describer:
             if len(places) == 1:
                 yield f'"{element.column}" in the row of "{element.row}"'
 
-    def _plain(self, element: Element) -> Iterator[str]:
+    def _plain(self, element: ScreenElement) -> Iterator[str]:
         kind, name = element.kind, element.name
         if kind in SHAPES:
             if element.color:
@@ -97,7 +97,7 @@ class Describer:
                 yield name
                 yield f'"{name}"'
 
-    def _among(self, element: Element, alike: Sequence[Element], bare: str) -> Iterator[str]:
+    def _among(self, element: ScreenElement, alike: Sequence[ScreenElement], bare: str) -> Iterator[str]:
         """What tells it from the others like it: its place among them, its row, what is beside it."""
         place = next(index for index, each in enumerate(alike) if each is element)
         if len(alike) <= len(ORDINALS):
@@ -118,7 +118,7 @@ class Describer:
             if near:
                 yield f'the {bare} {word} "{min(near)[1]}"'
 
-    def _beginning(self, element: Element) -> Iterator[str]:
+    def _beginning(self, element: ScreenElement) -> Iterator[str]:
         start = " ".join(element.name.split()[:4])
         if (
             sum(each.name.lower().startswith(start.lower()) for each in self._all) == 1
@@ -130,27 +130,27 @@ class Describer:
         return self._names.count(name.lower()) == 1
 
 
-def _bare(element: Element) -> str:
+def _bare(element: ScreenElement) -> str:
     if element.kind in SHAPES:
-        return f"{element.color} {element.kind}".strip()
+        return element.coloured_kind
     if element.kind in DRAWN_SIGNS:
         return f'{element.color} "{element.name}"'.strip()
     return f'"{element.name}" {element.kind}' if element.name else element.kind
 
 
-def _right_of(element: Element, mark: Element) -> float | None:
+def _right_of(element: ScreenElement, mark: ScreenElement) -> float | None:
     return _gap(mark.box[2], element.box[0], (element.box[1], element.box[3]), (mark.box[1], mark.box[3]))
 
 
-def _left_of(element: Element, mark: Element) -> float | None:
+def _left_of(element: ScreenElement, mark: ScreenElement) -> float | None:
     return _right_of(mark, element)
 
 
-def _below(element: Element, mark: Element) -> float | None:
+def _below(element: ScreenElement, mark: ScreenElement) -> float | None:
     return _gap(mark.box[3], element.box[1], (element.box[0], element.box[2]), (mark.box[0], mark.box[2]))
 
 
-def _above(element: Element, mark: Element) -> float | None:
+def _above(element: ScreenElement, mark: ScreenElement) -> float | None:
     return _below(mark, element)
 
 

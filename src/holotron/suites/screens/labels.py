@@ -27,7 +27,7 @@ READABLE = re.compile(
 
 
 @dataclass(frozen=True)
-class Element:
+class ScreenElement:
     """Something on a screen.
 
     name: what it is called, by text that can be seen or a drawing's meaning. text: what can be read on it.
@@ -61,6 +61,10 @@ class Element:
         return plain and '"' not in self.name + (self.value or "")
 
     @property
+    def coloured_kind(self) -> str:
+        return f"{self.color} {self.kind}".strip()
+
+    @property
     def middle(self) -> tuple[int, int]:
         return self.spots[0]
 
@@ -82,16 +86,16 @@ def writing_of(found: Mapping[str, Any]) -> Writing:
     return Writing(words, tuple((box[0], box[1], box[2], box[3]) for box in found["unread"]))
 
 
-def from_page(found: Mapping[str, Any]) -> tuple[Element, ...]:
-    """The elements that labels.js found, in reading order, without those whose text no one can read or quote."""
+def from_page(found: Mapping[str, Any]) -> tuple[ScreenElement, ...]:
+    """The elements that labels.js found, in reading order, without those whose text cannot be read or quoted."""
     elements = [_element(each) for each in found["elements"]]
     return tuple(in_reading_order(each for each in elements if each.kind))
 
 
-def in_reading_order(elements: Iterable[Element]) -> list[Element]:
+def in_reading_order(elements: Iterable[ScreenElement]) -> list[ScreenElement]:
     """Line by line: what shares most of its height with the first of a line belongs to that line."""
     left = sorted(elements, key=lambda each: (each.box[1] + each.box[3], each.box[0]))
-    ordered: list[Element] = []
+    ordered: list[ScreenElement] = []
     while left:
         first = left[0]
         middle = (first.box[1] + first.box[3]) / 2
@@ -104,9 +108,9 @@ def in_reading_order(elements: Iterable[Element]) -> list[Element]:
     return ordered
 
 
-def choose(elements: Sequence[Element], chance: random.Random, most: int) -> list[Element]:
+def choose(elements: Sequence[ScreenElement], chance: random.Random, most: int) -> list[ScreenElement]:
     """Up to `most` usable elements, evenly over their kinds, static ones at most a third where there are others."""
-    kinds: dict[str, list[Element]] = {}
+    kinds: dict[str, list[ScreenElement]] = {}
     for element in elements:
         if element.usable:
             kinds.setdefault(element.kind, []).append(element)
@@ -114,7 +118,7 @@ def choose(elements: Sequence[Element], chance: random.Random, most: int) -> lis
         chance.shuffle(group)
     order = sorted(kinds)
     chance.shuffle(order)
-    chosen: list[Element] = []
+    chosen: list[ScreenElement] = []
     for static in (False, True):
         groups = [kinds[kind] for kind in order if (kind in STATIC) == static]
         room = most - len(chosen) if static else max(most - sum(map(len, _static(kinds))), round(most * 0.67))
@@ -137,11 +141,11 @@ def color_name(paint: str) -> str:
     return name if distance <= 60 else ""
 
 
-def _static(kinds: Mapping[str, list[Element]]) -> list[list[Element]]:
+def _static(kinds: Mapping[str, list[ScreenElement]]) -> list[list[ScreenElement]]:
     return [group for kind, group in kinds.items() if kind in STATIC]
 
 
-def _element(found: Mapping[str, Any]) -> Element:
+def _element(found: Mapping[str, Any]) -> ScreenElement:
     name, text = _plain(found["name"]), _plain(found["text"])
     if found["side"]:  # the caption of a field: what marks it as one is no part of its name
         name = name.rstrip(" :*") or name
@@ -150,7 +154,7 @@ def _element(found: Mapping[str, Any]) -> Element:
     kind, row, column = found["kind"], _plain(found["row"]), _plain(found["column"])
     if kind == "letter" and not name.isalpha():
         kind = "digit" if name.isdigit() else "sign"
-    return Element(
+    return ScreenElement(
         kind,
         name,
         text,

@@ -8,7 +8,7 @@ from typing import Any
 from holotron.suites.miniwob.env import MiniWoBEnv
 from holotron.suites.miniwob.pages import MiniWoB
 from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, all_tasks
-from holotron.suites.screens.labels import Element, Writing, from_page, writing_of
+from holotron.suites.screens.labels import ScreenElement, Writing, from_page, writing_of
 from holotron.suites.screens.rendering import LABELS, Shot, smallest_side
 from holotron.suites.screens.words import Words
 
@@ -53,7 +53,7 @@ async def draw_miniwob(pool: MiniWoB, seed: int) -> Shot:
     return Shot(observation.png, WIDTH, HEIGHT, elements, {"task": task}, writing)
 
 
-async def _look(env: MiniWoBEnv) -> tuple[tuple[Element, ...], Writing]:
+async def _look(env: MiniWoBEnv) -> tuple[tuple[ScreenElement, ...], Writing]:
     await env.call(NAME_DRAWINGS, DRAWINGS)
     found: dict[str, Any] = await env.call(LABELS, WIDTH, HEIGHT, smallest_side(WIDTH))
     return from_page(found), writing_of(found)

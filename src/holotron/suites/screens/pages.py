@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from holotron.suites.screens.blocks import Blocks
+from holotron.suites.kit.html import document
+from holotron.suites.screens.builder import ScreenBuilder
 from holotron.suites.screens.rendering import Document
 from holotron.suites.screens.templates import HELD_OUT, TEMPLATES
 from holotron.suites.screens.themes import draw_theme
-from holotron.suites.screens.words import Words
 
 SIZES = ((800, 600), (1024, 768), (1280, 720), (1280, 800), (960, 640))
 
@@ -22,8 +22,6 @@ def make_page(seed: int, *, held_out: bool = False) -> Document:
     templates = HELD_OUT if new_template else TEMPLATES
     name = chance.choice(sorted(templates))
     theme = draw_theme(chance, held_out=new_theme)
-    words = Words(chance)
-    body = templates[name](words, Blocks(words, theme))
+    body = templates[name](ScreenBuilder(chance, theme))
     width, height = chance.choice(SIZES)
-    html = f"<!DOCTYPE html><html><head><style>{theme.css}</style></head><body>{body}</body></html>"
-    return Document(html, width, height, {"template": name, "theme": theme.name})
+    return Document(document(theme.css, body), width, height, {"template": name, "theme": theme.name})

@@ -3,8 +3,8 @@
 `Find: WHAT` is answered by a point, `Read: POINT` by the text there, `What: POINT` by the kind, name and state of what
 is there, `Screen:` by one line for each thing that can be operated. Points are {"x":…,"y":…} in thousandths.
 
-All questions stand before the screen, as a task does: whoever answers must look, knowing what for. No answer may follow
-from another one: each thing is asked about once, and points are asked for before texts are.
+All questions stand before the screen, as a task does: a policy that answers looks at it knowing what for. No answer
+may follow from another one: each thing is asked about once, and points are asked for before texts are.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from holotron.actions.coordinates import from_pixels
 from holotron.episodes.examples import Example, ExampleTurn
-from holotron.suites.screens.describe import Describer
-from holotron.suites.screens.labels import DRAWN_SIGNS, LONGEST, SHAPES, STATIC, Element, choose
+from holotron.suites.screens.describe import LONGEST_NAME, Describer
+from holotron.suites.screens.labels import DRAWN_SIGNS, LONGEST, SHAPES, STATIC, ScreenElement, choose
 from holotron.suites.screens.rendering import SMALL, Shot
 
 FIND, READ, WHAT, SCREEN = "Find: ", "Read: ", "What: ", "Screen:"
@@ -24,7 +24,6 @@ SINGLE_CHANCE = 0.2
 FEWEST, MOST, MOST_ON_LARGE = 3, 10, 14
 SCREEN_CHANCE = 0.25
 SCREEN_LINES, SCREEN_BYTES = 12, 600
-LONGEST_NAME = 40
 
 
 def ask(shot: Shot, kind: str, chance: random.Random) -> Example | None:
@@ -35,7 +34,7 @@ def ask(shot: Shot, kind: str, chance: random.Random) -> Example | None:
     describer = Describer(shot.elements)
     points: dict[str, str] = {}
     texts: dict[str, str] = {}
-    taken: list[Element] = []
+    taken: list[ScreenElement] = []
     for element in choose(shot.elements, chance, 3 * most):
         if len(taken) == most:
             break
@@ -63,7 +62,7 @@ def pairs(turn: ExampleTurn) -> list[tuple[str, str]]:
     return list(zip(said, turn.answer.split("\n", len(said) - 1), strict=True))
 
 
-def _text(shot: Shot, element: Element, chance: random.Random) -> tuple[str, str] | None:
+def _text(shot: Shot, element: ScreenElement, chance: random.Random) -> tuple[str, str] | None:
     """What is said at a place, or what is there."""
     point = point_text(shot, chance.choice(element.spots))
     described = describe_state(element)
@@ -73,7 +72,7 @@ def _text(shot: Shot, element: Element, chance: random.Random) -> tuple[str, str
     return None if described is None else (WHAT + point, described)
 
 
-def _tell_of_each_other(one: Element, other: Element) -> bool:
+def _tell_of_each_other(one: ScreenElement, other: ScreenElement) -> bool:
     """Whether an answer about one gives away the other: they lie upon each other, or are called the same."""
     (left, top, right, bottom), (left2, top2, right2, bottom2) = one.box, other.box
     if left < right2 and left2 < right and top < bottom2 and top2 < bottom:
@@ -88,7 +87,7 @@ def _shuffled(asked: dict[str, str], chance: random.Random) -> list[tuple[str, s
     return turns
 
 
-def describe_state(element: Element) -> str | None:
+def describe_state(element: ScreenElement) -> str | None:
     """Kind, name and state, as in `check box "Blue", checked`; None where they cannot be told from the pixels."""
     if not element.quotable or len(element.name) > LONGEST_NAME or "cut" in element.states or element.kind == "label":
         return None
@@ -117,10 +116,10 @@ def parse_screen(shot: Shot) -> str:
     return "\n".join(lines) if len(lines) > 1 else ""
 
 
-def entry(element: Element) -> str:
+def entry(element: ScreenElement) -> str:
     if element.kind in SHAPES:
-        return f"{element.color} {element.kind}".strip()
-    kind = f"{element.color} {element.kind}".strip() if element.kind in DRAWN_SIGNS else element.kind
+        return element.coloured_kind
+    kind = element.coloured_kind if element.kind in DRAWN_SIGNS else element.kind
     return f'{kind} "{element.name}"' if element.name else kind
 
 

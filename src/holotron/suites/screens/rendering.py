@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.async_api import Browser, BrowserContext, CDPSession, Error, Page, Playwright, async_playwright
 
 from holotron.env.browser.chromium import VARIABLE, find_chromium, launch_arguments
-from holotron.suites.screens.labels import Element, Writing, from_page, writing_of
+from holotron.suites.screens.labels import ScreenElement, Writing, from_page, writing_of
 
 T = TypeVar("T")
 LABELS = Path(__file__).with_name("labels.js").read_text()
@@ -73,7 +73,7 @@ class Shot:
     png: bytes
     width: int
     height: int
-    elements: tuple[Element, ...]
+    elements: tuple[ScreenElement, ...]
     about: Mapping[str, Any]
     writing: Writing = field(default_factory=Writing)
 

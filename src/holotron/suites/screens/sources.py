@@ -40,11 +40,11 @@ class Sources:
         self._folders, self._held_out, self._at_once, self._asks = folders, held_out, at_once, asks
         self._stack = AsyncExitStack()
         self._files: list[Path] | None = None
-        self.studio = Renderer()
+        self.renderer = Renderer()
         self._miniwob: MiniWoB | None = None
 
     async def __aenter__(self) -> Sources:
-        await self._stack.enter_async_context(self.studio)
+        await self._stack.enter_async_context(self.renderer)
         return self
 
     async def __aexit__(
@@ -75,9 +75,9 @@ class Sources:
 
     async def _made_shot(self, source: str, seed: int) -> Shot:
         if source == "widgets":
-            return await self.studio.draw(make_widgets(seed))
+            return await self.renderer.draw(make_widgets(seed))
         if source == "pages":
-            return await self.studio.draw(make_page(seed, held_out=self._held_out))
+            return await self.renderer.draw(make_page(seed, held_out=self._held_out))
         assert self._miniwob is not None
         return await draw_miniwob(self._miniwob, seed)
 
@@ -86,7 +86,7 @@ class Sources:
         for trial in range(PACKAGE_TRIES):
             document = make_package_page(self._files or [], seed, trial)
             try:
-                if document is not None and (shot := await self.studio.draw(document)).elements:
+                if document is not None and (shot := await self.renderer.draw(document)).elements:
                     return shot
             except RenderingError:
                 continue
@@ -103,7 +103,7 @@ class Sources:
     async def widgets(self, seeds: Sequence[int]) -> list[list[Example]]:
         """What `each` makes of widgets, all on one sheet, in less time."""
         try:
-            shots = await self.studio.draw_sheet([make_widgets(seed) for seed in seeds])
+            shots = await self.renderer.draw_sheet([make_widgets(seed) for seed in seeds])
         except RenderingError:
             return await self.each("widgets", seeds)
         return [self._asked(shot, "widgets", seed) for shot, seed in zip(shots, seeds, strict=True)]

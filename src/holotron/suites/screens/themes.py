@@ -1,9 +1,13 @@
-"""How generated pages look: colours, type, corners, density; some looks are kept for evaluation."""
+"""Themes of generated screens: colours, type, corners, density; some palettes are kept for evaluation."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from holotron.suites.kit.themes import LABEL_PLACES, SCREEN_FONTS, LabelPlace
 
 # Name: page, card, text, muted text, line, accent, text on accent.
 PALETTES = {
@@ -25,10 +29,8 @@ PALETTES = {
     "brick": ("#fbf1ee", "#ffffff", "#3b1710", "#8a5d52", "#ebc7bd", "#b3391f", "#ffffff"),
 }
 HELD_OUT_PALETTES = ("violet", "ocean", "sand")
-FONTS = (
-    "'Liberation Sans'", "'Liberation Sans'", "'DejaVu Sans'", "'Liberation Serif'", "'DejaVu Serif'",
-    "'Liberation Mono'", "'DejaVu Sans Mono'", "'Liberation Sans Narrow'", "'DejaVu Sans Condensed'",
-)  # fmt: skip
+# Rules stand on a line each, and on the page without any.
+THEME = Template(Path(__file__).with_name("theme.css").read_text().replace("\n", ""))
 ALWAYS = "*{caret-color:transparent;animation:none!important;transition:none!important}html{overflow:hidden}"
 LAYOUT = (
     "body{margin:0;font-size:1rem;line-height:1.4}*{box-sizing:border-box}"
@@ -42,24 +44,24 @@ LAYOUT = (
 
 
 @dataclass(frozen=True)
-class Theme:
-    """A look. `bare` is the browser's own, with layout but without style."""
+class ScreenTheme:
+    """A theme. `bare` is the browser's own, with layout but without style."""
 
     name: str
     css: str
     bare: bool
-    labels: str  # where the captions of fields are: above, left, inside
+    labels: LabelPlace
     held_out: bool
 
 
-def draw_theme(chance: random.Random, *, held_out: bool) -> Theme:
+def draw_theme(chance: random.Random, *, held_out: bool) -> ScreenTheme:
     names = [name for name in PALETTES if (name in HELD_OUT_PALETTES) == held_out]
     name, size = chance.choice(names), 16 * chance.uniform(0.8, 1.3)
-    font, labels = chance.choice(FONTS), chance.choice(["above", "above", "left", "inside"])
-    base = f"{ALWAYS}{LAYOUT}html{{font-size:{size:.1f}px}}body,button,input,select,textarea{{font-family:{font}}}"
+    font, labels = chance.choice(SCREEN_FONTS), chance.choice(LABEL_PLACES)
+    base = f"{ALWAYS}{LAYOUT}html{{font-size:{size:.1f}px}}body,button,input,select,textarea{{font-family:'{font}'}}"
     if not held_out and chance.random() < 0.15:
         plain = chance.choice(["", "button,input,select,textarea{font-size:1rem}"])
-        return Theme("bare", f"{base}{plain}body{{padding:.5rem}}", True, labels, False)
+        return ScreenTheme("bare", f"{base}{plain}body{{padding:.5rem}}", True, labels, False)
     page, card, text, muted, line, accent, on_accent = PALETTES[name]
     radius = chance.choice([0, 0, 0.25, 0.4, 0.7, 1.5])
     field = chance.choice([card, page, "transparent"])
@@ -73,32 +75,9 @@ def draw_theme(chance: random.Random, *, held_out: bool) -> Theme:
     caps = chance.choice(["", "", "", "text-transform:uppercase;letter-spacing:.04em;"])
     head = chance.choice([f"color:{text}", f"color:{accent}", f"color:{text};font-weight:400"])
     underline = chance.choice(["underline", "none"])
-    look = (
-        f"body{{background:{page};color:{text}}}"
-        f"a{{color:{accent};text-decoration:{underline}}}h1,h2,h3{{margin:.3rem 0;{head}}}"
-        f".card,.dialog,.menu{{background:{card};border:{edge};border-radius:{radius}rem;box-shadow:{shadow};"
-        f"padding:1rem}}"
-        f".btn{{font-size:1rem;{caps}padding:{pad}rem {pad * 2.2:.2f}rem;border-radius:{radius}rem;{second};"
-        f"display:inline-block;"
-        f"text-decoration:none}}.btn.main{{background:{accent};color:{on_accent};border:1px solid {accent}}}"
-        f".btn:disabled{{opacity:.5}}.ghost{{background:none;border:0;color:inherit;font-size:1rem;padding:.3rem}}"
-        f"input,select,textarea{{font-size:1rem;color:{text};accent-color:{accent}}}"
-        f".in{{background:{field};border:{edge};border-radius:{min(radius, 0.7)}rem;padding:{pad}rem .6rem;width:100%}}"
-        f"select.in option{{color:#000}}::placeholder{{color:{muted};opacity:1}}.muted{{color:{muted}}}"
-        f".bar{{{bar};padding:.6rem 1rem}}.bar a{{color:inherit;text-decoration:none}}"
-        f".bar .btn{{background:transparent;color:inherit;border:1px solid currentColor}}.bar .in{{background:{page}}}"
-        f"table{{border-collapse:collapse;width:100%}}td,th{{padding:{pad}rem .6rem;border-bottom:{edge};"
-        f"text-align:left}}"
-        f"th{{{caps}color:{muted}}}.tabs{{display:flex;border-bottom:{edge};gap:.2rem}}"
-        f".tab{{padding:.5rem 1rem;background:none;border:0;color:{muted};font-size:1rem;border-bottom:3px solid "
-        f"transparent}}"
-        f".tab[aria-selected=true]{{color:{accent};border-bottom-color:{accent}}}.menu{{padding:.3rem 0}}"
-        f".menu [role=menuitem]{{padding:.35rem 1rem}}.chip{{border:{edge};border-radius:1rem;padding:.1rem .6rem}}"
-        f".side a{{display:block;padding:.35rem .2rem}}[role=switch]{{width:2.6rem;height:1.4rem;border-radius:.7rem;"
-        f"background:{line};border:0;padding:.15rem;text-align:left}}"
-        f"[role=switch][aria-checked=true]{{background:{accent};"
-        f"text-align:right}}.knob{{display:inline-block;width:1.1rem;height:1.1rem;border-radius:50%;"
-        f"background:{page}}}"
-        f".on{{background:{accent};color:{on_accent}}}.box{{border:{edge};border-radius:{radius}rem}}"
+    rules = THEME.substitute(
+        page=page, card=card, text=text, muted=muted, line=line, accent=accent, on_accent=on_accent, radius=radius,
+        field=field, field_radius=min(radius, 0.7), edge=edge, shadow=shadow, pad=pad, wide_pad=f"{pad * 2.2:.2f}",
+        bar=bar, second=second, caps=caps, head=head, underline=underline,
     )  # fmt: skip
-    return Theme(name, base + look, False, labels, held_out)
+    return ScreenTheme(name, base + rules, False, labels, held_out)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from holotron.suites.pages.builder import PageBuilder
+from holotron.suites.kit.words import CITIES, LINKS, TOPICS
+from holotron.suites.pages.builder import PageBuilder, and_list
 from holotron.suites.pages.composed.parts import (
     BOXES,
     CHOICES,
@@ -22,7 +23,6 @@ from holotron.suites.pages.composed.parts import (
     text_part,
 )
 from holotron.suites.pages.values import quoted, value_of
-from holotron.suites.pages.words import CITIES, LINKS, TOPICS
 
 BUTTONS = ("Save", "OK", "Send", "Apply", "Submit", "Done", "Confirm", "Update", "Continue")
 
@@ -53,7 +53,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Theme:
+class Activity:
     """Something people do on pages: what it is called, what it wants to know, and how one asks for it."""
 
     topics: tuple[str, ...]
@@ -100,11 +100,9 @@ def any_block(s: PageBuilder, names: Names, name: str, *, wanted: bool) -> Block
 
 
 def _joined(s: PageBuilder, said: Sequence[str]) -> str:
-    if len(said) < 2:
-        return "".join(said)
-    if s.maybe(0.2):
+    if len(said) > 1 and s.maybe(0.2):
         return s.pick("; ", ", ").join(said)
-    return f"{', '.join(said[:-1])} and {said[-1]}"
+    return and_list(said) if said else ""
 
 
 def _block(
@@ -139,16 +137,16 @@ def _block(
     )
 
 
-def theme_block(s: PageBuilder, names: Names, name: str, theme: Theme) -> Block:
+def activity_block(s: PageBuilder, names: Names, name: str, activity: Activity) -> Block:
     """A form that its topic explains."""
-    values = [value_of(s, kind) for _, kind in theme.fields]
+    values = [value_of(s, kind) for _, kind in activity.fields]
     new = s.maybe(0.6)
     parts = [
         text_part(s, f"{name}p{index}", s.pick(*labels), kind, value, new=new)
-        for index, ((labels, kind), value) in enumerate(zip(theme.fields, values, strict=True))
+        for index, ((labels, kind), value) in enumerate(zip(activity.fields, values, strict=True))
     ]
-    topic, button = s.pick(*theme.topics), s.pick(*theme.buttons)
+    topic, button = s.pick(*activity.topics), s.pick(*activity.buttons)
     names.take(topic)
-    said = s.pick(*theme.sayings).format(*(quoted(s, value) for value in values))
+    said = s.pick(*activity.sayings).format(*(quoted(s, value) for value in values))
     says = s.pick("Thank you.", "Done.")
     return _block(s, name, topic, parts, said, button, by_key=s.maybe(0.35), says=says)

@@ -61,7 +61,7 @@ SAYINGS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """A control: how it looks, how it is wanted, and what the task says of it, which is nothing if it is to be left."""
+    """A control: its HTML, the state it is wanted in, and what the task says of it; nothing where it stays as it is."""
 
     html: str
     data: Mapping[str, Any]
@@ -72,11 +72,11 @@ class Part:
 class Names:
     """Words of one page, each used once and none a part of another, so that every one of them says what is meant."""
 
-    sketch: PageBuilder
+    builder: PageBuilder
     taken: list[str] = field(default_factory=list)
 
     def new(self, options: Sequence[str], coined: float = 0.25) -> str:
-        s = self.sketch
+        s = self.builder
         while True:
             word = s.coined().title() if s.maybe(coined) else s.pick(*options)
             if self.take(word):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from html import escape
-from pathlib import Path
 from typing import Any
 
-from holotron.suites.pages.builder import Drawn, PageBuilder
+from holotron.suites.pages.behaviour import read_script
+from holotron.suites.pages.builder import PageBuilder, PageContent, dialog
 from holotron.suites.pages.composed.blocks import Block
 
 
@@ -56,8 +55,7 @@ def place(s: PageBuilder, blocks: Sequence[Block]) -> tuple[str, list[list[str]]
 
 def _dialog(s: PageBuilder, name: str, block: Block) -> str:
     close = f'<button type="button" class="close small" style="float:right">{s.pick("×", "✕", "Close")}</button>'
-    inside = f"{close}<h2>{escape(block.topic)}</h2>{block.html}"
-    return f'<div class="veil" id="{name}" hidden><div class="dialog">{inside}</div></div>'
+    return dialog(f"{close}<h2>{escape(block.topic)}</h2>{block.html}", name, hidden=True)
 
 
 def _section(s: PageBuilder, name: str, block: Block) -> str:
@@ -108,7 +106,7 @@ def page_of(
     blocks: Sequence[dict[str, Any]],
     title: str,
     answer: str | None = None,
-) -> Drawn:
+) -> PageContent:
     """The page around what was placed."""
     data: dict[str, Any] = {
         "blocks": list(blocks),
@@ -121,9 +119,4 @@ def page_of(
     style += (
         " .stars > span { color: var(--line); } .stars .now { background: none !important; color: #e0a100 !important; }"
     )
-    return Drawn(text, f"{style}</style>{body}", _script(), data, title)
-
-
-@cache
-def _script() -> str:
-    return Path(__file__).with_name("composed.js").read_text()
+    return PageContent(text, f"{style}</style>{body}", data, title, read_script("composed"))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.kit.words import COUNTRIES
+from holotron.suites.pages.behaviour import own_script, shared_script
+from holotron.suites.pages.builder import PageBuilder, PageContent, dialog, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.templates.forms import FORM_SCRIPT, thanks
-from holotron.suites.pages.words import COUNTRIES
+from holotron.suites.pages.templates.forms import FORM, thanks
 
 LOGIN_PHRASES = (
     "Log in as {user} with password {password}",
@@ -18,26 +19,12 @@ LOGIN_PHRASES = (
 WHO = ("User name", "Username", "E-mail", "Login", "User", "E-mail or user name", "Account")
 ENTER = ("Log in", "Sign in", "Login", "Enter", "Continue", "Go")
 # A wrong name or password is said, and can be put right.
-LOGIN_SCRIPT = """
-on("submit", "form", () => {
-  if (find("#user").value !== data.user || find("#password").value !== data.password)
-    return tell("Wrong user name or password.");
-  if (data.remember && !find("#remember").checked) return lose();
-  hush();
-  view("inside");
-  win();
-});
-const entering = () => [
-  fill("#user", data.user),
-  fill("#password", data.password, data.by_key),
-  data.remember && tick("#remember"),
-  click("#submit"),
-];
-"""
+LOGIN_SCRIPT = shared_script("logins")
+LOGIN = LOGIN_SCRIPT + "aim({ steps: entering });"
 
 
-def _login_form(s: PageBuilder, remember: bool | None) -> str:
-    box = "" if remember is None else s.check("remember", s.pick("Remember me", "Keep me signed in", "Stay logged in"))
+def _login_form(s: PageBuilder, *, remember: bool = False) -> str:
+    box = s.check("remember", s.pick("Remember me", "Keep me signed in", "Stay logged in")) if remember else ""
     more = s.pick(
         "", "", '<p><a href="#">Forgot password?</a></p>', '<p>New here? <a href="#">Create an account</a></p>'
     )
@@ -56,27 +43,18 @@ def _welcome(s: PageBuilder, user: str) -> str:
 
 
 @template()
-def login(s: PageBuilder) -> Drawn:
+def login(s: PageBuilder) -> PageContent:
     user, password = s.pick(s.user, s.user, s.mail)(), s.password()
-    intro = s.prose(1) if s.maybe(0.4) else ""
-    body = view(
-        "form",
-        s.heading(s.pick("Log in", "Sign in", "Welcome back", "Members", "Login")),
-        intro,
-        _login_form(s, None),
-        first=True,
-    )
-    return Drawn(
-        s.phrase(*LOGIN_PHRASES, user=user, password=password),
-        body + _welcome(s, user),
-        LOGIN_SCRIPT + "aim({ steps: entering });",
-        {"user": user, "password": password, "by_key": s.maybe()},
-        "Log in",
-    )
+    intro = s.optional(0.4, lambda: s.prose(1))
+    heading = s.heading(s.pick("Log in", "Sign in", "Welcome back", "Members", "Login"))
+    body = view("form", heading, intro, _login_form(s), first=True)
+    text = s.phrase(*LOGIN_PHRASES, user=user, password=password)
+    body += _welcome(s, user)
+    return PageContent(text, body, {"user": user, "password": password, "by_key": s.maybe()}, "Log in", LOGIN)
 
 
 @template()
-def login_remember(s: PageBuilder) -> Drawn:
+def login_remember(s: PageBuilder) -> PageContent:
     user, password = s.user(), s.password()
     text = s.phrase(
         "Log in as {user} with password {password} and stay signed in",
@@ -87,48 +65,30 @@ def login_remember(s: PageBuilder) -> Drawn:
         user=user,
         password=password,
     )
-    body = view("form", s.heading(s.pick("Log in", "Sign in", "Your account")), _login_form(s, True), first=True)
+    heading = s.heading(s.pick("Log in", "Sign in", "Your account"))
+    body = view("form", heading, _login_form(s, remember=True), first=True)
     data = {"user": user, "password": password, "remember": True, "by_key": False}
-    return Drawn(text, body + _welcome(s, user), LOGIN_SCRIPT + "aim({ steps: entering });", data, "Sign in")
+    return PageContent(text, body + _welcome(s, user), data, "Sign in", LOGIN)
 
 
 @template(held_out=True)
-def login_popup(s: PageBuilder) -> Drawn:
+def login_popup(s: PageBuilder) -> PageContent:
     """The form appears only after a click on a link of the start page."""
     user, password = s.user(), s.password()
     opener = s.pick("Log in", "Sign in", "Members' area", "My account")
-    start = view(
-        "form",
-        s.heading(s.pick("Welcome", "Our club", "The village choir", "Photo archive")),
-        s.prose(3),
-        f'<div class="row">{s.button("open", opener, "main")}{s.button("other", "Join us")}</div>',
-        s.prose(2),
-        first=True,
-    )
-    popup = (
-        f'<div class="veil" id="popup" hidden><div class="dialog"><h2>{opener}</h2>{_login_form(s, None)}'
-        f"{s.button('close', 'Cancel')}</div></div>"
-    )
-    script = (
-        LOGIN_SCRIPT
-        + """
-    on("click", "#open", () => { find("#popup").hidden = false; });
-    on("click", "#close", () => { find("#popup").hidden = true; });
-    on("submit", "form", () => { if (task.won) find("#popup").hidden = true; });
-    aim({ steps: () => (shown("#popup") ? entering() : [click("#open")]) });
-    """
-    )
-    return Drawn(
-        s.phrase(*LOGIN_PHRASES, user=user, password=password),
-        start + popup + _welcome(s, user),
-        script,
-        {"user": user, "password": password, "by_key": s.maybe()},
-        "Welcome",
-    )
+    heading = s.heading(s.pick("Welcome", "Our club", "The village choir", "Photo archive"))
+    buttons = f'<div class="row">{s.button("open", opener, "main")}{s.button("other", "Join us")}</div>'
+    start = view("form", heading, s.prose(3), buttons, s.prose(2), first=True)
+    inside = f"<h2>{opener}</h2>{_login_form(s)}{s.button('close', 'Cancel')}"
+    popup = dialog(inside, "popup", hidden=True)
+    text = s.phrase(*LOGIN_PHRASES, user=user, password=password)
+    body = start + popup + _welcome(s, user)
+    data = {"user": user, "password": password, "by_key": s.maybe()}
+    return PageContent(text, body, data, "Welcome", LOGIN_SCRIPT + own_script("login_popup"))
 
 
 @template()
-def signup(s: PageBuilder) -> Drawn:
+def signup(s: PageBuilder) -> PageContent:
     name, password = s.person(), s.password()
     mail = s.mail(name)
     fields = [["name", name], ["mail", mail], ["password", password]]
@@ -162,14 +122,8 @@ def signup(s: PageBuilder) -> Drawn:
         country=country,
     )
     title = s.pick("Sign up", "Create account", "Register", "Join us")
-    labels = ("Sign up", "Create account", "Register", "Join", "Submit")
     if boxes:
         text = text.rstrip(".") + s.pick(", accept the terms", " and accept the terms", " and agree to the terms")
-    form = s.form(*parts, s.submit(*labels))
-    return Drawn(
-        text,
-        view("form", s.heading(title), form, first=True) + thanks(s, "Your account is ready", f"Welcome, {name}"),
-        FORM_SCRIPT + "aim({ steps: filling });",
-        {"fields": fields, "lists": lists, "boxes": boxes},
-        title,
-    )
+    form = s.form(*parts, s.submit("Sign up", "Create account", "Register", "Join", "Submit"))
+    body = view("form", s.heading(title), form, first=True) + thanks(s, "Your account is ready", f"Welcome, {name}")
+    return PageContent(text, body, {"fields": fields, "lists": lists, "boxes": boxes}, title, FORM)

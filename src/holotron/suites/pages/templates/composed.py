@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder
-from holotron.suites.pages.composed.blocks import Block, any_block, theme_block
+from holotron.suites.kit.words import COLOURS, LINKS, SUBJECTS, THINGS, TODOS, TOPICS
+from holotron.suites.pages.builder import PageBuilder, PageContent, capital
+from holotron.suites.pages.composed.activities import ACTIVITIES
+from holotron.suites.pages.composed.blocks import Block, activity_block, any_block
 from holotron.suites.pages.composed.parts import Names
 from holotron.suites.pages.composed.placing import menu, page_of, place
-from holotron.suites.pages.composed.themes import THEMES
 from holotron.suites.pages.task import template
 from holotron.suites.pages.values import quoted, value_of
-from holotron.suites.pages.words import COLOURS, LINKS, SUBJECTS, THINGS, TODOS, TOPICS
 
 DEEDS = (
     ("Delete", "gone"), ("Remove", "gone"), ("Archive", "gone"), ("Hide", "gone"), ("Edit", "stays"), ("Open", "stays"),
@@ -27,10 +27,6 @@ FACTS = (
 )  # fmt: skip
 
 
-def _big(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
 def _said(s: PageBuilder, block: Block, *, hidden: bool, alone: bool, explained: bool) -> str:
     """What is to be done, with the place where it cannot be guessed."""
     if not hidden or s.maybe(0.7 if explained else 0.3 if alone else 0.0):
@@ -41,7 +37,7 @@ def _said(s: PageBuilder, block: Block, *, hidden: bool, alone: bool, explained:
     ).format(topic=quoted(s, block.topic), said=block.said)  # fmt: skip
 
 
-def _page(s: PageBuilder, wanted: Sequence[Block], others: Sequence[Block], explained: bool) -> Drawn:
+def _page(s: PageBuilder, wanted: Sequence[Block], others: Sequence[Block], explained: bool) -> PageContent:
     blocks = s.some([*wanted, *others], len(wanted) + len(others))
     body, paths, hidden = place(s, blocks)
     alone = len(blocks) == 1
@@ -49,15 +45,15 @@ def _page(s: PageBuilder, wanted: Sequence[Block], others: Sequence[Block], expl
     text = s.pick("; then ", ", then ", ". Then ", " and ").join(said)
     title = s.pick("Overview", "My page", "Portal", "Account", "Office")
     data = [block.data(paths[blocks.index(block)]) for block in wanted]
-    return page_of(s, s.phrase("{text}", text=_big(text)), body, data, title)
+    return page_of(s, s.phrase("{text}", text=capital(text)), body, data, title)
 
 
 @template()
-def mosaic_theme(s: PageBuilder) -> Drawn:
+def mosaic_theme(s: PageBuilder) -> PageContent:
     """Something people do, with other such things around it."""
     names = Names(s)
-    themes = s.some(THEMES, s.pick(1, 2, 2, 3, 4))
-    blocks = [theme_block(s, names, f"b{index}", theme) for index, theme in enumerate(themes)]
+    activities = s.some(ACTIVITIES, s.pick(1, 2, 2, 3, 4))
+    blocks = [activity_block(s, names, f"b{index}", activity) for index, activity in enumerate(activities)]
     return _page(s, blocks[:1], _distinct(blocks[0], blocks[1:]), explained=True)
 
 
@@ -67,7 +63,7 @@ def _distinct(wanted: Block, others: Sequence[Block]) -> list[Block]:
 
 
 @template()
-def mosaic_parts(s: PageBuilder) -> Drawn:
+def mosaic_parts(s: PageBuilder) -> PageContent:
     """Some of many controls are to be changed."""
     names = Names(s)
     count = s.pick(1, 1, 2, 3, 4)
@@ -76,12 +72,12 @@ def mosaic_parts(s: PageBuilder) -> Drawn:
 
 
 @template()
-def mosaic_two(s: PageBuilder) -> Drawn:
+def mosaic_two(s: PageBuilder) -> PageContent:
     """Two things after each other, in two places."""
     names = Names(s)
-    themes = s.some(THEMES, 2)
+    activities = s.some(ACTIVITIES, 2)
     wanted = [
-        theme_block(s, names, f"b{index}", themes[index])
+        activity_block(s, names, f"b{index}", activities[index])
         if s.maybe()
         else any_block(s, names, f"b{index}", wanted=True)
         for index in range(2)
@@ -90,8 +86,8 @@ def mosaic_two(s: PageBuilder) -> Drawn:
     return _page(s, wanted, others, explained=False)
 
 
-@template(roomy=True)
-def mosaic_rows(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def mosaic_rows(s: PageBuilder) -> PageContent:
     """Many things, and the same few deeds for each: beside it, in a menu of its own, or below it."""
     count, names = s.number(3, 8), Names(s)
     pool = s.pick(TODOS, SUBJECTS, [thing.title() for thing in THINGS])
@@ -124,7 +120,7 @@ def mosaic_rows(s: PageBuilder) -> Drawn:
         elif style == "tiles":
             rows.append(f'<div class="tile"><b>{escape(item)}</b><p>{note}</p>{buttons(at)}</div>')
         else:
-            between = "between" if s.look.labels != "left" else "row"
+            between = "between" if s.style.labels != "left" else "row"
             rows.append(
                 f'<div class="item {between}"><span>{escape(item)} {note}</span><span>{buttons(at)}</span></div>'
             )
@@ -151,7 +147,7 @@ def mosaic_rows(s: PageBuilder) -> Drawn:
 
 
 @template()
-def mosaic_press(s: PageBuilder) -> Drawn:
+def mosaic_press(s: PageBuilder) -> PageContent:
     """A button that stands in one of several places."""
     names = Names(s)
     blocks: list[Block] = []
@@ -176,7 +172,7 @@ def mosaic_press(s: PageBuilder) -> Drawn:
 
 
 @template()
-def mosaic_ask(s: PageBuilder) -> Drawn:
+def mosaic_ask(s: PageBuilder) -> PageContent:
     """Something stands on the page, perhaps behind something."""
     names = Names(s)
     blocks: list[Block] = []

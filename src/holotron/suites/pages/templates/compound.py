@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.kit.words import COLOURS, LINKS, ORDINALS, THINGS, TODOS, TOPICS
+from holotron.suites.pages.builder import PageBuilder, PageContent, capital, opener, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import FORM, thanks
 from holotron.suites.pages.values import quoted, value_of
-from holotron.suites.pages.words import COLOURS, LINKS, THINGS, TODOS, TOPICS
 
 # Labels of fields and what kind of thing is written into them.
 LABELS = (
@@ -29,7 +29,7 @@ SENDING = ("Send", "Submit", "Save", "OK", "Continue", "Next", "Apply", "Create"
 
 
 @template()
-def todo_tick_add(s: PageBuilder) -> Drawn:
+def todo_tick_add(s: PageBuilder) -> PageContent:
     """A list in which something is ticked and to which something is added, in either order."""
     picked = s.some(s.fresh(TODOS if s.maybe() else [thing.title() for thing in THINGS]), 8)
     items, new = picked[: s.number(3, 7)], picked[7]
@@ -59,34 +59,14 @@ def todo_tick_add(s: PageBuilder) -> Drawn:
     button = s.submit("Add", "Add to list", "Add item", "+", "OK")
     form = s.form(f'<div class="row">{field}{button if bare else f"<div class=field>{button}</div>"}</div>')
     title = s.pick("Packing list", "To do", "Shopping", "For the party", "This week")
-    script = """
-    on("submit", "form", () => {
-      const text = find("#new").value.trim();
-      if (!text) return;
-      const item = Object.assign(document.createElement("li"), { className: "item" });
-      item.innerHTML = '<label><input type="checkbox"> <span></span></label>';
-      item.querySelector("span").textContent = text;
-      find(".items").append(item);
-      find("#new").value = "";
-      if (text !== data.new || all(".item").length > data.wanted.length + 1) lose();
-    });
-    const boxes = () => all(".item input");
-    const added = () => boxes().length > data.wanted.length;
-    const ticking = () => boxes().map((box, index) => tick(box, !!data.wanted[index]));
-    const adding = () => (added() ? [] : [fill("#new", data.new, data.by_key), click("#submit")]);
-    aim({
-      solved: () => added() && boxes().every((box, index) => box.checked === !!data.wanted[index]),
-      steps: () => (data.adds_first ? [...adding(), ...ticking()] : [...ticking(), ...adding()]),
-    });
-    """
     wanted = [is_done or index == chosen for index, is_done in enumerate(done)]
     adds_first = text.lower().find(new.lower()) < text.lower().find(items[chosen].lower())
     data = {"wanted": wanted, "new": new, "by_key": s.maybe(), "adds_first": adds_first}
-    return Drawn(text, s.heading(title) + (form + listed if s.maybe(0.4) else listed + form), script, data, title)
+    return PageContent(text, s.heading(title) + (form + listed if s.maybe(0.4) else listed + form), data, title)
 
 
 @template()
-def login_open(s: PageBuilder) -> Drawn:
+def login_open(s: PageBuilder) -> PageContent:
     """Behind the log-in there are sections."""
     user, password = s.user(), s.password()
     sections = s.some((*LINKS, *TOPICS), s.number(3, 6))
@@ -106,47 +86,22 @@ def login_open(s: PageBuilder) -> Drawn:
         s.field("password", s.pick("Password", "Your password"), "password"),
         s.submit("Log in", "Sign in", "Enter"),
     )
-    kind = s.pick("link", "button", "tile")
-    shape = {
-        "link": '<p><a href="#" class="section">{}</a></p>',
-        "button": '<button type="button" class="section">{}</button>',
-        "tile": '<div class="tile section" style="cursor:pointer">{}</div>',
-    }[kind]
-    around = {"link": "", "button": "row", "tile": "grid"}[kind]
-    listed = f'<div class="{around}">{"".join(shape.format(escape(name)) for name in sections)}</div>'
+    kind, around = s.pick(("link", ""), ("button", "row"), ("tile", "grid"))
+    listed = f'<div class="{around}">{"".join(opener(kind, name, "section") for name in sections)}</div>'
     body = view("form", s.heading(s.pick("Log in", "Members", "Welcome")), form, first=True)
     body += view("inside", s.heading(f"Hello {user}"), listed) + view("section", '<h1 id="title"></h1>', s.prose(3))
-    script = """
-    on("submit", "form", () => {
-      if (find("#user").value !== data.user || find("#password").value !== data.password)
-        return tell("Wrong user name or password.");
-      hush();
-      view("inside");
-    });
-    on("click", ".section", (part) => {
-      find("#title").textContent = part.textContent;
-      view("section");
-      if (part.textContent === data.section) win();
-      else lose();
-    });
-    aim({ steps: () => (now_at("form")
-      ? [fill("#user", data.user), fill("#password", data.password, data.by_key), click("#submit")]
-      : [click(all(".section").find((part) => part.textContent === data.section))]) });
-    """
     data = {"user": user, "password": password, "section": sections[wanted], "by_key": s.maybe()}
-    return Drawn(text, body, script, data, "Log in")
+    return PageContent(text, body, data, "Log in")
 
 
 @template()
-def search_add(s: PageBuilder) -> Drawn:
+def search_add(s: PageBuilder) -> PageContent:
     """A field in the bar above, and hits with a button each."""
     query = s.pick(s.coined(), *s.some(s.fresh(THINGS), 2), f"{s.pick(*COLOURS)} {s.pick(*s.fresh(THINGS))}")
     shades = s.some(s.fresh(COLOURS), s.number(2, 5))
-    hits = [f"{shade} {query}" for shade in shades]
-    hits = [hit[0].upper() + hit[1:] for hit in hits]
+    hits = [capital(f"{shade} {query}") for shade in shades]
     wanted = s.number(0, min(2, len(hits) - 1))
     word, deed = s.pick(("Add to cart", "add"), ("Open", "open"), ("Save", "save"), ("Details", "open"))
-    nth = ("first", "second", "third")[wanted]
     said, title = quoted(s, query), quoted(s, hits[wanted])
     text = s.phrase(
         "Search for {query} and {deed} the {nth} hit",
@@ -158,8 +113,8 @@ def search_add(s: PageBuilder) -> Drawn:
         "Type {query} into the search field and {deed} the {nth} hit",
         query=said,
         deed=deed,
-        deed_big=deed[0].upper() + deed[1:],
-        nth=nth,
+        deed_big=capital(deed),
+        nth=ORDINALS[wanted],
         title=title,
     )
     hint = s.pick("Search", "Name of a product", "What do you need?", "Type a word")
@@ -171,37 +126,6 @@ def search_add(s: PageBuilder) -> Drawn:
     bar = f'<div class="between" style="{colours}"><b>{name}</b>{s.form(f"<div class=row>{field}{button}</div>")}</div>'
     body = bar + view("start", s.prose(2), first=True) + view("found", '<p id="count"></p><div id="hits"></div>')
     body += view("end", '<h2 id="title"></h2>', s.prose(2))
-    script = """
-    const clean = (text) => text.trim().toLowerCase();
-    let right = false;
-    on("submit", "form", () => {
-      const asked = clean(find("#query").value);
-      if (!asked) return;
-      right = asked === clean(data.query);
-      const hits = right ? data.hits : [];
-      find("#count").textContent = data.count.replace("{}", hits.length);
-      find("#hits").replaceChildren(...hits.map((hit, index) => {
-        const row = Object.assign(document.createElement("div"), { className: "item between" });
-        row.innerHTML = "<span></span>" + (data.linked ? "" : '<button type="button" class="small hit"></button>');
-        const text = row.querySelector("span");
-        text.textContent = hit;
-        if (data.linked) text.innerHTML = `<a href="#" class="hit">${text.innerHTML}</a>`;
-        else row.querySelector("button").textContent = data.word;
-        row.querySelector(".hit").dataset.index = index;
-        return row;
-      }));
-      view("found");
-    });
-    on("click", ".hit", (hit) => {
-      if (Number(hit.dataset.index) !== data.wanted) return lose();
-      find("#title").textContent = data.hits[data.wanted];
-      view("end");
-      win();
-    });
-    aim({ steps: () => (now_at("found") && right
-      ? [click(`.hit[data-index="${data.wanted}"]`)]
-      : [fill("#query", data.query, data.by_key), click("#submit")]) });
-    """
     data = {
         "query": query,
         "hits": hits,
@@ -211,7 +135,7 @@ def search_add(s: PageBuilder) -> Drawn:
         "count": s.pick("{} found", "{} results", "Hits: {}", "We found {} things."),
         "by_key": s.maybe(),
     }
-    return Drawn(text, body, script, data, name)
+    return PageContent(text, body, data, name)
 
 
 def _pairs(s: PageBuilder, pairs: Sequence[tuple[str, str]]) -> str:
@@ -224,7 +148,7 @@ def _pairs(s: PageBuilder, pairs: Sequence[tuple[str, str]]) -> str:
 
 
 @template()
-def any_form(s: PageBuilder) -> Drawn:
+def any_form(s: PageBuilder) -> PageContent:
     """Some fields of a form that has more of them, perhaps a box to tick, and a button of some name."""
     labels = s.some(LABELS, s.number(1, 5))
     wanted = sorted(s.some(range(len(labels)), min(len(labels), s.number(1, 3))))
@@ -247,24 +171,20 @@ def any_form(s: PageBuilder) -> Drawn:
     parts = [s.field(f"f{index}", label) for index, (label, _) in enumerate(labels)]
     parts += [s.check(f"b{index}", box) for index, box in enumerate(boxes)]
     title = s.pick("Details", "Request", "New entry", "Registration", "Form", "Your order")
-    other = s.button("other", s.pick("Cancel", "Back", "Clear")) if s.maybe(0.4) else ""
-    body = view(
-        "form",
-        s.heading(title),
-        s.prose(1) if s.maybe(0.3) else "",
-        s.form(*parts, f'<div class="row">{s.submit(sending)}{other}</div>'),
-        first=True,
-    )
+    other = s.optional(0.4, lambda: s.button("other", s.pick("Cancel", "Back", "Clear")))
+    intro = s.optional(0.3, lambda: s.prose(1))
+    form = s.form(*parts, f'<div class="row">{s.submit(sending)}{other}</div>')
+    body = view("form", s.heading(title), intro, form, first=True)
     data = {
         "fields": [[f"f{index}", value] for index, value in values.items()],
         "boxes": [[f"b{index}", box == ticked] for index, box in enumerate(boxes)],
         "by_key": not boxes and s.maybe(0.3),
     }
-    return Drawn(text, body + thanks(s, "Thank you", "Saved", "Done"), FORM, data, title)
+    return PageContent(text, body + thanks(s, "Thank you", "Saved", "Done"), data, title, FORM)
 
 
-@template(roomy=True)
-def press_any(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def press_any(s: PageBuilder) -> PageContent:
     """Many buttons and links, one of which is meant."""
     topics, count = s.fresh((*LINKS, *TOPICS)), s.number(4, 24)
     drawn = (
@@ -295,15 +215,7 @@ def press_any(s: PageBuilder) -> Drawn:
         count = s.number(1, 8)
         inside, left = "".join(thing(name) for name in left[:count]), left[count:]
         kind = s.pick("row", "row end", "grid", "between", "tile row")
-        groups.append(f'<div class="{kind}" style="margin:.8em 0">{inside}</div>{s.prose(1) if s.maybe(0.5) else ""}')
-    script = """
-    on("click", ".thing", (part) => {
-      if (part.textContent !== data.wanted) return lose();
-      tell(data.done, true);
-      win();
-    });
-    aim({ steps: () => [click(all(".thing").find((part) => part.textContent === data.wanted))] });
-    """
+        groups.append(f'<div class="{kind}" style="margin:.8em 0">{inside}</div>{s.optional(0.5, lambda: s.prose(1))}')
     title = s.pick("Overview", "Start", "Control panel", "Contents")
     data = {"wanted": wanted, "done": s.pick("Done.", f"You chose {wanted}.", "Thank you.")}
-    return Drawn(text, s.heading(title) + "".join(groups), script, data, title)
+    return PageContent(text, s.heading(title) + "".join(groups), data, title)

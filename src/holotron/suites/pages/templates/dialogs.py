@@ -2,46 +2,41 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, capital, dialog, view
 from holotron.suites.pages.task import template
 
-DIALOGS = (
-    (
-        "Turn on notifications?",
-        "You can change this later.",
-        ("Allow", "Not now"),
-        ("allow notifications", "dismiss the notifications dialog"),
-    ),
-    ("Leave this page?", "Your changes are not saved.", ("Leave", "Stay"), ("leave the page", "stay on the page")),
-    (
-        "New version",
-        "A new version is there.",
-        ("Update", "Later"),
-        ("update to the new version", "put the update off until later"),
-    ),
-    (
-        "Your session is about to end",
-        "Do you want to go on?",
-        ("Stay signed in", "Sign out"),
-        ("stay signed in", "sign out"),
-    ),
-    (
-        "Use your location?",
-        "To show shops near you.",
-        ("Share", "Do not share"),
-        ("share the location", "do not share the location"),
-    ),
-    (
-        "Rate this page",
-        "It takes a minute.",
-        ("Rate now", "No thanks"),
-        ("rate the page now", "say no thanks to the rating"),
-    ),
+COOKIE_PHRASES = (
+    "{how}",
+    "Please {how_said}",
+    'Click "{label}" in the cookie banner',
+    "Cookies: {label}",
+    "Choose {label} for the cookies",
 )
+COOKIE_AND_LINK_PHRASES = (
+    "{how} and open {link}",
+    'Go to "{link}" ({how_said})',
+    "Choose {label} for cookies, then open {link}",
+    "First {how_said}, then click {link}",
+    "{how}, then show me {link}",
+)
+# Title, message, the labels of the two buttons, and what a task asks for by each.
+DIALOGS = (
+    ("Turn on notifications?", "You can change this later.", ("Allow", "Not now"),
+     ("allow notifications", "dismiss the notifications dialog")),
+    ("Leave this page?", "Your changes are not saved.", ("Leave", "Stay"), ("leave the page", "stay on the page")),
+    ("New version", "A new version is there.", ("Update", "Later"),
+     ("update to the new version", "put the update off until later")),
+    ("Your session is about to end", "Do you want to go on?", ("Stay signed in", "Sign out"),
+     ("stay signed in", "sign out")),
+    ("Use your location?", "To show shops near you.", ("Share", "Do not share"),
+     ("share the location", "do not share the location")),
+    ("Rate this page", "It takes a minute.", ("Rate now", "No thanks"),
+     ("rate the page now", "say no thanks to the rating")),
+)  # fmt: skip
 
 
 @template()
-def dialog_answer(s: PageBuilder) -> Drawn:
+def dialog_answer(s: PageBuilder) -> PageContent:
     """A dialog stands open when the page appears."""
     title, message, labels, said = s.pick(*DIALOGS)
     wanted = s.number(0, 1)
@@ -51,28 +46,18 @@ def dialog_answer(s: PageBuilder) -> Drawn:
         "In the pop-up choose {label}",
         'Answer the question with "{label}"',
         "Press the {label} button of the dialog",
-        said=said[wanted][0].upper() + said[wanted][1:],
+        said=capital(said[wanted]),
         label=labels[wanted],
     )
     order = s.some((0, 1), 2)
     buttons = "".join(s.button(f"b{i}", labels[i], "main" if i == 0 else "") for i in order)
-    dialog = (
-        f'<div class="veil"><div class="dialog"><h2>{title}</h2><p>{message}</p>'
-        f'<div class="row {s.pick("", "end")}">{buttons}</div></div></div>'
-    )
-    body = s.heading(s.pick("News", "Weather", "My notes")) + s.prose(4) + s.prose(4) + dialog
-    script = """
-    on("click", ".dialog button", (button) => {
-      find(".veil").hidden = true;
-      if (button.id === "b" + data.wanted) win(); else lose();
-    });
-    aim({ steps: () => [click("#b" + data.wanted)] });
-    """
-    return Drawn(text, body, script, {"wanted": wanted}, title)
+    box = dialog(f'<h2>{title}</h2><p>{message}</p><div class="row {s.pick("", "end")}">{buttons}</div>')
+    body = s.heading(s.pick("News", "Weather", "My notes")) + s.prose(4) + s.prose(4) + box
+    return PageContent(text, body, {"wanted": wanted}, title)
 
 
 @template()
-def dialog_confirm(s: PageBuilder) -> Drawn:
+def dialog_confirm(s: PageBuilder) -> PageContent:
     """A button whose deed has to be confirmed."""
     deeds = {
         "Delete account": "delete the account",
@@ -91,7 +76,7 @@ def dialog_confirm(s: PageBuilder) -> Drawn:
         'Click "{label}" and say yes',
         "Press {label} and confirm it in the dialog",
         "Please {said} (yes, really)",
-        deed=deeds[chosen][0].upper() + deeds[chosen][1:],
+        deed=capital(deeds[chosen]),
         label=chosen,
         said=deeds[chosen],
     )
@@ -104,32 +89,13 @@ def dialog_confirm(s: PageBuilder) -> Drawn:
     pair = [s.button("yes", yes, "main"), s.button("no", no)]
     if s.maybe():
         pair.reverse()
-    dialog = (
-        '<div class="veil" hidden><div class="dialog"><h2>Are you sure?</h2><p id="question"></p>'
-        f'<div class="row end">{"".join(pair)}</div></div></div>'
-    )
-    script = """
-    on("click", ".deed", (button) => {
-      find("#question").textContent = `${button.dataset.deed}: this cannot be undone.`;
-      find(".veil").dataset.deed = button.dataset.deed;
-      find(".veil").hidden = false;
-    });
-    on("click", "#no", () => { find(".veil").hidden = true; });
-    on("click", "#yes", () => {
-      find(".veil").hidden = true;
-      if (find(".veil").dataset.deed !== data.deed) return lose();
-      tell(`${data.deed}: done.`, true);
-      win();
-    });
-    aim({ steps: () =>
-      !shown(".veil") ? [click(`.deed[data-deed="${data.deed}"]`)]
-        : [click(find(".veil").dataset.deed === data.deed ? "#yes" : "#no")] });
-    """
-    return Drawn(text, s.heading("Manage") + s.prose(1) + rows + dialog, script, {"deed": chosen}, "Manage")
+    question = f'<h2>Are you sure?</h2><p id="question"></p><div class="row end">{"".join(pair)}</div>'
+    body = s.heading("Manage") + s.prose(1) + rows + dialog(question, hidden=True)
+    return PageContent(text, body, {"deed": chosen}, "Manage")
 
 
 @template()
-def cookie_banner(s: PageBuilder) -> Drawn:
+def cookie_banner(s: PageBuilder) -> PageContent:
     """A banner has to go before, or instead of, what is to be done."""
     labels = s.pick(
         ("Accept all", "Reject all"), ("Accept", "Decline"), ("OK", "No thanks"), ("Allow", "Only necessary")
@@ -139,41 +105,13 @@ def cookie_banner(s: PageBuilder) -> Drawn:
     link = s.pick(*links)
     only = s.maybe(0.35)
     how = ("accept the cookies", "reject the cookies")[wanted]
-    text = (
-        s.phrase(
-            "{how}",
-            "Please {how_said}",
-            'Click "{label}" in the cookie banner',
-            "Cookies: {label}",
-            "Choose {label} for the cookies",
-            how=how[0].upper() + how[1:],
-            how_said=how,
-            label=labels[wanted],
-        )
-        if only
-        else s.phrase(
-            "{how} and open {link}",
-            'Go to "{link}" ({how_said})',
-            "Choose {label} for cookies, then open {link}",
-            "First {how_said}, then click {link}",
-            "{how}, then show me {link}",
-            how=how[0].upper() + how[1:],
-            how_said=how,
-            label=labels[wanted],
-            link=link,
-        )
-    )
+    phrasings = COOKIE_PHRASES if only else COOKIE_AND_LINK_PHRASES
+    text = s.phrase(*phrasings, how=capital(how), how_said=how, label=labels[wanted], link=link)
     listed = "".join(
         f'<li style="margin:.7em 0"><a href="#" class="go" data-to="{name}">{name}</a></li>' for name in links
     )
-    body = view(
-        "start",
-        s.heading(s.pick("Town museum", "Swimming pool", "City zoo", "Castle")),
-        s.prose(3),
-        f"<ul>{listed}</ul>",
-        s.prose(3),
-        first=True,
-    )
+    heading = s.heading(s.pick("Town museum", "Swimming pool", "City zoo", "Castle"))
+    body = view("start", heading, s.prose(3), f"<ul>{listed}</ul>", s.prose(3), first=True)
     body += view("there", s.heading(link), s.prose(3))
     buttons = "".join(s.button(f"b{i}", labels[i], "main" if i == 0 else "") for i in s.some((0, 1), 2))
     said = s.pick("We use cookies to make this site better.", "This site uses cookies.", "Your privacy matters to us.")
@@ -181,18 +119,5 @@ def cookie_banner(s: PageBuilder) -> Drawn:
     if s.maybe(0.6):
         banner = f'<div class="banner" id="cookies" style="{s.pick("bottom:0", "top:0")}">{inside}</div>'
     else:
-        banner = f'<div class="veil" id="cookies"><div class="dialog"><h2>Cookies</h2>{inside}</div></div>'
-    script = """
-    on("click", "#cookies button", (button) => {
-      find("#cookies").hidden = true;
-      if (button.id !== "b" + data.wanted) return lose();
-      if (data.only) win();
-    });
-    on("click", ".go", (link) => {
-      if (link.dataset.to !== data.link || data.only || shown("#cookies")) return lose();
-      view("there");
-      win();
-    });
-    aim({ steps: () => [shown("#cookies") ? click("#b" + data.wanted) : null, click(`.go[data-to="${data.link}"]`)] });
-    """
-    return Drawn(text, body + banner, script, {"wanted": wanted, "only": only, "link": link}, "Welcome")
+        banner = dialog(f"<h2>Cookies</h2>{inside}", "cookies")
+    return PageContent(text, body + banner, {"wanted": wanted, "only": only, "link": link}, "Welcome")

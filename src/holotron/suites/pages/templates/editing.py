@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.kit.html import definitions
+from holotron.suites.pages.behaviour import own_script
+from holotron.suites.pages.builder import PageBuilder, PageContent, capital, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import FORM, FORM_SCRIPT, thanks
 
@@ -37,44 +39,27 @@ def _change(s: PageBuilder, profile: dict[str, str]) -> tuple[str, str, str]:
 
 
 @template()
-def edit_profile(s: PageBuilder) -> Drawn:
+def edit_profile(s: PageBuilder) -> PageContent:
     profile = _profile(s)
     label, new, text = _change(s, profile)
     ids = {name: f"f{index}" for index, name in enumerate(profile)}
-    fields = [[ids[name], new if name == label else value] for name, value in profile.items()]
-    shown = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in profile.items())
+    changed = profile | {label: new}
+    fields = [[ids[name], value] for name, value in changed.items()]
     opening = s.maybe(0.6)
     title = s.pick("Profile", "My account", "Your details")
-    saved = "".join(f"<dt>{n}</dt><dd>{escape(new if n == label else v)}</dd>" for n, v in profile.items())
-    body = view(
-        "show",
-        s.heading(title),
-        f"<dl>{shown}</dl>",
-        s.button("edit", s.pick("Edit", "Edit profile", "Change"), "main"),
-        first=opening,
-    )
-    body += view(
-        "form",
-        s.heading(s.pick("Edit profile", "Change details")),
-        s.form(
-            *(s.field(ids[name], name, value=value) for name, value in profile.items()),
-            s.submit("Save", "Save changes", "Update"),
-        ),
-        first=not opening,
-    )
-    body += view("thanks", s.heading(title), f"<p>{s.pick('Saved.', 'Your changes were saved.')}</p><dl>{saved}</dl>")
-    script = (
-        FORM_SCRIPT
-        + """
-    on("click", "#edit", () => view("form"));
-    aim({ steps: () => (now_at("show") ? [click("#edit")] : filling()) });
-    """
-    )
-    return Drawn(text, body, script, {"fields": fields}, title)
+    edit = s.button("edit", s.pick("Edit", "Edit profile", "Change"), "main")
+    body = view("show", s.heading(title), definitions(profile), edit, first=opening)
+    heading = s.heading(s.pick("Edit profile", "Change details"))
+    filled = (s.field(ids[name], name, value=value) for name, value in profile.items())
+    form = s.form(*filled, s.submit("Save", "Save changes", "Update"))
+    body += view("form", heading, form, first=not opening)
+    said = f"<p>{s.pick('Saved.', 'Your changes were saved.')}</p>"
+    body += view("thanks", s.heading(title), said, definitions(changed))
+    return PageContent(text, body, {"fields": fields}, title, FORM_SCRIPT + own_script("edit_profile"))
 
 
 @template(held_out=True)
-def edit_inline(s: PageBuilder) -> Drawn:
+def edit_inline(s: PageBuilder) -> PageContent:
     """Each value has its own button, which turns it into a field."""
     profile = _profile(s)
     label, new, text = _change(s, profile)
@@ -85,37 +70,12 @@ def edit_inline(s: PageBuilder) -> Drawn:
         for name, value in profile.items()
     )
     save = s.pick("Save", "OK", "Done")
-    script = """
-    on("click", ".edit", (button) => {
-      const row = button.closest("tr"), cell = row.querySelector(".value");
-      if (row.querySelector("input")) {
-        const value = row.querySelector("input").value.trim();
-        cell.textContent = value;
-        button.textContent = data.word;
-        if (row.dataset.name !== data.label && value !== data.old[row.dataset.name]) lose();
-      } else {
-        const input = document.createElement("input");
-        input.value = cell.textContent;
-        cell.replaceChildren(input);
-        button.textContent = data.save;
-      }
-    });
-    const cell = `tr[data-name="${data.label}"] `;
-    const open = () => find(cell + "input");
-    aim({
-      solved: () => !open() && find(cell + ".value").textContent === data.new,
-      steps: () => [
-        open() ? fill(cell + "input", data.new) : null,
-        !open() && find(cell + ".value").textContent === data.new ? null : click(cell + ".edit"),
-      ],
-    });
-    """
     data = {"old": profile, "label": label, "new": new, "word": word, "save": save}
-    return Drawn(text, s.heading(s.pick("Profile", "Settings")) + f"<table>{rows}</table>", script, data, "Profile")
+    return PageContent(text, s.heading(s.pick("Profile", "Settings")) + f"<table>{rows}</table>", data, "Profile")
 
 
 @template()
-def copy_code(s: PageBuilder) -> Drawn:
+def copy_code(s: PageBuilder) -> PageContent:
     """Something that stands on the page has to be typed."""
     letters = "ABCDEFGHJKLMNPRSTUVWXYZ23456789"
     code, other = (
@@ -137,13 +97,8 @@ def copy_code(s: PageBuilder) -> Drawn:
         f"<p>{s.pick('Your', 'This is your', 'The')} {what}: <b>{code}</b></p>",
         decoy,
         s.prose(1),
-        s.form(s.field("code", what[0].upper() + what[1:]), s.submit("Confirm", "Redeem", "Submit", "Continue")),
+        s.form(s.field("code", capital(what)), s.submit("Confirm", "Redeem", "Submit", "Continue")),
         first=True,
     )
-    return Drawn(
-        text,
-        body + thanks(s, "Confirmed", "All done"),
-        FORM,
-        {"fields": [["code", code]], "by_key": s.maybe(0.4)},
-        "Confirm",
-    )
+    body += thanks(s, "Confirmed", "All done")
+    return PageContent(text, body, {"fields": [["code", code]], "by_key": s.maybe(0.4)}, "Confirm", FORM)

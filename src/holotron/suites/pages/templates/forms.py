@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.kit.words import DEPARTMENTS, MONTHS, SENTENCES
+from holotron.suites.pages.behaviour import shared_script
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import DEPARTMENTS, MONTHS, SENTENCES
 
 # data.fields: [id, value] of text fields; data.lists: of drop-down lists; data.boxes: [id, on].
 # What is missing is said and can be put right; what is wrong is sent.
-FORM_SCRIPT = """
-const wrong = () =>
-  data.fields.some(([id, value]) => find("#" + id).value.trim() !== value) ||
-  (data.lists || []).some(([id, value]) => find("#" + id).selectedOptions[0].label !== value) ||
-  (data.boxes || []).some(([id, value]) => find("#" + id).checked !== value);
-const filling = () => [
-  ...data.fields.map(([id, value], at) => fill("#" + id, value, !!data.by_key && at === data.fields.length - 1)),
-  ...(data.lists || []).map(([id, value]) => choose("#" + id, value)),
-  ...(data.boxes || []).map(([id, value]) => tick("#" + id, value)),
-  click("#submit"),
-];
-on("submit", "form", () => {
-  if (data.fields.some(([id]) => !find("#" + id).value.trim())) return tell("Please fill in all fields.");
-  if (wrong()) return lose();
-  hush();
-  view("thanks");
-  win();
-});
-"""
+FORM_SCRIPT = shared_script("forms")
 FORM = FORM_SCRIPT + "aim({ steps: filling });"
 
 
@@ -35,7 +18,7 @@ def thanks(s: PageBuilder, *texts: str) -> str:
 
 
 @template()
-def contact(s: PageBuilder) -> Drawn:
+def contact(s: PageBuilder) -> PageContent:
     name, message = s.person(), s.pick(*SENTENCES[3:])
     mail = s.mail(name)
     parts = [s.field("name", s.pick("Name", "Your name")), s.field("mail", s.pick("E-mail", "Your e-mail", "Email"))]
@@ -59,19 +42,14 @@ def contact(s: PageBuilder) -> Drawn:
         message=message,
     )
     title = s.pick("Contact us", "Contact", "Write to us", "Get in touch")
-    intro = s.prose(s.number(1, 2)) if s.maybe(0.5) else ""
+    intro = s.optional(0.5, lambda: s.prose(s.number(1, 2)))
     form = s.form(*parts, s.submit("Send", "Send message", "Submit"))
-    return Drawn(
-        text,
-        view("form", s.heading(title), intro, form, first=True) + thanks(s, "Thank you", "Your message was sent"),
-        FORM,
-        {"fields": fields, "lists": lists},
-        title,
-    )
+    body = view("form", s.heading(title), intro, form, first=True) + thanks(s, "Thank you", "Your message was sent")
+    return PageContent(text, body, {"fields": fields, "lists": lists}, title, FORM)
 
 
 @template()
-def booking(s: PageBuilder) -> Drawn:
+def booking(s: PageBuilder) -> PageContent:
     """With a date to be typed, sometimes said in another form than the field wants."""
     name, day, month, year = s.person(), s.number(1, 28), s.number(1, 12), s.number(2026, 2028)
     form, typed = s.pick(
@@ -99,17 +77,13 @@ def booking(s: PageBuilder) -> Drawn:
         s.select("guests", s.pick("Guests", "People", "Persons"), [str(n) for n in range(1, 9)], s.pick("1", "2")),
     ]
     sending = s.form(*parts, s.submit("Book", "Reserve", "Book now", "Send request"))
-    return Drawn(
-        text,
-        view("form", s.heading(title), sending, first=True) + thanks(s, "Booked!", "We look forward to your visit"),
-        FORM,
-        {"fields": [["name", name], ["date", typed]], "lists": [["guests", guests]]},
-        title,
-    )
+    body = view("form", s.heading(title), sending, first=True) + thanks(s, "Booked!", "We look forward to your visit")
+    data = {"fields": [["name", name], ["date", typed]], "lists": [["guests", guests]]}
+    return PageContent(text, body, data, title, FORM)
 
 
 @template(held_out=True)
-def newsletter(s: PageBuilder) -> Drawn:
+def newsletter(s: PageBuilder) -> PageContent:
     """One field among a page's text."""
     mail = s.mail(s.person())
     text = s.phrase(
@@ -120,18 +94,10 @@ def newsletter(s: PageBuilder) -> Drawn:
         "Enter {mail} to subscribe",
         mail=mail,
     )
-    box = (
-        f'<div class="tile"><h2>{s.pick("Newsletter", "Stay up to date", "News by mail")}</h2>'
-        + s.form(s.field("mail", s.pick("E-mail", "Your e-mail address")), s.submit("Subscribe", "Sign up", "OK"))
-        + "</div>"
-    )
-    body = view(
-        "form", s.heading(s.pick("News", "Our farm", "The observatory")), s.prose(3), box, s.prose(2), first=True
-    )
-    return Drawn(
-        text,
-        body + thanks(s, "You are subscribed", "Thank you"),
-        FORM,
-        {"fields": [["mail", mail]], "by_key": s.maybe()},
-        "News",
-    )
+    offer = s.pick("Newsletter", "Stay up to date", "News by mail")
+    form = s.form(s.field("mail", s.pick("E-mail", "Your e-mail address")), s.submit("Subscribe", "Sign up", "OK"))
+    box = f'<div class="tile"><h2>{offer}</h2>{form}</div>'
+    heading = s.heading(s.pick("News", "Our farm", "The observatory"))
+    body = view("form", heading, s.prose(3), box, s.prose(2), first=True)
+    body += thanks(s, "You are subscribed", "Thank you")
+    return PageContent(text, body, {"fields": [["mail", mail]], "by_key": s.maybe()}, "News", FORM)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.kit.words import SUBJECTS, THINGS, TODOS
+from holotron.suites.pages.builder import PageBuilder, PageContent, and_list, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import SUBJECTS, THINGS, TODOS
 
 
 def _joined(s: PageBuilder, names: list[str]) -> str:
     quoted = [f'"{name}"' for name in names] if s.maybe() else names
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+    return and_list(quoted)
 
 
 @template()
-def todo_tick(s: PageBuilder) -> Drawn:
+def todo_tick(s: PageBuilder) -> PageContent:
     items = s.some(s.fresh(TODOS), s.number(4, 8))
     done = [s.maybe(0.2) for _ in items]
     open_ones = [index for index, is_done in enumerate(done) if not is_done] or [0]
@@ -34,18 +34,11 @@ def todo_tick(s: PageBuilder) -> Drawn:
     )
     title = s.pick("To do", "My list", "Today", "Tasks")
     wanted = [is_done or index in chosen for index, is_done in enumerate(done)]
-    script = """
-    const boxes = () => all(".item input");
-    aim({
-      solved: () => boxes().every((box, index) => box.checked === data.wanted[index]),
-      steps: () => boxes().map((box, index) => tick(box, data.wanted[index])),
-    });
-    """
-    return Drawn(text, s.heading(title) + boxes, script, {"wanted": wanted}, title)
+    return PageContent(text, s.heading(title) + boxes, {"wanted": wanted}, title)
 
 
 @template()
-def todo_add(s: PageBuilder) -> Drawn:
+def todo_add(s: PageBuilder) -> PageContent:
     old, new = (picked := s.some(s.fresh(TODOS), 7))[: s.number(2, 5)], picked[5:][: s.number(1, 2)]
     text = s.phrase(
         "Add {what} to the list",
@@ -57,30 +50,15 @@ def todo_add(s: PageBuilder) -> Drawn:
     )
     items = "".join(f'<li class="item">{escape(item)}</li>' for item in old)
     field = s.field("new", s.pick("New task", "What needs to be done?", "Add an item"))
-    form = s.form(f'<div class="row">{field}<div class="field">{s.submit("Add", "Add task", "+", "OK")}</div></div>')
+    form = s.form_in_row(field, "Add", "Add task", "+", "OK")
     listed = f'<ul class="items">{items}</ul>'
     title = s.pick("To do", "Shopping list", "Tasks", "Notes")
-    script = """
-    on("submit", "form", () => {
-      const text = find("#new").value.trim();
-      if (!text) return;
-      const item = Object.assign(document.createElement("li"), { className: "item", textContent: text });
-      find(".items").append(item);
-      find("#new").value = "";
-      if (!data.wanted.includes(text)) lose();
-    });
-    const missing = () => data.wanted.filter((text) => !all(".item").some((item) => item.textContent === text));
-    aim({
-      solved: () => !missing().length && all(".item").length === data.total,
-      steps: () => missing().slice(0, 1).flatMap((text) => [fill("#new", text, data.by_key), click("#submit")]),
-    });
-    """
     data = {"wanted": new, "total": len(old) + len(new), "by_key": s.maybe()}
-    return Drawn(text, s.heading(title) + (form + listed if s.maybe() else listed + form), script, data, title)
+    return PageContent(text, s.heading(title) + (form + listed if s.maybe() else listed + form), data, title)
 
 
 @template()
-def list_button(s: PageBuilder) -> Drawn:
+def list_button(s: PageBuilder) -> PageContent:
     """Every item has the same few buttons."""
     items = (
         s.some(s.fresh(TODOS), s.number(4, 8))
@@ -103,32 +81,21 @@ def list_button(s: PageBuilder) -> Drawn:
         lower=deed.lower(),
         item=items[index],
     )
-    rows = "".join(
-        f'<div class="item between"><span>{escape(item)}</span><span class="row">'
-        + "".join(
+    rows = ""
+    for at, item in enumerate(items):
+        acts = "".join(
             f'<button type="button" class="small act" data-is="{at}/{kind}">{sign if signs else name}</button>'
             for kind, (name, sign) in enumerate(words)
         )
-        + "</span></div>"
-        for at, item in enumerate(items)
-    )
+        rows += f'<div class="item between"><span>{escape(item)}</span><span class="row">{acts}</span></div>'
     title = s.pick("Favourites", "Files", "My things", "Bookmarks")
-    script = """
-    on("click", ".act", (button) => {
-      if (button.dataset.is !== data.is) return lose();
-      if (data.deed === "Delete") button.closest(".item").remove();
-      tell(data.done, true);
-      win();
-    });
-    aim({ steps: () => [click(`[data-is="${data.is}"]`)] });
-    """
     past = {"Delete": "deleted", "Star": "starred", "Open": "opened", "Share": "shared", "Pin": "pinned"}[deed]
     data = {"is": f"{index}/{word}", "deed": deed, "done": f"{items[index]}: {past}."}
-    return Drawn(text, s.heading(title) + rows, script, data, title)
+    return PageContent(text, s.heading(title) + rows, data, title)
 
 
-@template(held_out=True, roomy=True)
-def inbox(s: PageBuilder) -> Drawn:
+@template(held_out=True, wide=True)
+def inbox(s: PageBuilder) -> PageContent:
     """A mail is opened, and then something is done with it."""
     count = s.number(5, 9)
     names, subjects = s.people(count), s.some(SUBJECTS, count)
@@ -154,32 +121,6 @@ def inbox(s: PageBuilder) -> Drawn:
         for word in s.some(("Archive", "Delete", "Mark as spam"), 3)
     )
     body = view("all", s.heading("Inbox"), f"<table>{rows}</table>", first=True)
-    body += view(
-        "one",
-        '<p><a href="#" id="back">← Inbox</a></p><h2 id="subject"></h2><p class="soft" id="from"></p>',
-        f'<div class="row">{buttons}</div>',
-        s.prose(4),
-    )
-    script = """
-    let open = -1;
-    on("click", ".mail", (row) => {
-      open = Number(row.dataset.index);
-      find("#subject").textContent = row.cells[1].textContent;
-      find("#from").textContent = "From " + row.cells[0].textContent;
-      view("one");
-    });
-    on("click", "#back", () => view("all"));
-    on("click", ".deed", (button) => {
-      if (open !== data.index || button.textContent !== data.deed) return lose();
-      find(`.mail[data-index="${open}"]`).remove();
-      view("all");
-      tell(`${data.deed}: done.`, true);
-      win();
-    });
-    aim({ steps: () => {
-      if (now_at("all")) return [click(`.mail[data-index="${data.index}"] td:nth-child(2)`)];
-      if (open !== data.index) return [click("#back")];
-      return [click(all(".deed").find((button) => button.textContent === data.deed))];
-    } });
-    """
-    return Drawn(text, body, script, {"index": index, "deed": deed}, "Inbox")
+    mail = '<p><a href="#" id="back">← Inbox</a></p><h2 id="subject"></h2><p class="soft" id="from"></p>'
+    body += view("one", mail, f'<div class="row">{buttons}</div>', s.prose(4))
+    return PageContent(text, body, {"index": index, "deed": deed}, "Inbox")

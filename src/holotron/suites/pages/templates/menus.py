@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.builder import Drawn, PageBuilder
+from holotron.suites.kit.words import THINGS
+from holotron.suites.pages.behaviour import shared_script
+from holotron.suites.pages.builder import PageBuilder, PageContent
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import THINGS
 
 MENUS = {
     "File": ("New", "Open", "Save", "Save as", "Print", "Close"),
@@ -22,23 +23,7 @@ SUBMENUS = {
     "Theme": ("Light", "Dark", "High contrast"),
 }
 # A menu opens by a click and closes by the next one elsewhere; a wrong entry is chosen for good.
-MENU_SCRIPT = """
-on("click", "body", (_, { target }) => {
-  const opener = target.closest("[data-opens]");
-  const keep = opener ? find("#" + opener.dataset.opens) : null;
-  const was = keep && !keep.hidden;
-  for (const list of all(".list")) if (!keep || !list.contains(keep) || list === keep) list.hidden = true;
-  if (keep) keep.hidden = was;
-});
-on("click", "[data-entry]", (entry) => {
-  if (entry.dataset.entry !== data.entry) return lose();
-  tell(data.done, true);
-  win();
-});
-const entry = `[data-entry="${data.entry}"]`;
-const opened = (name) => (shown("#" + name) ? null : click(`[data-opens="${name}"]`));
-aim({ steps: () => [...data.path.map(opened), click(entry)] });
-"""
+MENU_SCRIPT = shared_script("menus")
 
 
 def _list(name: str, inside: str) -> str:
@@ -58,7 +43,7 @@ def _bar(menus: dict[str, str], arrow: str = "") -> str:
 
 
 @template()
-def menu(s: PageBuilder) -> Drawn:
+def menu(s: PageBuilder) -> PageContent:
     names = [name for name in MENUS if s.maybe(0.7)] or ["File", "Edit"]
     chosen = s.pick(*names)
     entry = s.pick(*MENUS[chosen])
@@ -75,11 +60,11 @@ def menu(s: PageBuilder) -> Drawn:
     page = s.heading("Untitled") + s.prose(4) + s.prose(3)
     body = f'<div class="row">{bar}</div><div style="margin-top:1.5em">{page}</div>'
     data = {"entry": f"{chosen}/{entry}", "path": [f"m{names.index(chosen)}"], "done": f"{entry}: done."}
-    return Drawn(text, body, MENU_SCRIPT, data, "Editor")
+    return PageContent(text, body, data, "Editor", MENU_SCRIPT)
 
 
 @template()
-def menu_nested(s: PageBuilder) -> Drawn:
+def menu_nested(s: PageBuilder) -> PageContent:
     """One menu with lists in it that open beside it."""
     subs = s.some(list(SUBMENUS), 3)
     chosen = s.pick(*subs)
@@ -102,11 +87,11 @@ def menu_nested(s: PageBuilder) -> Drawn:
     body = s.heading(s.pick("Report", "Notes", "My drawing")) + f'<div class="row">{_bar({top: inside})}</div>'
     body += f'<div style="margin-top:1.5em">{s.prose(4)}</div>'
     data = {"entry": f"{chosen}/{entry}", "path": ["m0", f"s{subs.index(chosen)}"], "done": f"{chosen}: {entry}"}
-    return Drawn(text, body, MENU_SCRIPT, data, "Document")
+    return PageContent(text, body, data, "Document", MENU_SCRIPT)
 
 
 @template(held_out=True)
-def menu_account(s: PageBuilder) -> Drawn:
+def menu_account(s: PageBuilder) -> PageContent:
     """A person's menu in the corner."""
     name = s.person()
     entries = s.some(
@@ -130,4 +115,4 @@ def menu_account(s: PageBuilder) -> Drawn:
         f'<div class="tile"><h3>{thing.title()}s</h3>{s.number(3, 400)}</div>' for thing in s.some(s.fresh(THINGS), 4)
     )
     data = {"entry": f"me/{entry}", "path": ["m0"], "done": f"{entry} opened."}
-    return Drawn(text, f'{body}<div class="grid">{tiles}</div>', MENU_SCRIPT, data, "Dashboard")
+    return PageContent(text, f'{body}<div class="grid">{tiles}</div>', data, "Dashboard", MENU_SCRIPT)

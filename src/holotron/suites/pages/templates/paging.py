@@ -4,32 +4,13 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.kit.words import COLOURS, SENTENCES, THINGS
+from holotron.suites.pages.behaviour import READ_HERE, own_script, shared_script
+from holotron.suites.pages.builder import PageBuilder, PageContent, capital, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import COLOURS, SENTENCES, THINGS
 
 # data.items are shown data.size at a time; numbered buttons, or only one step back and forth.
-PAGING_SCRIPT = """
-let here = data.start;
-const last = Math.ceil(data.items.length / data.size);
-const draw = () => {
-  find("#items").innerHTML = data.items.slice((here - 1) * data.size, here * data.size).map((item) =>
-    `<div class="item"><a href="#" class="open">${item}</a></div>`).join("");
-  const step = (to, label) =>
-    `<button type="button" class="small turn${to === here ? " now" : ""}" data-to="${to}">${label}</button>`;
-  const numbers = Array.from({ length: last }, (_, index) => step(index + 1, index + 1));
-  find("#pages").innerHTML = (here > 1 ? step(here - 1, data.labels[0]) : "")
-    + (data.numbers ? numbers.join("") : `<span>Page ${here} of ${last}</span>`)
-    + (here < last ? step(here + 1, data.labels[1]) : "");
-};
-on("click", ".turn", (button) => { here = Number(button.dataset.to); draw(); });
-// By number where there is one, else a page at a time.
-const turn = (to) => {
-  const next = data.numbers && data.known ? to : here + Math.sign(to - here);
-  return here === to ? null : click(`.turn[data-to="${next}"]`);
-};
-draw();
-"""
+PAGING_SCRIPT = shared_script("paging")
 
 
 def _paged(s: PageBuilder, numbers: bool) -> tuple[dict[str, object], list[str], str]:
@@ -39,15 +20,12 @@ def _paged(s: PageBuilder, numbers: bool) -> tuple[dict[str, object], list[str],
     labels = s.pick(("Previous", "Next"), ("‹", "›"), ("« Back", "More »"), ("Prev", "Next"))
     data: dict[str, object] = {"items": items, "size": size, "start": 1, "labels": labels, "numbers": numbers}
     title = s.pick("Catalogue", "Collection", "All items", "Archive")
-    return (
-        data,
-        items,
-        s.heading(title) + '<div id="items"></div><div class="pages" id="pages" style="align-items:center"></div>',
-    )
+    places = '<div id="items"></div><div class="pages" id="pages" style="align-items:center"></div>'
+    return data, items, s.heading(title) + places
 
 
 @template()
-def page_number(s: PageBuilder) -> Drawn:
+def page_number(s: PageBuilder) -> PageContent:
     numbers = s.maybe(0.65)
     data, items, body = _paged(s, numbers)
     last = -(-len(items) // int(str(data["size"])))
@@ -65,12 +43,12 @@ def page_number(s: PageBuilder) -> Drawn:
     elif wanted == 2 and s.maybe():
         text = s.phrase("Go to the next page", "Next page", "Show me the next page")
     script = PAGING_SCRIPT + "aim({ solved: () => here === data.wanted, steps: () => [turn(data.wanted)] });"
-    return Drawn(text, body, script, {**data, "wanted": wanted, "known": True}, "Catalogue")
+    return PageContent(text, body, {**data, "wanted": wanted, "known": True}, "Catalogue", script)
 
 
 @template()
-def page_find(s: PageBuilder) -> Drawn:
-    """The item is on some page; nobody knows on which."""
+def page_find(s: PageBuilder) -> PageContent:
+    """The item is on one of the pages; the task does not say on which."""
     data, items, body = _paged(s, s.maybe(0.4))
     size = int(str(data["size"]))
     index = s.number(0, min(len(items), size * 4) - 1)
@@ -83,19 +61,8 @@ def page_find(s: PageBuilder) -> Drawn:
         item=items[index],
     )
     body = view("all", body, first=True) + view("one", s.heading(items[index]), s.prose(2))
-    script = (
-        PAGING_SCRIPT
-        + """
-    on("click", ".open", (link) => {
-      if (link.textContent !== data.item) return lose();
-      view("one");
-      win();
-    });
-    const wanted = Math.floor(data.items.indexOf(data.item) / data.size) + 1;
-    aim({ steps: () => [turn(wanted), click(all(".open").find((link) => link.textContent === data.item))] });
-    """
-    )
-    return Drawn(text, body, script, {**data, "item": items[index], "known": False}, "Catalogue")
+    data |= {"item": items[index], "known": False}
+    return PageContent(text, body, data, "Catalogue", PAGING_SCRIPT + own_script("page_find"))
 
 
 def _long_text(s: PageBuilder, paragraphs: int) -> str:
@@ -107,7 +74,7 @@ def _long_text(s: PageBuilder, paragraphs: int) -> str:
 
 
 @template()
-def scroll_button(s: PageBuilder) -> Drawn:
+def scroll_button(s: PageBuilder) -> PageContent:
     """The buttons stand at the end of a long text."""
     yes, no = s.pick(
         ("Accept", "Decline"), ("I agree", "I do not agree"), ("Continue", "Cancel"), ("Subscribe", "Leave")
@@ -123,24 +90,16 @@ def scroll_button(s: PageBuilder) -> Drawn:
     )
     buttons = f'<div class="row">{s.button("yes", yes, "main")}{s.button("no", no)}</div>'
     title = s.pick("Terms of use", "House rules", "Conditions", "Read this first")
-    script = """
-    on("click", "#yes, #no", (button) => {
-      if (button.textContent !== data.wanted) return lose();
-      view("end");
-      win();
-    });
-    aim({ steps: () => [click(all("#yes, #no").find((button) => button.textContent === data.wanted))] });
-    """
     body = view("text", s.heading(title), _long_text(s, s.number(6, 11)), buttons, first=True)
-    return Drawn(text, body + view("end", s.heading(f"{wanted}: noted"), s.prose(1)), script, {"wanted": wanted}, title)
+    return PageContent(text, body + view("end", s.heading(f"{wanted}: noted"), s.prose(1)), {"wanted": wanted}, title)
 
 
 @template()
-def scroll_ask(s: PageBuilder) -> Drawn:
+def scroll_ask(s: PageBuilder) -> PageContent:
     """What is asked for stands in a section further down."""
     facts = {
         "membership fee": f"${s.price()}",
-        "phone number": f"0{s.number(100, 999)} {s.number(1000, 9999)}",
+        "phone number": s.phone(),
         "opening time": f"{s.number(6, 11)}:{s.pick('00', '15', '30')} am",
         "door code": str(s.number(1000, 9999)),
         "bus line": str(s.number(2, 99)),
@@ -156,19 +115,16 @@ def scroll_ask(s: PageBuilder) -> Drawn:
         what=what,
     )
     sections = [
-        f"<h2>{name[0].upper()}{name[1:]}</h2>{s.prose(3)}"
-        f"<p{' id=here' if name == what else ''}>The {name} is <b>{value}</b>.</p>"
+        f"<h2>{capital(name)}</h2>{s.prose(3)}<p{' id=here' if name == what else ''}>The {name} is <b>{value}</b>.</p>"
         for name, value in s.some(list(facts.items()), len(facts))
     ]
     title = s.pick("Guide for members", "Visitor information", "Good to know")
     body = s.heading(title) + s.prose(4) + "".join(sections)
-    return Drawn(
-        text, body, 'aim({ answer: data.value, steps: () => [read("#here")] });', {"value": facts[what]}, title
-    )
+    return PageContent(text, body, {"value": facts[what]}, title, READ_HERE)
 
 
 @template()
-def scroll_list(s: PageBuilder) -> Drawn:
+def scroll_list(s: PageBuilder) -> PageContent:
     """A list in a frame of its own that scrolls."""
     items = s.some([f"{colour} {thing}".title() for colour in COLOURS for thing in s.fresh(THINGS)], s.number(14, 26))
     item = s.pick(*items)
@@ -183,13 +139,5 @@ def scroll_list(s: PageBuilder) -> Drawn:
     rows = "".join(f'<div class="item pick" style="cursor:pointer">{escape(name)}</div>' for name in items)
     style = f"height: {s.number(220, 330)}px; overflow-y: auto; max-width: 520px; padding: 0"
     box = f'<div class="tile" style="{style}">{rows}</div>'
-    script = """
-    on("click", ".pick", (row) => {
-      if (row.textContent !== data.item) return lose();
-      tell(`Chosen: ${data.item}`, true);
-      win();
-    });
-    aim({ steps: () => [click(all(".pick").find((row) => row.textContent === data.item))] });
-    """
     title = s.pick("Choose one", "Stock list", "Our range")
-    return Drawn(text, s.heading(title) + s.prose(1) + box + s.prose(2), script, {"item": item}, title)
+    return PageContent(text, s.heading(title) + s.prose(1) + box + s.prose(2), {"item": item}, title)

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.kit.words import SENTENCES, TOPICS
+from holotron.suites.pages.behaviour import own_script, shared_script
+from holotron.suites.pages.builder import PageBuilder, PageContent, opener, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import SENTENCES, TOPICS
 
 TABS = ("Overview", "Details", "Reviews", "History", "Files", "Team", "Delivery", "Contact", "Members", "Prices")
-TABS_SCRIPT = """
-const turn = (name) => {
-  for (const tab of all(".tabs > div")) tab.classList.toggle("now", tab.textContent === name);
-  for (const panel of all("[data-panel]")) panel.hidden = panel.dataset.panel !== name;
-};
-on("click", ".tabs > div", (tab) => turn(tab.textContent));
-turn(data.first);
-const opened = (name) =>
-  shown(`[data-panel="${name}"]`) ? null : click(all(".tabs > div").find((tab) => tab.textContent === name));
-"""
+TABS_SCRIPT = shared_script("tabs")
 
 
 def _tabs(s: PageBuilder, names: list[str], inside: dict[str, str]) -> str:
@@ -28,7 +20,7 @@ def _tabs(s: PageBuilder, names: list[str], inside: dict[str, str]) -> str:
 
 
 @template()
-def tabs_button(s: PageBuilder) -> Drawn:
+def tabs_button(s: PageBuilder) -> PageContent:
     """A tab, or a button in one."""
     names = s.some(TABS, s.number(3, 5))
     wanted = s.pick(*names[1:])
@@ -54,35 +46,19 @@ def tabs_button(s: PageBuilder) -> Drawn:
             tab=wanted,
         )
     inside = {name: f'<button type="button" class="main deed" data-tab="{name}">{label}</button>' for name in names}
-    script = (
-        TABS_SCRIPT
-        + """
-    on("click", ".deed", (button) => {
-      if (data.only || button.dataset.tab !== data.wanted) return lose();
-      tell("Done.", true);
-      win();
-    });
-    if (data.only) aim({ solved: () => shown(`[data-panel="${data.wanted}"]`), steps: () => [opened(data.wanted)] });
-    else aim({ steps: () => [opened(data.wanted), click(`.deed[data-tab="${data.wanted}"]`)] });
-    """
-    )
     title = s.pick("Project", "Course", "Garden tools", "Summer festival")
-    return Drawn(
-        text,
-        s.heading(title) + _tabs(s, names, inside),
-        script,
-        {"first": names[0], "wanted": wanted, "only": only},
-        title,
-    )
+    data = {"first": names[0], "wanted": wanted, "only": only}
+    script = TABS_SCRIPT + own_script("tabs_button")
+    return PageContent(text, s.heading(title) + _tabs(s, names, inside), data, title, script)
 
 
 @template()
-def tabs_ask(s: PageBuilder) -> Drawn:
+def tabs_ask(s: PageBuilder) -> PageContent:
     """What is asked for stands under a tab with a fitting name."""
     facts = {
         "Prices": ("What does a ticket cost?", f"${s.price()}", "A ticket costs <b>{}</b>."),
         "Team": ("Who leads the team?", s.person(), "The team is led by <b>{}</b>."),
-        "Contact": ("What is the phone number?", f"0{s.number(100, 999)} {s.number(1000, 9999)}", "Phone: <b>{}</b>"),
+        "Contact": ("What is the phone number?", s.phone(), "Phone: <b>{}</b>"),
         "Delivery": ("How many days does delivery take?", str(s.number(2, 21)), "Delivery takes <b>{}</b> days."),
         "Members": ("How many members are there?", str(s.number(20, 900)), "There are <b>{}</b> members."),
         "History": ("In which year was it founded?", str(s.number(1820, 2015)), "Founded in <b>{}</b>."),
@@ -106,24 +82,11 @@ def tabs_ask(s: PageBuilder) -> Drawn:
     }
     script = TABS_SCRIPT + 'aim({ answer: data.answer, steps: () => [opened(data.wanted), read("#here")] });'
     title = s.pick("Rowing club", "Open-air cinema", "Village theatre")
-    return Drawn(
-        text,
-        s.heading(title) + _tabs(s, names, inside),
-        script,
-        {"first": names[0], "wanted": wanted, "answer": answer},
-        title,
-    )
+    data = {"first": names[0], "wanted": wanted, "answer": answer}
+    return PageContent(text, s.heading(title) + _tabs(s, names, inside), data, title, script)
 
 
-FOLD_SCRIPT = """
-on("click", ".head", (head) => {
-  const inside = head.nextElementSibling;
-  inside.hidden = !inside.hidden;
-  head.firstChild.textContent = inside.hidden ? data.signs[0] : data.signs[1];
-});
-const inside = () => all(".fold > .inside")[data.index];
-const unfolded = () => (shown(inside()) ? null : click(all(".head")[data.index]));
-"""
+FOLD_SCRIPT = shared_script("folds")
 
 
 def _folds(topics: list[str], texts: list[str], signs: tuple[str, str]) -> str:
@@ -135,7 +98,7 @@ def _folds(topics: list[str], texts: list[str], signs: tuple[str, str]) -> str:
 
 
 @template()
-def accordion_open(s: PageBuilder) -> Drawn:
+def accordion_open(s: PageBuilder) -> PageContent:
     topics = s.some(TOPICS, s.number(4, 8))
     index = s.number(0, len(topics) - 1)
     text = s.phrase(
@@ -151,30 +114,23 @@ def accordion_open(s: PageBuilder) -> Drawn:
     title = s.pick("Questions and answers", "Help", "FAQ", "Good to know")
     body = s.heading(title) + _folds(topics, [" ".join(s.some(SENTENCES, 2)) for _ in topics], signs)
     script = FOLD_SCRIPT + "aim({ solved: () => shown(inside()), steps: () => [unfolded()] });"
-    return Drawn(text, body, script, {"index": index, "signs": signs}, title)
+    return PageContent(text, body, {"index": index, "signs": signs}, title, script)
 
 
 @template()
-def accordion_ask(s: PageBuilder) -> Drawn:
+def accordion_ask(s: PageBuilder) -> PageContent:
     facts = {
-        "Shipping costs": ("What does shipping cost?", f"${s.price()}"),
-        "Delivery time": ("How many days until delivery?", str(s.number(2, 14))),
-        "Warranty": ("How many years of warranty are there?", str(s.number(1, 10))),
-        "Student discount": ("How many percent discount do students get?", str(s.number(5, 40))),
-        "Returns and refunds": ("Within how many days can I return things?", str(s.number(10, 60))),
-        "Opening hours": ("When do you close?", f"{s.number(4, 10)} pm"),
-        "Parking": ("How many parking places are there?", str(s.number(12, 400))),
-    }
-    units = {
-        "Delivery time": " days",
-        "Warranty": " years",
-        "Student discount": " percent",
-        "Returns and refunds": " days",
-        "Parking": " places",
+        "Shipping costs": ("What does shipping cost?", f"${s.price()}", ""),
+        "Delivery time": ("How many days until delivery?", str(s.number(2, 14)), " days"),
+        "Warranty": ("How many years of warranty are there?", str(s.number(1, 10)), " years"),
+        "Student discount": ("How many percent discount do students get?", str(s.number(5, 40)), " percent"),
+        "Returns and refunds": ("Within how many days can I return things?", str(s.number(10, 60)), " days"),
+        "Opening hours": ("When do you close?", f"{s.number(4, 10)} pm", ""),
+        "Parking": ("How many parking places are there?", str(s.number(12, 400)), " places"),
     }
     topics = s.some(list(facts), s.number(4, 6))
     index = s.number(0, len(topics) - 1)
-    question, answer = facts[topics[index]]
+    question, answer, _ = facts[topics[index]]
     text = s.phrase(
         "{q}",
         "{q} See the FAQ",
@@ -184,13 +140,13 @@ def accordion_ask(s: PageBuilder) -> Drawn:
         q=question,
         lower=question[0].lower() + question[1:],
     )
-    texts = [f"{s.pick(*SENTENCES)} {topic}: <b>{facts[topic][1]}</b>{units.get(topic, '')}." for topic in topics]
+    said = {topic: f"{topic}: <b>{value}</b>{unit}." for topic, (_, value, unit) in facts.items()}
+    texts = [f"{s.pick(*SENTENCES)} {said[topic]}" for topic in topics]
     signs = s.pick(("+ ", "− "), ("▸ ", "▾ "))
     script = FOLD_SCRIPT + "aim({ answer: data.answer, steps: () => [unfolded(), read(inside())] });"
     data = {"index": index, "signs": signs, "answer": answer}
-    return Drawn(
-        text, s.heading(s.pick("FAQ", "Your questions", "Help")) + _folds(topics, texts, signs), script, data, "FAQ"
-    )
+    heading = s.heading(s.pick("FAQ", "Your questions", "Help"))
+    return PageContent(text, heading + _folds(topics, texts, signs), data, "FAQ", script)
 
 
 PLACES = {
@@ -204,7 +160,7 @@ PLACES = {
 
 
 @template()
-def navigate(s: PageBuilder) -> Drawn:
+def navigate(s: PageBuilder) -> PageContent:
     """Two links deep, with a way back; sometimes with a button at the end."""
     sections = s.some(list(PLACES), s.number(3, 5))
     section = s.pick(*sections)
@@ -220,63 +176,21 @@ def navigate(s: PageBuilder) -> Drawn:
         place=place,
         deed=f" and click {deed}" if deed else "",
     )
-    style = s.pick("link", "tile", "button")
-
-    def link(to: str, label: str) -> str:
-        if style == "tile":
-            return f'<div class="tile go" data-to="{to}" style="cursor:pointer">{label}</div>'
-        return (
-            f'<button type="button" class="go" data-to="{to}">{label}</button>'
-            if style == "button"
-            else f'<p><a href="#" class="go" data-to="{to}">{label}</a></p>'
-        )
-
-    wrap = (
-        '<div class="grid">{}</div>' if style == "tile" else '<div class="row">{}</div>' if style == "button" else "{}"
+    kind, around = s.pick(
+        ("link", "{}"), ("tile", '<div class="grid">{}</div>'), ("button", '<div class="row">{}</div>')
     )
-    back = s.pick("← Back", "Home", "Back to start")
-    body = view(
-        "home",
-        s.heading(s.pick("Welcome", "Start", "Our house")),
-        s.prose(2),
-        wrap.format("".join(link(name, name) for name in sections)),
-        first=True,
-    )
+
+    def links(*places: tuple[str, str]) -> str:
+        return around.format("".join(opener(kind, label, "go", f' data-to="{to}"') for to, label in places))
+
+    home = opener("link", s.pick("← Back", "Home", "Back to start"), "go", ' data-to="home"')
+    heading = s.heading(s.pick("Welcome", "Start", "Our house"))
+    body = view("home", heading, s.prose(2), links(*((name, name) for name in sections)), first=True)
     for name in sections:
-        inside = "".join(link(f"{name}/{deep}", deep) for deep in PLACES[name])
-        body += view(
-            name,
-            f'<p><a href="#" class="go" data-to="home">{back}</a></p>',
-            s.heading(name),
-            s.prose(1),
-            wrap.format(inside),
-        )
+        deeper = links(*((f"{name}/{deep}", deep) for deep in PLACES[name]))
+        body += view(name, home, s.heading(name), s.prose(1), deeper)
         for deep in PLACES[name]:
             button = f'<button type="button" class="main deed">{deed}</button>' if deed else ""
-            body += view(
-                f"{name}/{deep}",
-                f'<p><a href="#" class="go" data-to="home">{back}</a></p>',
-                s.heading(deep),
-                s.prose(2),
-                button,
-            )
-    script = """
-    on("click", ".go", (link) => view(link.dataset.to));
-    on("click", ".deed", (button) => {
-      if (!now_at(data.place)) return lose();
-      tell(`${data.deed}: done.`, true);
-      win();
-    });
-    const inside = (name) => `[data-view="${name}"] `;
-    aim({
-      solved: () => (data.deed ? task.won : now_at(data.place)),
-      steps: () => {
-        if (now_at(data.place)) return [data.deed ? click(inside(data.place) + ".deed") : null];
-        if (now_at(data.section)) return [click(inside(data.section) + `[data-to="${data.place}"]`)];
-        if (now_at("home")) return [click(inside("home") + `[data-to="${data.section}"]`)];
-        return [click(all('[data-to="home"]').find(shown))];
-      },
-    });
-    """
+            body += view(f"{name}/{deep}", home, s.heading(deep), s.prose(2), button)
     data = {"section": section, "place": f"{section}/{place}", "deed": deed}
-    return Drawn(text, body, script, data, "Welcome")
+    return PageContent(text, body, data, "Welcome")

@@ -4,39 +4,18 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.kit.words import COLOURS, ORDINALS, SENTENCES, THINGS
+from holotron.suites.pages.behaviour import own_script, shared_script
+from holotron.suites.pages.builder import PageBuilder, PageContent, capital, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import COLOURS, SENTENCES, THINGS
+from holotron.suites.pages.values import quoted
 
 ENDINGS = (
-    "buying guide",
-    "for beginners",
-    "test and reviews",
-    "history",
-    "repair tips",
-    "shop",
-    "care and cleaning",
+    "buying guide", "for beginners", "test and reviews", "history", "repair tips", "shop", "care and cleaning",
     "in art",
-)
-ORDER = ("first", "second", "third", "fourth")
+)  # fmt: skip
 # Every query finds something; only the right one finds what is wanted. Another search is always possible.
-SEARCH_SCRIPT = """
-const escaped = (text) => Object.assign(document.createElement("i"), { textContent: text }).innerHTML;
-const clean = (text) => text.trim().toLowerCase();
-let asked = "";
-on("submit", "form", () => {
-  asked = clean(find("#query").value);
-  if (!asked) return;
-  const right = asked === clean(data.query);
-  find("#results").innerHTML = (right ? data.results : data.others).map(([title, text], index) =>
-    `<div class="item"><a href="#" class="result" data-index="${index}">${escaped(title)}</a>
-      <div class="soft">${escaped(text)}</div></div>`).join("");
-  find("#count").textContent = `${data.results.length} results for "${find("#query").value}"`;
-  view("found");
-});
-const searching = () => [fill("#query", data.query, data.by_key), click("#submit")];
-const found = () => now_at("found") && asked === clean(data.query);
-"""
+SEARCH_SCRIPT = shared_script("searches")
 
 
 def _page(s: PageBuilder, start: str) -> str:
@@ -44,20 +23,16 @@ def _page(s: PageBuilder, start: str) -> str:
     field = s.field("query", s.pick("Search", "Find", "What are you looking for?")).replace(
         "input id", f"input {'class=short ' if small else ''}id"
     )
-    box = s.form(f'<div class="row">{field}<div class="field">{s.submit("Search", "Go", "Find")}</div></div>')
-    return (
-        box
-        + view("start", start, first=True)
-        + view("found", '<p id="count" class="soft"></p><div id="results"></div>')
-    )
+    box, found = s.form_in_row(field, "Search", "Go", "Find"), '<p id="count" class="soft"></p><div id="results"></div>'
+    return box + view("start", start, first=True) + view("found", found)
 
 
 def _results(query: str, s: PageBuilder, count: int) -> list[list[str]]:
-    return [[f"{query[0].upper()}{query[1:]}: {ending}", s.pick(*SENTENCES)] for ending in s.some(ENDINGS, count)]
+    return [[f"{capital(query)}: {ending}", s.pick(*SENTENCES)] for ending in s.some(ENDINGS, count)]
 
 
 @template()
-def search_open(s: PageBuilder) -> Drawn:
+def search_open(s: PageBuilder) -> PageContent:
     thing = s.pick(*s.fresh(THINGS))
     query = s.pick(
         thing,
@@ -66,7 +41,7 @@ def search_open(s: PageBuilder) -> Drawn:
         f"{s.pick(*COLOURS)} {thing}",
         f"{thing} {s.pick('museum', 'repair', 'prices', 'club')}",
     )
-    said = s.pick(query, f'"{query}"')
+    said = quoted(s, query)
     results = _results(query, s, s.number(4, 6))
     mode = s.number(0, 2)
     if mode == 0:
@@ -88,7 +63,7 @@ def search_open(s: PageBuilder) -> Drawn:
             "Find {query} and open result {number}",
             "Open the {nth} result for {query}",
             query=said,
-            nth=ORDER[wanted],
+            nth=ORDINALS[wanted],
             number=wanted + 1,
         )
     else:
@@ -104,26 +79,13 @@ def search_open(s: PageBuilder) -> Drawn:
         )
     title = s.pick("Search", "Library", "Encyclopedia", "Find anything")
     body = s.heading(title) + _page(s, s.prose(2)) + view("result", '<h2 id="title"></h2>', s.prose(4))
-    script = (
-        SEARCH_SCRIPT
-        + """
-    on("click", ".result", (link) => {
-      if (!found() || Number(link.dataset.index) !== data.wanted) return lose();
-      find("#title").textContent = link.textContent;
-      view("result");
-      win();
-    });
-    if (data.wanted < 0) aim({ solved: found, steps: () => (found() ? [] : searching()) });
-    else aim({ steps: () => (found() ? [click(`.result[data-index="${data.wanted}"]`)] : searching()) });
-    """
-    )
     others = _results("something else", s, 3)
     data = {"query": query, "results": results, "others": others, "wanted": wanted, "by_key": s.maybe(0.6)}
-    return Drawn(text, body, script, data, title)
+    return PageContent(text, body, data, title, SEARCH_SCRIPT + own_script("search_open"))
 
 
 @template(held_out=True)
-def search_ask(s: PageBuilder) -> Drawn:
+def search_ask(s: PageBuilder) -> PageContent:
     """What is asked for stands in the results."""
     name = s.person()
     phone = f"0{s.number(100, 999)} {s.number(100, 999)} {s.number(100, 999)}"
@@ -137,16 +99,16 @@ def search_ask(s: PageBuilder) -> Drawn:
         kind=kind,
         name=name,
     )
-    results = [[name, f"{kind[0].upper()}{kind[1:]}: {value}"]]
+    results = [[name, f"{capital(kind)}: {value}"]]
     others = [["Nobody found", "Please check the name."]]
     title = s.pick("Staff", "Phone book", "People")
     script = SEARCH_SCRIPT + 'aim({ answer: data.value, steps: () => (found() ? [read(".result")] : searching()) });'
     data = {"query": name, "results": results, "others": others, "value": value, "by_key": s.maybe(0.6)}
-    return Drawn(text, s.heading(title) + _page(s, s.prose(2)), script, data, title)
+    return PageContent(text, s.heading(title) + _page(s, s.prose(2)), data, title, script)
 
 
 @template()
-def site_search_ask(s: PageBuilder) -> Drawn:
+def site_search_ask(s: PageBuilder) -> PageContent:
     """A shop's search, whose results have prices."""
     things = s.some(s.fresh(THINGS), 4)
     thing = things[0]
@@ -171,11 +133,6 @@ def site_search_ask(s: PageBuilder) -> Drawn:
     )
     body = s.heading(s.pick("Shop", "Department store", "Flea market")) + _page(s, f'<div class="grid">{listed}</div>')
     script = SEARCH_SCRIPT + 'aim({ answer: data.price, steps: () => (found() ? [read(".result")] : searching()) });'
-    data = {
-        "query": query,
-        "results": results,
-        "others": [["Nothing found", "Try another word."]],
-        "price": price,
-        "by_key": s.maybe(0.6),
-    }
-    return Drawn(text, body, script, data, "Shop")
+    others = [["Nothing found", "Try another word."]]
+    data = {"query": query, "results": results, "others": others, "price": price, "by_key": s.maybe(0.6)}
+    return PageContent(text, body, data, "Shop", script)

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 
 SWITCHES = (
-    "Notifications",
-    "Dark mode",
-    "Sounds",
-    "Auto-save",
-    "Location",
-    "Weekly summary",
-    "Public profile",
-    "Spell check",
-    "Two-step login",
-    "Large text",
-    "Backup",
-    "Vibration",
-)
+    "Notifications", "Dark mode", "Sounds", "Auto-save", "Location", "Weekly summary", "Public profile", "Spell check",
+    "Two-step login", "Large text", "Backup", "Vibration",
+)  # fmt: skip
 CHOICES = {
     "Language": ("English", "German", "French", "Spanish", "Italian"),
     "Time zone": ("UTC", "Berlin", "New York", "Tokyo", "Sydney"),
@@ -49,7 +39,7 @@ def _switching(s: PageBuilder) -> tuple[list[str], list[bool], list[bool], str]:
 
 
 @template()
-def settings_switches(s: PageBuilder) -> Drawn:
+def settings_switches(s: PageBuilder) -> PageContent:
     """Switches that take effect when they are saved."""
     names, before, after, text = _switching(s)
     switch = s.maybe(0.7)
@@ -57,30 +47,16 @@ def settings_switches(s: PageBuilder) -> Drawn:
         f'<div class="item">{s.check(f"w{i}", name, before[i], switch)}</div>' for i, name in enumerate(names)
     )
     save = s.pick("Save", "Save changes", "Apply", "OK")
-    body = view(
-        "form",
-        s.heading(s.pick("Settings", "Preferences", "Options")),
-        rows,
-        f'<div class="row" style="margin-top:1em">{s.button("save", save, "main")}{s.button("cancel", "Reset")}</div>',
-        first=True,
-    )
-    script = """
-    const boxes = all(".item input");
-    on("click", "#cancel", () => boxes.forEach((box, index) => { box.checked = data.before[index]; }));
-    on("click", "#save", () => {
-      if (!boxes.every((box, index) => box.checked === data.after[index])) return lose();
-      tell("Your settings were saved.", true);
-      win();
-    });
-    aim({ steps: () => [...boxes.map((box, index) => tick(box, data.after[index])), click("#save")] });
-    """
+    heading = s.heading(s.pick("Settings", "Preferences", "Options"))
+    buttons = s.button("save", save, "main") + s.button("cancel", "Reset")
+    body = view("form", heading, rows, f'<div class="row" style="margin-top:1em">{buttons}</div>', first=True)
     if s.maybe() and not text.startswith("Settings"):
         text = text.rstrip(".") + s.pick(" and save", ", then save", " and save it")
-    return Drawn(text, body, script, {"before": before, "after": after}, "Settings")
+    return PageContent(text, body, {"before": before, "after": after}, "Settings")
 
 
 @template(held_out=True)
-def settings_instant(s: PageBuilder) -> Drawn:
+def settings_instant(s: PageBuilder) -> PageContent:
     """Switches at the far end of their rows that take effect at once."""
     names, before, after, text = _switching(s)
     rows = "".join(
@@ -88,20 +64,12 @@ def settings_instant(s: PageBuilder) -> Drawn:
         f'<input type="checkbox" class="switch"{" checked" if before[i] else ""}></div>'
         for i, name in enumerate(names)
     )
-    script = """
-    const boxes = all(".item input");
-    aim({
-      solved: () => boxes.every((box, index) => box.checked === data.after[index]),
-      steps: () => boxes.map((box, index) => tick(box, data.after[index])),
-    });
-    """
-    return Drawn(
-        text, s.heading(s.pick("Settings", "Control panel", "Device")) + rows, script, {"after": after}, "Settings"
-    )
+    heading = s.heading(s.pick("Settings", "Control panel", "Device"))
+    return PageContent(text, heading + rows, {"after": after}, "Settings")
 
 
 @template()
-def settings_choices(s: PageBuilder) -> Drawn:
+def settings_choices(s: PageBuilder) -> PageContent:
     names = s.some(list(CHOICES), s.number(2, 4))
     before = {name: s.pick(*CHOICES[name]) for name in names}
     changed = s.some(names, s.number(1, min(2, len(names))))
@@ -128,23 +96,6 @@ def settings_choices(s: PageBuilder) -> Drawn:
             parts.append(s.radios(f"c{index}", name, CHOICES[name], before[name]))
             radios.append(f"#c{index}-{CHOICES[name].index(after[name])}")
     save = s.pick("Save", "Save settings", "Apply", "Update")
-    script = """
-    on("click", "#save", () => {
-      const right = data.lists.every(([id, value]) => find(id).selectedOptions[0].label === value)
-        && data.radios.every((id) => find(id).checked);
-      if (!right) return lose();
-      tell("Saved.", true);
-      scrollTo(0, 0);
-      win();
-    });
-    aim({ steps: () => [
-      ...data.order.map((id) => {
-        const list = data.lists.find(([name]) => name === id);
-        return list ? choose(...list) : tick(data.radios.find((name) => name.startsWith(id + "-")));
-      }),
-      click("#save"),
-    ] });
-    """
     title = s.pick("Settings", "Preferences", "Regional settings")
     data = {"lists": lists, "radios": radios, "order": [f"#c{index}" for index in range(len(names))]}
-    return Drawn(text, s.heading(title) + "".join(parts) + s.button("save", save, "main"), script, data, title)
+    return PageContent(text, s.heading(title) + "".join(parts) + s.button("save", save, "main"), data, title)

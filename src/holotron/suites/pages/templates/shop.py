@@ -4,9 +4,26 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.kit.html import options
+from holotron.suites.kit.words import COLOURS, THINGS
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import COLOURS, THINGS
+
+REMOVE_PHRASES = (
+    "Remove the {item} from the cart",
+    "Take the {item} out of the cart",
+    "I do not want the {item}, remove it",
+    "Delete the {item} from the basket",
+    "No {item}, please: remove it",
+)
+CHANGE_PHRASES = (
+    "Change the {item} to {n} pieces",
+    "Set the quantity of {item} to {n}",
+    "I want {n} of the {item}",
+    "{n} {item}, please change that",
+    "Make it {n} {item}",
+)
+AMOUNTS = [str(number) for number in range(1, 7)]
 
 
 def _products(s: PageBuilder, count: int) -> list[tuple[str, str]]:
@@ -26,13 +43,8 @@ def _tile(s: PageBuilder, name: str, price: str, rest: str) -> str:
     )
 
 
-def _amounts(chosen: str) -> str:
-    options = "".join(f"<option{' selected' if str(n) == chosen else ''}>{n}</option>" for n in range(1, 7))
-    return f"<select>{options}</select>"
-
-
-@template(roomy=True)
-def shop_add(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def shop_add(s: PageBuilder) -> PageContent:
     products = _products(s, s.number(4, 8))
     index = s.number(0, len(products) - 1)
     label = s.pick("Add to cart", "Buy", "Add", "Add to basket")
@@ -48,43 +60,20 @@ def shop_add(s: PageBuilder) -> Drawn:
     if to_cart:
         text = text.rstrip(".") + s.pick(" and go to the cart", " and open the cart", ", then show the cart")
     tiles = "".join(
-        _tile(
-            s,
-            name,
-            price,
-            f'<button type="button" class="{strength} add" data-index="{at}">{label}</button>',
-        )
+        _tile(s, name, price, f'<button type="button" class="{strength} add" data-index="{at}">{label}</button>')
         for at, (name, price) in enumerate(products)
     )
     title = s.pick("Shop", "Our products", "Sale", "New in")
     cart = f'<button type="button" id="cart">{s.pick("Cart", "Basket", "My cart")} (<span id="count">0</span>)</button>'
-    body = view(
-        "shop", f'<div class="between">{s.heading(title)}{cart}</div><div class="grid">{tiles}</div>', first=True
-    )
-    body += view(
-        "cart", s.heading("Your cart"), '<div id="inside"></div>', '<p><a href="#" id="back">Continue shopping</a></p>'
-    )
-    script = """
-    const inside = [];
-    on("click", ".add", (button) => {
-      inside.push(Number(button.dataset.index));
-      find("#count").textContent = inside.length;
-      find("#inside").innerHTML += `<div class="item">${button.closest(".tile").querySelector("h3").innerHTML}</div>`;
-      if (inside[0] !== data.index || inside.length > 1) return lose();
-      if (!data.to_cart) win();
-    });
-    on("click", "#cart", () => { view("cart"); if (inside.length) win(); });
-    on("click", "#back", () => view("shop"));
-    aim({ steps: () => {
-      if (now_at("cart")) return [click("#back")];
-      return [inside.length ? click("#cart") : click(`.add[data-index="${data.index}"]`)];
-    } });
-    """
-    return Drawn(text, body, script, {"index": index, "to_cart": to_cart}, title)
+    head = f'<div class="between">{s.heading(title)}{cart}</div>'
+    body = view("shop", head, f'<div class="grid">{tiles}</div>', first=True)
+    back = '<p><a href="#" id="back">Continue shopping</a></p>'
+    body += view("cart", s.heading("Your cart"), '<div id="inside"></div>', back)
+    return PageContent(text, body, {"index": index, "to_cart": to_cart}, title)
 
 
 @template()
-def shop_product(s: PageBuilder) -> Drawn:
+def shop_product(s: PageBuilder) -> PageContent:
     """One thing, of which quantity and kind are chosen from lists."""
     name, price = _products(s, 1)[0]
     quantity = str(s.number(2, 6))
@@ -105,42 +94,17 @@ def shop_product(s: PageBuilder) -> Drawn:
     if kind:
         lists.insert(s.number(0, 1), s.select("kind", kinds[0], ["Choose", *kinds[1]], "Choose"))
         wanted.append(["#kind", kind])
-    buttons = [
-        s.button("add", s.pick("Add to cart", "Add to basket", "Buy now"), "main"),
-        s.button("wish", s.pick("Wish list", "Save for later")),
-    ]
-    body = view(
-        "product",
-        s.heading(name),
-        f'<p class="price">${price}</p>',
-        s.prose(2),
-        *lists,
-        f'<div class="row">{"".join(buttons)}</div>',
-        first=True,
-    )
-    body += view(
-        "cart",
-        s.heading("Cart"),
-        f'<div class="item">{quantity} × {escape(name)} {kind}</div>',
-        s.button("pay", "Checkout", "main"),
-    )
-    script = """
-    on("click", "#add", () => {
-      if (find("#kind")?.selectedIndex === 0) return tell("Please choose one first.");
-      if (data.wanted.some(([id, value]) => find(id).selectedOptions[0].label !== value)) return lose();
-      hush();
-      view("cart");
-      win();
-    });
-    on("click", "#wish", lose);
-    on("click", "#pay", lose);
-    aim({ steps: () => [...data.wanted.map(([id, value]) => choose(id, value)), click("#add")] });
-    """
-    return Drawn(text, body, script, {"wanted": wanted}, name)
+    buttons = s.button("add", s.pick("Add to cart", "Add to basket", "Buy now"), "main")
+    buttons += s.button("wish", s.pick("Wish list", "Save for later"))
+    about = f'<p class="price">${price}</p>{s.prose(2)}'
+    body = view("product", s.heading(name), about, *lists, f'<div class="row">{buttons}</div>', first=True)
+    item = f'<div class="item">{quantity} × {escape(name)} {kind}</div>'
+    body += view("cart", s.heading("Cart"), item, s.button("pay", "Checkout", "main"))
+    return PageContent(text, body, {"wanted": wanted}, name)
 
 
-@template(roomy=True)
-def shop_ask(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def shop_ask(s: PageBuilder) -> PageContent:
     products = _products(s, s.number(4, 8))
     mode = s.number(0, 2)
     if mode == 0:
@@ -173,11 +137,11 @@ def shop_ask(s: PageBuilder) -> Drawn:
         aim({ answer: data.answer, steps: () => [read(price)] });
         """
     title = s.pick("Shop", "Products", "Offers")
-    return Drawn(text, s.heading(title) + f'<div class="grid">{tiles}</div>', script, {"answer": answer}, title)
+    return PageContent(text, s.heading(title) + f'<div class="grid">{tiles}</div>', {"answer": answer}, title, script)
 
 
-@template(roomy=True)
-def shop_filter(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def shop_filter(s: PageBuilder) -> PageContent:
     """Boxes beside the products choose which are shown."""
     products = _products(s, 8)
     kinds = s.some(("Kitchen", "Garden", "Office", "Sport", "Travel"), 3)
@@ -203,22 +167,11 @@ def shop_filter(s: PageBuilder) -> Drawn:
         f'<div style="display:flex;gap:2em"><div><h3>{s.pick("Filter", "Category", "Show")}</h3>{boxes}</div>'
         f'<div class="grid" style="flex:1">{tiles}</div></div>'
     )
-    script = """
-    const boxes = all(".kind");
-    on("change", ".kind", () => {
-      const any = boxes.some((box) => box.checked);
-      for (const tile of all("[data-kind]")) tile.hidden = any && !boxes[tile.dataset.kind].checked;
-    });
-    aim({
-      solved: () => boxes.every((box, index) => box.checked === (index === data.wanted)),
-      steps: () => boxes.map((box, index) => tick(box, index === data.wanted)),
-    });
-    """
-    return Drawn(text, body, script, {"wanted": kinds.index(kind)}, "Products")
+    return PageContent(text, body, {"wanted": kinds.index(kind)}, "Products")
 
 
 @template(held_out=True)
-def cart_edit(s: PageBuilder) -> Drawn:
+def cart_edit(s: PageBuilder) -> PageContent:
     """A full cart, in which something is changed before it is paid."""
     products = _products(s, s.number(2, 4))
     amounts = [str(s.number(1, 4)) for _ in products]
@@ -226,71 +179,19 @@ def cart_edit(s: PageBuilder) -> Drawn:
     item = products[index][0]
     remove = s.maybe()
     pay = s.maybe()
-    new = s.pick(*(str(n) for n in range(1, 7) if str(n) != amounts[index]))
-    text = (
-        s.phrase(
-            "Remove the {item} from the cart",
-            "Take the {item} out of the cart",
-            "I do not want the {item}, remove it",
-            "Delete the {item} from the basket",
-            "No {item}, please: remove it",
-            item=item,
-        )
-        if remove
-        else s.phrase(
-            "Change the {item} to {n} pieces",
-            "Set the quantity of {item} to {n}",
-            "I want {n} of the {item}",
-            "{n} {item}, please change that",
-            "Make it {n} {item}",
-            item=item,
-            n=new,
-        )
-    )
+    new = s.pick(*(amount for amount in AMOUNTS if amount != amounts[index]))
+    text = s.phrase(*(REMOVE_PHRASES if remove else CHANGE_PHRASES), item=item, n=new)
     if pay:
         text = text.rstrip(".") + s.pick(" and check out", ", then go to checkout", " and go to the checkout")
     word = s.pick("Remove", "Remove", "✕")
     rows = "".join(
-        f'<tr data-index="{at}"><td>{escape(name)}</td><td>{_amounts(amounts[at])}</td><td>${price}</td>'
-        f'<td><button type="button" class="small remove">{word}</button></td></tr>'
+        f'<tr data-index="{at}"><td>{escape(name)}</td><td><select>{options(AMOUNTS, amounts[at])}</select></td>'
+        f'<td>${price}</td><td><button type="button" class="small remove">{word}</button></td></tr>'
         for at, (name, price) in enumerate(products)
     )
-    script = """
-    const row = (index) => find(`tr[data-index="${index}"]`);
-    const right = () => data.amounts.every((amount, index) => {
-      if (data.remove && index === data.index) return !row(index);
-      const wanted = index === data.index ? data.new : amount;
-      return !!row(index) && row(index).querySelector("select").selectedOptions[0].label === wanted;
-    });
-    on("click", ".remove", (button) => {
-      const gone = button.closest("tr");
-      if (!data.remove || Number(gone.dataset.index) !== data.index) lose();
-      gone.remove();
-    });
-    on("click", "#pay", () => {
-      if (!right() || !data.pay) return lose();
-      view("pay");
-      win();
-    });
-    aim({
-      solved: () => (data.pay ? task.won : right()),
-      steps: () => [
-        ...data.amounts.map((amount, index) => {
-          if (data.remove && index === data.index)
-            return row(index) ? click(row(index).querySelector(".remove")) : null;
-          return choose(row(index).querySelector("select"), index === data.index ? data.new : amount);
-        }),
-        data.pay ? click("#pay") : null,
-      ],
-    });
-    """
-    body = view(
-        "cart",
-        s.heading(s.pick("Your cart", "Basket", "Cart")),
-        f"<table>{rows}</table>",
-        f"<p>{s.button('pay', s.pick('Checkout', 'Check out', 'To checkout'), 'main')}</p>",
-        first=True,
-    )
+    heading = s.heading(s.pick("Your cart", "Basket", "Cart"))
+    checkout = s.button("pay", s.pick("Checkout", "Check out", "To checkout"), "main")
+    body = view("cart", heading, f"<table>{rows}</table>", f"<p>{checkout}</p>", first=True)
     body += view("pay", s.heading("Checkout"), s.prose(2))
     data = {"amounts": amounts, "index": index, "new": new, "remove": remove, "pay": pay}
-    return Drawn(text, body, script, data, "Cart")
+    return PageContent(text, body, data, "Cart")

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.kit.html import cells, definitions
+from holotron.suites.kit.words import CITIES, DEPARTMENTS, ROLES
+from holotron.suites.pages.behaviour import READ_HERE
+from holotron.suites.pages.builder import PageBuilder, PageContent, and_list, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import CITIES, DEPARTMENTS, ROLES
 
 
 def _people(s: PageBuilder, count: int) -> tuple[list[str], list[dict[str, str]]]:
     """Some columns, and rows of different people."""
-    makers = {
+    makers: dict[str, Callable[[], str]] = {
         "City": lambda: s.pick(*s.fresh(CITIES)),
         "Department": lambda: s.pick(*DEPARTMENTS),
         "Role": lambda: s.pick(*ROLES),
         "Age": lambda: str(s.number(19, 75)),
-        "Phone": lambda: f"0{s.number(100, 999)} {s.number(1000, 9999)}",
+        "Phone": s.phone,
         "Amount": lambda: f"${s.number(10, 990)}.{s.pick('00', '50', '90')}",
     }
     columns = ["Name", *s.some(list(makers), s.number(2, 3))]
@@ -25,17 +28,16 @@ def _people(s: PageBuilder, count: int) -> tuple[list[str], list[dict[str, str]]
 
 
 def _cells(columns: list[str], row: dict[str, str]) -> str:
-    return "".join(f"<td>{escape(row[column])}</td>" for column in columns)
+    return cells(escape(row[column]) for column in columns)
 
 
 def _table(columns: list[str], rows: list[str], extra: str = "") -> str:
-    head = "".join(f"<th>{column}</th>" for column in columns)
-    return f"<table><thead><tr>{head}{extra}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f"<table><thead><tr>{cells(columns, 'th')}{extra}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-@template(roomy=True)
-def table_button(s: PageBuilder) -> Drawn:
-    """A button in somebody's row."""
+@template(wide=True)
+def table_button(s: PageBuilder) -> PageContent:
+    """A button in the row of a person."""
     columns, rows = _people(s, s.number(4, 9))
     labels = s.some(("Edit", "Delete", "View", "Call", "Block", "Pay"), s.number(1, 3))
     label, index = s.pick(*labels), s.number(0, len(rows) - 1)
@@ -50,35 +52,23 @@ def table_button(s: PageBuilder) -> Drawn:
         name=rows[index]["Name"],
     )
     small = s.pick("small", "small", "link")
-    made = [
-        f"<tr>{_cells(columns, row)}<td>"
-        + " ".join(
-            f'<button type="button" class="{small} act" data-is="{at}/{word}">{word}</button>' for word in labels
-        )
-        + "</td></tr>"
-        for at, row in enumerate(rows)
-    ]
+    made = []
+    for at, row in enumerate(rows):
+        acts = (f'<button type="button" class="{small} act" data-is="{at}/{word}">{word}</button>' for word in labels)
+        made.append(f"<tr>{_cells(columns, row)}<td>{' '.join(acts)}</td></tr>")
     title = s.pick("Customers", "Members", "Users", "Employees")
-    script = """
-    on("click", ".act", (button) => {
-      if (button.dataset.is !== data.is) return lose();
-      tell(data.done, true);
-      win();
-    });
-    aim({ steps: () => [click(`[data-is="${data.is}"]`)] });
-    """
     data = {"is": f"{index}/{label}", "done": f"{label}: {rows[index]['Name']}"}
-    return Drawn(text, s.heading(title) + _table(columns, made, "<th></th>"), script, data, title)
+    return PageContent(text, s.heading(title) + _table(columns, made, "<th></th>"), data, title)
 
 
-@template(roomy=True)
-def table_row(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def table_row(s: PageBuilder) -> PageContent:
     """A row told by one of its values, opened by a click."""
     columns, rows = _people(s, s.number(5, 10))
     column = s.pick(*columns[1:])
     index = s.number(0, len(rows) - 1)
     value = rows[index][column]
-    for at, row in enumerate(rows):  # nobody else may have it
+    for at, row in enumerate(rows):  # no other row may have it
         while at != index and row[column] == value:
             row[column] = _people_value(s, column)
     text = s.phrase(
@@ -97,20 +87,8 @@ def table_row(s: PageBuilder) -> Drawn:
     ]
     title = s.pick("Contacts", "Staff", "Orders", "Guests")
     body = view("all", s.heading(title), _table(columns, made), first=True)
-    body += view(
-        "one",
-        s.heading(rows[index]["Name"]),
-        "<dl>" + "".join(f"<dt>{c}</dt><dd>{escape(rows[index][c])}</dd>" for c in columns) + "</dl>",
-    )
-    script = """
-    on("click", ".open", (link) => {
-      if (Number(link.dataset.index) !== data.index) return lose();
-      view("one");
-      win();
-    });
-    aim({ steps: () => [click(`.open[data-index="${data.index}"]`)] });
-    """
-    return Drawn(text, body, script, {"index": index}, title)
+    body += view("one", s.heading(rows[index]["Name"]), definitions(rows[index]))
+    return PageContent(text, body, {"index": index}, title)
 
 
 def _people_value(s: PageBuilder, column: str) -> str:
@@ -120,8 +98,8 @@ def _people_value(s: PageBuilder, column: str) -> str:
             return rows[0][column]
 
 
-@template(roomy=True)
-def table_ask(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def table_ask(s: PageBuilder) -> PageContent:
     columns, rows = _people(s, s.number(4, 10))
     column, row = s.pick(*columns[1:]), s.pick(*rows)
     text = s.phrase(
@@ -135,17 +113,15 @@ def table_ask(s: PageBuilder) -> Drawn:
     )
     made = [f"<tr{' id=here' if other is row else ''}>{_cells(columns, other)}</tr>" for other in rows]
     title = s.pick("People", "Club members", "Visitors", "Payroll")
-    script = 'aim({ answer: data.value, steps: () => [read("#here")] });'
-    return Drawn(text, s.heading(title) + _table(columns, made), script, {"value": row[column]}, title)
+    return PageContent(text, s.heading(title) + _table(columns, made), {"value": row[column]}, title, READ_HERE)
 
 
-@template(held_out=True, roomy=True)
-def table_tick(s: PageBuilder) -> Drawn:
+@template(held_out=True, wide=True)
+def table_tick(s: PageBuilder) -> PageContent:
     """Rows are ticked, then something is done with them."""
     columns, rows = _people(s, s.number(4, 7))
     chosen = sorted(s.some(range(len(rows)), s.number(1, 3)))
-    names = [rows[index]["Name"] for index in chosen]
-    who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    who = and_list([rows[index]["Name"] for index in chosen])
     deeds = s.some(("Delete", "Archive", "Invite", "Export"), 2)
     deed = s.pick(*deeds)
     text = s.phrase(
@@ -166,31 +142,13 @@ def table_tick(s: PageBuilder) -> Drawn:
     above = s.maybe()
     bar = f'<div class="row" style="margin:1em 0">{buttons}</div>'
     table = _table(["", *columns], made)
-    script = """
-    on("click", ".deed", (button) => {
-      const ticked = all("tbody input").flatMap((box, index) => (box.checked ? [index] : []));
-      if (!ticked.length) return tell("Nothing is selected.");
-      if (button.textContent !== data.deed || String(ticked) !== String(data.chosen)) return lose();
-      tell(`${data.deed}: ${ticked.length} done.`, true);
-      win();
-    });
-    aim({ steps: () => [
-      ...all("tbody input").map((box, index) => tick(box, data.chosen.includes(index))),
-      click(all(".deed").find((button) => button.textContent === data.deed)),
-    ] });
-    """
     title = s.pick("Subscribers", "Applicants", "Team")
-    return Drawn(
-        text,
-        s.heading(title) + (bar + table if above else table + bar),
-        script,
-        {"deed": deed, "chosen": chosen},
-        title,
-    )
+    body = s.heading(title) + (bar + table if above else table + bar)
+    return PageContent(text, body, {"deed": deed, "chosen": chosen}, title)
 
 
-@template(roomy=True)
-def table_sort(s: PageBuilder) -> Drawn:
+@template(wide=True)
+def table_sort(s: PageBuilder) -> PageContent:
     """Sorted by a click on a column's head; a second click turns the order round."""
     names = s.people(s.number(5, 9))
     rows = [{"Name": name, "Points": s.number(1, 999), "Year": s.number(1950, 2020)} for name in names]
@@ -207,24 +165,5 @@ def table_sort(s: PageBuilder) -> Drawn:
     )
     title = s.pick("Results", "High scores", "Archive", "Ranking")
     body = s.heading(title) + '<table><thead><tr id="head"></tr></thead><tbody></tbody></table>'
-    script = """
-    let by = "", down = false;
-    const draw = () => {
-      find("#head").innerHTML = data.columns.map((name) =>
-        `<th data-sort="${name}">${name}${name === by ? (down ? " ▼" : " ▲") : ""}</th>`).join("");
-      const rows = [...data.rows];
-      if (by) rows.sort((a, b) => (a[by] < b[by] ? -1 : a[by] > b[by] ? 1 : 0) * (down ? -1 : 1));
-      const cells = (row) => data.columns.map((name) => `<td>${row[name]}</td>`).join("");
-      find("tbody").innerHTML = rows.map((row) => `<tr>${cells(row)}</tr>`).join("");
-    };
-    on("click", "[data-sort]", (head) => {
-      down = by === head.dataset.sort && !down;
-      by = head.dataset.sort;
-      draw();
-    });
-    draw();
-    const sorted = () => by === data.column && down === data.down;
-    aim({ solved: sorted, steps: () => [sorted() ? null : click(`[data-sort="${data.column}"]`)] });
-    """
     columns = s.some(("Name", "Points", "Year"), 3)
-    return Drawn(text, body, script, {"rows": rows, "columns": columns, "column": column, "down": down}, title)
+    return PageContent(text, body, {"rows": rows, "columns": columns, "column": column, "down": down}, title)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from html import escape
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.kit.words import CITIES, COLOURS, MONTHS, SENTENCES, THINGS
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
-from holotron.suites.pages.words import CITIES, COLOURS, MONTHS, SENTENCES, THINGS
 
 
 @template()
-def poll(s: PageBuilder) -> Drawn:
+def poll(s: PageBuilder) -> PageContent:
     question, options = s.pick(
         ("Which colour do you like best?", [colour.title() for colour in s.some(COLOURS, s.number(3, 5))]),
         ("Where shall we go next year?", s.some(s.fresh(CITIES), s.number(3, 6))),
@@ -25,28 +25,15 @@ def poll(s: PageBuilder) -> Drawn:
         "Answer the poll with {option}",
         option=options[index],
     )
-    body = view(
-        "form",
-        s.heading(s.pick("Poll", "Your opinion", "Vote")),
-        s.prose(1),
-        s.form(s.radios("option", question, options), s.submit("Vote", "Send", "Submit vote")),
-        first=True,
-    )
-    script = """
-    on("submit", "form", () => {
-      if (!find("input:checked")) return tell("Please choose one.");
-      if (!find("#option-" + data.index).checked) return lose();
-      hush();
-      view("thanks");
-      win();
-    });
-    aim({ steps: () => [tick("#option-" + data.index), click("#submit")] });
-    """
-    return Drawn(text, body + view("thanks", s.heading("Thank you for voting")), script, {"index": index}, "Poll")
+    heading = s.heading(s.pick("Poll", "Your opinion", "Vote"))
+    prose = s.prose(1)
+    form = s.form(s.radios("option", question, options), s.submit("Vote", "Send", "Submit vote"))
+    body = view("form", heading, prose, form, first=True)
+    return PageContent(text, body + view("thanks", s.heading("Thank you for voting")), {"index": index}, "Poll")
 
 
 @template()
-def stepper(s: PageBuilder) -> Drawn:
+def stepper(s: PageBuilder) -> PageContent:
     """Numbers that are changed by plus and minus alone."""
     names = s.some(("Adults", "Children", "Rooms", "Tickets", "Nights", "Dogs"), s.number(1, 3))
     before = [s.number(0, 3) for _ in names]
@@ -69,22 +56,13 @@ def stepper(s: PageBuilder) -> Drawn:
         f'<button type="button" class="step" data-at="{at}" data-by="1">{plus}</button></span></div>'
         for at, name in enumerate(names)
     )
-    script = """
-    const numbers = all(".number"), at = (index) => Number(numbers[index].textContent);
-    on("click", ".step", ({ dataset }) => {
-      numbers[dataset.at].textContent = Math.max(0, at(dataset.at) + Number(dataset.by));
-    });
-    const step = (wanted, index) => wanted === at(index) ? null
-      : click(`.step[data-at="${index}"][data-by="${Math.sign(wanted - at(index))}"]`);
-    aim({ solved: () => data.after.every((wanted, index) => wanted === at(index)), steps: () => data.after.map(step) });
-    """
     wanted = [after if at == index else number for at, number in enumerate(before)]
     title = s.pick("Your trip", "Booking", "How many?")
-    return Drawn(text, s.heading(title) + s.prose(1) + rows, script, {"after": wanted}, title)
+    return PageContent(text, s.heading(title) + s.prose(1) + rows, {"after": wanted}, title)
 
 
 @template()
-def comment(s: PageBuilder) -> Drawn:
+def comment(s: PageBuilder) -> PageContent:
     """A remark below an article."""
     written = s.pick(*SENTENCES)
     text = s.phrase(
@@ -103,23 +81,12 @@ def comment(s: PageBuilder) -> Drawn:
     )
     article = s.heading(s.pick("A walk in May", "New bakery", "The old bridge", "Summer reading"))
     article += "".join(s.prose(5) for _ in range(s.number(1, 3)))
-    script = """
-    on("submit", "form", () => {
-      const text = find("#text").value.trim();
-      if (!text) return tell("Please write something.");
-      if (text !== data.text) return lose();
-      find("#all").insertAdjacentHTML("beforeend", `<div class="item"><b>You</b><br>${text}</div>`);
-      find("#text").value = "";
-      win();
-    });
-    aim({ steps: () => [fill("#text", data.text), click("#submit")] });
-    """
     body = f'{article}<h2>Comments</h2><div id="all">{others}</div>{form}'
-    return Drawn(text, body, script, {"text": written}, "Article")
+    return PageContent(text, body, {"text": written}, "Article")
 
 
 @template(held_out=True)
-def calendar(s: PageBuilder) -> Drawn:
+def calendar(s: PageBuilder) -> PageContent:
     """A day is chosen in a month, which may not be the one that shows."""
     year, month, day = s.number(2025, 2028), s.number(0, 11), s.number(1, 28)
     start = year * 12 + month + s.number(-2, 2)
@@ -139,30 +106,5 @@ def calendar(s: PageBuilder) -> Drawn:
         f'<div class="between">{s.button("back", back)}<b id="month"></b>{s.button("forth", forth)}</div>'
         '<table id="days"></table></div>'
     )
-    script = """
-    let here = data.start;
-    const draw = () => {
-      const year = Math.floor(here / 12), month = here % 12;
-      find("#month").textContent = `${data.months[month]} ${year}`;
-      const first = (new Date(year, month, 1).getDay() + 6) % 7, count = new Date(year, month + 1, 0).getDate();
-      const cells = Array.from({ length: Math.ceil((first + count) / 7) * 7 }, (_, at) => at - first + 1)
-        .map((day) => (day < 1 || day > count ? "<td></td>" : `<td class="day" style="cursor:pointer">${day}</td>`));
-      const week = (_, at) => `<tr>${cells.slice(at * 7, at * 7 + 7).join("")}</tr>`;
-      const head = ["Mo", "Tu", "We", "Th", "Fr", "Sa", "Su"].map((day) => `<th>${day}</th>`).join("");
-      find("#days").innerHTML = `<tr>${head}</tr>` + Array.from({ length: cells.length / 7 }, week).join("");
-    };
-    on("click", "#back", () => { here -= 1; draw(); });
-    on("click", "#forth", () => { here += 1; draw(); });
-    on("click", ".day", (cell) => {
-      if (here !== data.wanted || cell.textContent !== data.day) return lose();
-      tell(`Chosen: ${data.day} ${find("#month").textContent}`, true);
-      win();
-    });
-    draw();
-    aim({ steps: () => [
-      here === data.wanted ? click(all(".day").find((cell) => cell.textContent === data.day))
-        : click(here < data.wanted ? "#forth" : "#back"),
-    ] });
-    """
     data = {"start": start, "wanted": year * 12 + month, "day": str(day), "months": MONTHS}
-    return Drawn(text, body, script, data, "Calendar")
+    return PageContent(text, body, data, "Calendar")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.builder import Drawn, PageBuilder, view
+from holotron.suites.kit.words import THINGS
+from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import thanks
-from holotron.suites.pages.words import THINGS
 
 
-def _step(number: int) -> str:
-    return f'<p class="soft">Step {number} of 3</p>'
+def _step(s: PageBuilder, number: int, heading: str) -> str:
+    return f'{s.heading(heading)}<p class="soft">Step {number} of 3</p>'
 
 
 @template()
-def order_wizard(s: PageBuilder) -> Drawn:
+def order_wizard(s: PageBuilder) -> PageContent:
     """Three pages of a form, one after the other."""
     name, city, thing = s.person(), s.pick("Berlin", "Lisbon", "Osaka", "Denver", "Cairo"), s.pick(*s.fresh(THINGS))
     street = f"{s.pick('Oak', 'Mill', 'Lake', 'Hill', 'Station')} Street {s.number(1, 99)}"
@@ -32,60 +32,21 @@ def order_wizard(s: PageBuilder) -> Drawn:
         way=way,
     )
     following = s.pick("Next", "Continue", "Next step")
-    body = view(
-        "one",
-        s.heading("Who are you?"),
-        _step(1),
-        s.field("name", "Name"),
-        s.button("next-one", following, "main"),
-        first=True,
-    )
-    body += view(
-        "two",
-        s.heading("Where shall it go?"),
-        _step(2),
-        s.field("street", "Street"),
-        s.field("city", "City"),
-        f'<div class="row">{s.button("back-two", "Back")}{s.button("next-two", following, "main")}</div>',
-    )
+    going_on = s.button("next-one", following, "main")
+    body = view("one", _step(s, 1, "Who are you?"), s.field("name", "Name"), going_on, first=True)
+    place = s.field("street", "Street") + s.field("city", "City")
+    buttons = s.button("back-two", "Back") + s.button("next-two", following, "main")
+    body += view("two", _step(s, 2, "Where shall it go?"), place, f'<div class="row">{buttons}</div>')
     finish = s.button("finish", s.pick("Finish", "Place order", "Order now"), "main")
-    body += view(
-        "three",
-        s.heading("How shall we send it?"),
-        _step(3),
-        s.radios("way", "Delivery", ways),
-        f'<div class="row">{s.button("back-three", "Back")}{finish}</div>',
-    )
-    script = """
-    const right = (id) => find("#" + id).value.trim() === data[id];
-    on("click", "#next-one", () => (find("#name").value ? (hush(), view("two")) : tell("Please enter a name.")));
-    on("click", "#next-two", () =>
-      find("#street").value && find("#city").value ? (hush(), view("three")) : tell("Please enter the address."));
-    on("click", "#back-two", () => view("one"));
-    on("click", "#back-three", () => view("two"));
-    on("click", "#finish", () => {
-      if (!find("input[name=way]:checked")) return tell("Please choose a way of delivery.");
-      if (!["name", "street", "city"].every(right) || !find("#way-" + data.way).checked) return lose();
-      hush();
-      view("thanks");
-      win();
-    });
-    aim({ steps: () => {
-      if (now_at("one")) return [fill("#name", data.name), click("#next-one")];
-      if (now_at("two")) {
-        if (!right("name")) return [click("#back-two")];
-        return [fill("#street", data.street), fill("#city", data.city), click("#next-two")];
-      }
-      if (!["name", "street", "city"].every(right)) return [click("#back-three")];
-      return [tick("#way-" + data.way), click("#finish")];
-    } });
-    """
+    buttons = s.button("back-three", "Back") + finish
+    sent = s.radios("way", "Delivery", ways)
+    body += view("three", _step(s, 3, "How shall we send it?"), sent, f'<div class="row">{buttons}</div>')
     data = {"name": name, "street": street, "city": city, "way": ways.index(way)}
-    return Drawn(text, body + thanks(s, "Thank you for your order"), script, data, "Order")
+    return PageContent(text, body + thanks(s, "Thank you for your order"), data, "Order")
 
 
 @template(held_out=True)
-def survey(s: PageBuilder) -> Drawn:
+def survey(s: PageBuilder) -> PageContent:
     """Questions with radio buttons, one page each."""
     bank = {
         "How often do you visit us?": ("Daily", "Weekly", "Monthly", "Never"),
@@ -108,25 +69,8 @@ def survey(s: PageBuilder) -> Drawn:
     body = ""
     for index, question in enumerate(asked):
         label = "Send" if index == len(asked) - 1 else "Next"
-        body += view(
-            f"q{index}",
-            s.heading("Survey"),
-            s.radios(f"r{index}", question, bank[question]),
-            f'<button type="button" class="main go">{label}</button>',
-            first=index == 0,
-        )
-    script = """
-    const at = () => data.wanted.findIndex((_, index) => now_at("q" + index));
-    on("click", ".go", () => {
-      const here = at();
-      if (!find(`input[name=r${here}]:checked`)) return tell("Please choose an answer.");
-      hush();
-      if (!find(`#r${here}-${data.wanted[here]}`).checked) return lose();
-      if (here + 1 < data.wanted.length) return view("q" + (here + 1));
-      view("thanks");
-      win();
-    });
-    aim({ steps: () => [tick(`#r${at()}-${data.wanted[at()]}`), click(`[data-view="q${at()}"] .go`)] });
-    """
+        going_on = f'<button type="button" class="main go">{label}</button>'
+        radios = s.radios(f"r{index}", question, bank[question])
+        body += view(f"q{index}", s.heading("Survey"), radios, going_on, first=index == 0)
     wanted = [bank[question].index(answer) for question, answer in zip(asked, given, strict=True)]
-    return Drawn(text, body + thanks(s, "Thank you for your time"), script, {"wanted": wanted}, "Survey")
+    return PageContent(text, body + thanks(s, "Thank you for your time"), {"wanted": wanted}, "Survey")

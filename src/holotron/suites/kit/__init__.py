@@ -1,0 +1,1 @@
+"""What generated pages and screens are made of: random draws, words and HTML."""

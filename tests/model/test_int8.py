@@ -1,0 +1,92 @@
+"""Checkpoints with matrices in 8 bits: half the size, within half a step of what they were, and checked when read."""
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from holotron.model.checkpoint import int8
+from holotron.model.checkpoint.reader import load_checkpoint
+from holotron.model.checkpoint.writer import save_checkpoint
+from holotron.model.errors import CheckpointError
+
+from .tiny import tiny_model
+
+FILE = "model.safetensors"
+
+
+def wide_model(dtype=torch.float32):
+    return tiny_model("M-*", dtype=dtype, hidden_size=128)
+
+
+def test_a_matrix_comes_back_within_half_a_step():
+    matrix = torch.randn(37, 256, generator=torch.Generator().manual_seed(1)) * torch.logspace(-3, 2, 37)[:, None]
+    numbers, scale = int8.pack(matrix)
+    assert numbers.dtype == torch.int8
+    assert scale.dtype == torch.float16
+    assert scale.shape == (37, 4)
+    error = (int8.unpack(numbers, scale) - matrix).abs().unflatten(1, (-1, int8.GROUP)).amax(-1)
+    # A 16-bit scale may be rounded down, so that the largest number of a group is cut off at 127: another 127 · 2⁻¹¹.
+    assert (error <= scale.float() * (0.5 + int8.LIMIT * 2.0**-11)).all()
+
+
+def test_zeros_and_packed_matrices_are_kept_exactly():
+    zeros = torch.zeros(2, int8.GROUP)
+    assert torch.equal(int8.unpack(*int8.pack(zeros)), zeros)
+    once = int8.unpack(*int8.pack(torch.randn(8, 2 * int8.GROUP)))
+    assert torch.equal(int8.unpack(*int8.pack(once)), once)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_is_written_in_8_bits_and_read_back(tmp_path, dtype):
+    model = wide_model(dtype)
+    save_checkpoint(model, tmp_path / "whole")
+    save_checkpoint(model, tmp_path / "packed", bits=8)
+    sizes = [(tmp_path / name / FILE).stat().st_size for name in ("whole", "packed")]
+    assert sizes[1] < sizes[0] * (0.8 if dtype == torch.bfloat16 else 0.5)
+    read = load_checkpoint(tmp_path / "packed")
+    assert read.dtype == dtype
+    packed = load_file(tmp_path / "packed" / FILE)
+    assert sum(tensor.dtype == torch.int8 for tensor in packed.values()) >= 5
+    for (name, before), (_, after) in zip(model.named_parameters(), read.named_parameters(), strict=True):
+        if int8.is_packable(before):
+            assert (before - after).norm() <= 0.01 * before.norm(), name
+        else:
+            assert torch.equal(before, after), name
+    # What was read is written whole again, and is the same model.
+    save_checkpoint(read, tmp_path / "again")
+    for (name, before), (_, after) in zip(
+        read.named_parameters(), load_checkpoint(tmp_path / "again").named_parameters(), strict=True
+    ):
+        assert torch.equal(before, after), name
+
+
+def test_several_files_keep_scales_beside_their_matrices(tmp_path):
+    model = wide_model()
+    save_checkpoint(model, tmp_path / "one", bits=8)
+    save_checkpoint(model, tmp_path / "many", bits=8, max_shard_bytes=20_000)
+    assert len(list((tmp_path / "many").glob("*.safetensors"))) > 2
+    pairs = zip(
+        load_checkpoint(tmp_path / "one").parameters(), load_checkpoint(tmp_path / "many").parameters(), strict=True
+    )
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_a_wrong_scale_is_named(tmp_path):
+    save_checkpoint(wide_model(), tmp_path / "packed", bits=8)
+    path = tmp_path / "packed" / FILE
+    tensors = load_file(path)
+    name = next(name for name, tensor in tensors.items() if tensor.dtype == torch.int8)
+    scale = tensors[name + int8.SUFFIX]
+    save_file(tensors | {name + int8.SUFFIX: scale[:, :1].float().contiguous()}, path)
+    with pytest.raises(CheckpointError, match=rf"{name} is stored in 8 bits, and {name}\.scale is F32"):
+        load_checkpoint(tmp_path / "packed")
+    del tensors[name + int8.SUFFIX]
+    save_file(tensors, path)
+    with pytest.raises(CheckpointError, match=f"{name} is stored as I8"):
+        load_checkpoint(tmp_path / "packed")
+
+
+def test_other_widths_are_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="cannot be stored in 4 bits"):
+        save_checkpoint(wide_model(), tmp_path / "packed", bits=4)
+    assert not (tmp_path / "packed").exists()
