@@ -75,6 +75,7 @@ def _run_table(run: Path) -> tuple[Row, list[Row]]:
 
 
 def _report_table(report: Mapping[str, Any]) -> tuple[Row, list[Row]]:
+    rows: list[Row]
     if "protocols" in report:
         head = ("protocol", "solved", "episodes")
         rows = [
