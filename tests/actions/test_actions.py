@@ -37,7 +37,7 @@ from holotron.actions.action import (
 from holotron.actions.keys import parse_keys, playwright_keys
 from holotron.actions.space import Space
 from holotron.engine.grammar import Grammar, GrammarCompiler
-from holotron.model.text.chat import Tokenizer
+from holotron.model.text.tokenizer import Tokenizer
 from tests.actions.samples import EVERY_KIND, actions
 
 ANY_ACTION = jsonschema_rs.validator_for(action_schema())

@@ -16,8 +16,8 @@ from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
 from holotron.model.initialize import random_model
 from holotron.model.text.byte_tokenizer import byte_tokenizer
-from holotron.model.text.chat import DEFAULT_TEMPLATE, ChatTemplate
-from holotron.model.text.conversation import PromptBuilder
+from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
+from holotron.model.text.conversation import ConversationWriter
 from tests.agent.replies import Recited, act
 from tests.env.conftest import good, world  # noqa: F401  fixtures
 from tests.env.driver import World
@@ -148,7 +148,7 @@ def check_steps(agent, ending):
 def test_a_real_model_in_this_process(world, site):  # noqa: F811
     model = random_model(TINY)
     tokenizer = byte_tokenizer(TINY)
-    prompts = PromptBuilder(tokenizer, ChatTemplate(DEFAULT_TEMPLATE.read_text()), TINY)
+    prompts = ConversationWriter(tokenizer, ChatTemplate(DEFAULT_TEMPLATE.read_text()), TINY)
     config = EngineConfig(slots=9, pages=400, page_size=16, max_context=6000)
     with Engine(model, config, tokenizer) as engine:
         agent, ending = run(

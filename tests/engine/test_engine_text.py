@@ -15,7 +15,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from holotron.engine.grammar import Grammar, GrammarError
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.tasks import TokenEvent
-from holotron.model.text.chat import Tokenizer
+from holotron.model.text.tokenizer import Tokenizer
 from tests.engine.driver import GREEDY, greedy_continuation
 from tests.engine.outside import engine_for
 from tests.model.tiny import draw_tokens, tiny_eyes, tiny_model

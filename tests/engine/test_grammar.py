@@ -25,7 +25,7 @@ from holotron.engine.grammar import (
     GrammarState,
 )
 from holotron.engine.sampling import RowState, SamplingParams, sample
-from holotron.model.text.chat import Tokenizer
+from holotron.model.text.tokenizer import Tokenizer
 
 EOS, SECOND_EOS = 0, 1
 EXTRA = 37  # ids of the model that the tokenizer does not have

@@ -26,8 +26,8 @@ from holotron.eval.recall_pages import CONDITIONS, SHOWN_AT, PageServer, make_tr
 from holotron.eval.recall_report import LOG, RecallReport, RecallResult
 from holotron.model.initialize import random_model
 from holotron.model.text.byte_tokenizer import byte_tokenizer
-from holotron.model.text.chat import DEFAULT_TEMPLATE, ChatTemplate
-from holotron.model.text.conversation import PromptBuilder
+from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
+from holotron.model.text.conversation import ConversationWriter
 
 SIZE = (480, 360)
 NEAR, FAR = 4, 6
@@ -151,7 +151,7 @@ def accuracies(report):
 def test_a_model_of_nonsense_plays_along_and_knows_nothing():
     async def main():
         tokenizer = byte_tokenizer(TINY)
-        prompts = PromptBuilder(tokenizer, ChatTemplate(DEFAULT_TEMPLATE.read_text()), TINY)
+        prompts = ConversationWriter(tokenizer, ChatTemplate(DEFAULT_TEMPLATE.read_text()), TINY)
         sizes = EngineConfig(slots=8, pages=512, page_size=16, prefill_tokens=512, max_context=4096, host_bytes=2**20)
         style = ChatOptions(max_tokens=48, keep_images=2)
         with Engine(random_model(TINY), sizes, tokenizer) as engine:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from holotron.model.errors import ModelError
 from holotron.model.presets import PRESETS
 from holotron.model.text.byte_tokenizer import byte_tokenizer
-from holotron.model.text.chat import DEFAULT_TEMPLATE, ChatTemplate
-from holotron.model.text.conversation import PromptBuilder
+from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
+from holotron.model.text.conversation import ConversationWriter
 
 NANO = PRESETS["holotron-nano"].config
 TOKENIZER = byte_tokenizer(NANO)
@@ -33,7 +33,7 @@ def test_markup_has_the_models_ids():
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_can_be_talked_to(name):
     config = PRESETS[name].config
-    builder = PromptBuilder(byte_tokenizer(config), ChatTemplate(DEFAULT_TEMPLATE.read_text()), config)
+    builder = ConversationWriter(byte_tokenizer(config), ChatTemplate(DEFAULT_TEMPLATE.read_text()), config)
     assert len(builder.write([{"role": "user", "content": "Hi"}], []).token_ids) > 10
 
 

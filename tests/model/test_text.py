@@ -15,14 +15,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
 from holotron.model.errors import ModelError
-from holotron.model.text.chat import (
-    DEFAULT_TEMPLATE,
-    GUARD,
-    ChatTemplate,
-    Tokenizer,
-    load_chat_template,
-    load_tokenizer,
-)
+from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate, load_chat_template
+from holotron.model.text.tokenizer import GUARD, Tokenizer, load_tokenizer
 
 SPECIAL = ["<s>", "<SPECIAL_10>", "<SPECIAL_11>", "<SPECIAL_12>", "<image>", "<img>", "</img>"]
 TAGS = ["<think>", "</think>"]

@@ -12,7 +12,7 @@ import torch
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
 from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarError
-from holotron.model.text.chat import Tokenizer
+from holotron.model.text.tokenizer import Tokenizer
 from holotron.server.tools import DIALECTS, HERMES, NEMOTRON, XML, Dialect, call_grammar
 
 from .toolbox import TOOLS, everywhere, read, tool, write

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holotron.model.text.chat import DEFAULT_TEMPLATE, ChatTemplate
+from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
 from holotron.server.tools import (
     DIALECTS,
     HERMES,

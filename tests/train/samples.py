@@ -13,7 +13,8 @@ from holotron.episodes.shards import ShardWriter
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, VisionConfig
 from holotron.model.initialize import random_model
-from holotron.model.text.policy_tokenizer import save_policy_texts
+from holotron.model.text.conversation import ConversationWriter
+from holotron.model.text.policy_tokenizer import policy_template, policy_tokenizer, save_policy_texts
 
 CONFIG = ModelConfig(
     name="tiny-policy",
@@ -40,6 +41,10 @@ CONFIG = ModelConfig(
         image_end_token_id=7,
     ),
 )
+
+
+def policy_writer(config: ModelConfig) -> ConversationWriter:
+    return ConversationWriter(policy_tokenizer(config), policy_template(), config)
 
 
 def picture(chance: random.Random, size: tuple[int, int] = (64, 64)) -> tuple[bytes, tuple[int, int]]:

@@ -10,7 +10,7 @@ from holotron.train.batches import Batch, Budget, Packer
 from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.sequences import SequenceWriter
 
-from .samples import CONFIG, sample
+from .samples import CONFIG, policy_writer, sample
 
 TOKENIZER = policy_tokenizer(CONFIG)
 BUDGET = Budget(tokens=2048, patches=1024, learned=256, sequences=8, images=16, longest=1024)
@@ -24,7 +24,7 @@ def two_clicks() -> Batch:
         ExampleTurn(f"What is at {ASKED}?", '{"action":"click","x":300,"y":0}', image, learn=False),
         ExampleTurn("", '{"action":"click","x":700,"y":1000}', image),
     )
-    return Packer(CONFIG, BUDGET).build([SequenceWriter(TOKENIZER, CONFIG).write(Example("two", turns))])
+    return Packer(CONFIG, BUDGET).build([SequenceWriter(policy_writer(CONFIG)).write(Example("two", turns))])
 
 
 def ids(axis: str, *values: int) -> list[int]:

@@ -12,20 +12,19 @@ import torch.nn.functional as F
 from holotron.model.image import load_image
 from holotron.model.initialize import random_model
 from holotron.model.model import Model
-from holotron.model.text.conversation import PromptBuilder
-from holotron.model.text.policy_tokenizer import policy_template, policy_tokenizer
+from holotron.model.text.policy_tokenizer import policy_tokenizer
 from holotron.model.tiling import ImageProcessor
 from holotron.train.batches import Batch, Budget, Packer
 from holotron.train.forward import logits_of_learned, place_patches, prepare_patches
 from holotron.train.sequences import Sequence, SequenceWriter
 
-from .samples import CONFIG, sample
+from .samples import CONFIG, policy_writer, sample
 
 BUDGET = Budget(tokens=1024, patches=768, learned=128, sequences=12, images=24)
 
 
 def sequences(seeds: range) -> list[Sequence]:
-    writer = SequenceWriter(policy_tokenizer(CONFIG), CONFIG)
+    writer = SequenceWriter(policy_writer(CONFIG))
     return [writer.write(sample(seed)) for seed in seeds]
 
 
@@ -47,7 +46,7 @@ def plain(model: Model, sequence: Sequence) -> torch.Tensor:
 
 def over_one_picture(seeds: range) -> list[Sequence]:
     """Different conversations about the same screenshot."""
-    writer = SequenceWriter(policy_tokenizer(CONFIG), CONFIG)
+    writer = SequenceWriter(policy_writer(CONFIG))
     made = [writer.write(sample(seed, steps=1, size=(64, 64))) for seed in seeds]
     return [replace(each, pictures=made[0].pictures) for each in made]
 
@@ -88,27 +87,25 @@ def test_a_sequence_sees_nothing_of_its_neighbours() -> None:
     assert (alone - among).abs().max() < 1e-10
 
 
-def test_sequences_are_what_a_session_sees() -> None:
-    """Token for token what the chat template writes for the same conversation."""
-    tokenizer = policy_tokenizer(CONFIG)
-    builder = PromptBuilder(tokenizer, policy_template(), CONFIG)
+def test_sequences_are_what_the_chat_template_writes() -> None:
+    """Token for token, for the whole conversation at once."""
     for seed in range(12):
         made = sample(seed)
-        messages, images = [], []
+        messages, sizes = [], []
         for turn in made.turns:
             parts = [{"type": "text", "text": turn.said}]
             if turn.image is not None:
                 parts.insert(0, {"type": "image"})
-                images.append(load_image(turn.image))
+                sizes.append(load_image(turn.image).size)
             messages += [{"role": "user", "content": parts}, {"role": "assistant", "content": turn.answer}]
-        prompt = builder.build(messages, images, add_generation_prompt=False)
+        written = policy_writer(CONFIG).write(messages, sizes, add_generation_prompt=False)
         [sequence] = sequences(range(seed, seed + 1))
-        assert list(prompt.token_ids) == sequence.token_ids.tolist()
+        assert list(written.token_ids) == sequence.token_ids.tolist()
 
 
 def test_only_answers_are_learned() -> None:
     tokenizer = policy_tokenizer(CONFIG)
-    writer = SequenceWriter(tokenizer, CONFIG)
+    writer = SequenceWriter(policy_writer(CONFIG))
     for seed in range(20):
         made = sample(seed)
         sequence = writer.write(made)

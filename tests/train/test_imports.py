@@ -5,7 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 
-BLOCKED = ("pydantic", "pydantic_core", "playwright", "typer", "rich", "llguidance", "fastapi", "httpx", "jinja2", "pyarrow")
+BLOCKED = (
+    "pydantic",
+    "pydantic_core",
+    "playwright",
+    "typer",
+    "rich",
+    "llguidance",
+    "fastapi",
+    "httpx",
+    "jinja2",
+    "pyarrow",
+)
 PROGRAM = f"""
 import pkgutil, sys
 for name in {BLOCKED!r}:

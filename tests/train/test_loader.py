@@ -13,15 +13,14 @@ import torch
 
 from holotron.episodes.examples import Example, ExampleError
 from holotron.episodes.shards import ShardWriter
-from holotron.model.text.policy_tokenizer import policy_tokenizer
 from holotron.train.batches import Budget, Packer
 from holotron.train.loader import BatchStream, Drawn, SourceShare
 from holotron.train.recipe import Source
 from holotron.train.sequences import SequenceWriter
 
-from .samples import CONFIG, sample, write_store
+from .samples import CONFIG, policy_writer, sample, write_store
 
-WRITER = SequenceWriter(policy_tokenizer(CONFIG), CONFIG)
+WRITER = SequenceWriter(policy_writer(CONFIG))
 
 
 def write(folder: Path, name: str, seeds: range) -> None:

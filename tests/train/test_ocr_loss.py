@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from holotron.model.loading import load
-from holotron.model.text.policy_tokenizer import policy_tokenizer
 from holotron.train.batches import Budget, Packer
 from holotron.train.lora import LoraConfig
 from holotron.train.ocr_loss import KINDS, OTHER, SLOTS, UNREAD, OcrHead, glyphs_of, loss_of_glyphs
@@ -18,7 +17,7 @@ from holotron.train.recipe import Recipe, RecipeError, Source
 from holotron.train.sequences import SequenceWriter
 from holotron.train.sft import Interrupted, Progress, Trainer
 
-from .samples import CONFIG, write_start, written
+from .samples import CONFIG, policy_writer, write_start, written
 
 BUDGET = Budget(tokens=512, patches=256, learned=96, sequences=12, images=12)
 
@@ -48,7 +47,7 @@ def test_an_image_of_another_size_than_its_grid() -> None:
 
 
 def test_a_batch_has_them_in_the_order_of_its_image_tokens() -> None:
-    writer = SequenceWriter(policy_tokenizer(CONFIG), CONFIG)
+    writer = SequenceWriter(policy_writer(CONFIG))
     sequences = [writer.write(written(seed)) for seed in range(3)]
     batch = Packer(CONFIG, BUDGET).build(sequences)
     corners = batch.glyphs_YG.numpy()

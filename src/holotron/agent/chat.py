@@ -78,6 +78,11 @@ class ChatModel(Protocol):
     async def open(self) -> Chat: ...
 
 
+def template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """As chat templates take them: an image is only a place."""
+    return [{"role": message.role, "content": message.content({"type": "image"})} for message in messages]
+
+
 def trimmed(messages: Sequence[Message], keep_images: int | None) -> list[Message]:
     """The conversation with a line of text in place of all but the last screenshots."""
     if keep_images is None:

@@ -167,16 +167,25 @@ def _reply(answer: dict[str, Any]) -> Reply:
     usage = answer.get("usage") or {}
     ids = choice.get("token_ids")
     content = (choice.get("logprobs") or {}).get("content") or []
-    logprobs = tuple(entry.get("sampling_logprob", entry["logprob"]) for entry in content)
+    known = ids is not None and len(content) == len(ids)
+    versions = choice.get("weight_versions")
     return Reply(
         text=choice["message"].get("content") or "",
-        token_ids=tuple(ids) if ids is not None else None,
-        logprobs=logprobs if ids is not None and len(logprobs) == len(ids) else None,
+        prompt_ids=_tuple(answer.get("prompt_token_ids")),
+        token_ids=_tuple(ids),
+        logprobs=tuple(entry.get("sampling_logprob", entry["logprob"]) for entry in content) if known else None,
+        model_logprobs=tuple(entry["logprob"] for entry in content) if known else None,
+        forced=_tuple(choice.get("forced")),
         weight_version=answer.get("weight_version"),
+        weight_versions=tuple(versions) if versions and len(set(versions)) > 1 else None,
         prompt_tokens=usage.get("prompt_tokens"),
         cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
         finish_reason=choice.get("finish_reason"),
     )
+
+
+def _tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
+    return None if values is None else tuple(values)
 
 
 def _message(response: httpx.Response) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply
+from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply, template_messages
 from holotron.engine.config import fit_to_memory
 from holotron.engine.engine import Answer, Engine, Session
 from holotron.engine.errors import EngineError
@@ -19,16 +19,15 @@ from holotron.engine.grammar import Grammar
 from holotron.engine.sampling import SamplingParams
 from holotron.model.image import image_size
 from holotron.model.loading import find_checkpoint, load
-from holotron.model.text.chat import load_chat_template, load_tokenizer
-from holotron.model.text.conversation import PromptBuilder, Written
-
-IMAGE = {"type": "image"}
+from holotron.model.text.chat_template import load_chat_template
+from holotron.model.text.conversation import ConversationWriter
+from holotron.model.text.tokenizer import load_tokenizer
 
 
 class EngineModel:
     """Conversations over an engine that has a tokenizer."""
 
-    def __init__(self, engine: Engine, prompts: PromptBuilder, style: ChatOptions | None = None) -> None:
+    def __init__(self, engine: Engine, prompts: ConversationWriter, style: ChatOptions | None = None) -> None:
         self.engine = engine
         self.prompts = prompts
         self.style = style or ChatOptions()
@@ -51,15 +50,13 @@ class EngineChat:
     def __init__(self, model: EngineModel, session: Session) -> None:
         self._model = model
         self._session = session
-        self._messages: list[dict[str, Any]] = []
-        self._ended_with: int | None = None
+        self._conversation = model.prompts.start()
 
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         model, style = self._model, self._model.style
         images = [said.image for said in new if said.image is not None]
         sizes = [image_size(image) for image in images]
-        messages = [*self._messages, *({"role": said.role, "content": said.content(IMAGE)} for said in new)]
-        written = self._write(messages, sizes)
+        written = self._conversation.append(template_messages(new), sizes, **style.template)
         held = len(self._session.token_ids)
         sampling = SamplingParams(
             max_tokens=style.max_tokens,
@@ -76,17 +73,9 @@ class EngineChat:
             )
         except EngineError as error:
             raise ModelUnavailable(str(error)) from error
-        self._messages = [*messages, {"role": "assistant", "content": answer.text}]
         ended = answer.finish_reason in ("eos", "stop") and answer.token_ids and not isinstance(answer.stop, str)
-        self._ended_with = answer.token_ids[-1] if ended else None
-        return _reply(answer, held, held + len(written.token_ids))
-
-    def _write(self, messages: list[dict[str, Any]], sizes: list[tuple[int, int]]) -> Written:
-        prompts, template = self._model.prompts, self._model.style.template
-        if not self._messages:
-            return prompts.write(messages, sizes, **template)
-        known = len(self._messages)
-        return prompts.write_suffix(messages, known, sizes, exact=False, ended_with=self._ended_with, **template)
+        self._conversation.answered(answer.text, answer.token_ids[-1] if ended else None)
+        return _reply(answer, written.token_ids, held, style.record_tokens)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._session.close)
@@ -98,14 +87,19 @@ def _grammar(schema: Mapping[str, Any] | None, style: ChatOptions) -> Grammar | 
     return Grammar.from_schema(schema)
 
 
-def _reply(answer: Answer, held: int, prompt: int) -> Reply:
-    logprobs = tuple(0.0 if entry is None else entry.sampling for entry in answer.logprobs)
+def _reply(answer: Answer, prompt_ids: tuple[int, ...], held: int, recorded: bool) -> Reply:
+    # A forced token was not drawn, so it has no log-probabilities: where its grammar stands, it is certain.
+    sampling = tuple(0.0 if entry is None else entry.sampling for entry in answer.logprobs)
+    model = tuple(0.0 if entry is None else entry.model for entry in answer.logprobs)
     return Reply(
         text=answer.text,
+        prompt_ids=prompt_ids,
         token_ids=tuple(answer.token_ids),
-        logprobs=logprobs,
+        logprobs=sampling if recorded else None,
+        model_logprobs=model if recorded else None,
+        forced=tuple(entry is None for entry in answer.logprobs) if recorded else None,
         weight_version=answer.epoch,
-        prompt_tokens=prompt,
+        prompt_tokens=held + len(prompt_ids),
         cached_tokens=held,
         finish_reason="stop" if answer.finish_reason == "eos" else answer.finish_reason,
     )
@@ -138,6 +132,6 @@ def loaded(
         host_bytes=0,
     )
     tokenizer = load_tokenizer(path)
-    prompts = PromptBuilder(tokenizer, load_chat_template(path), model.config)
+    prompts = ConversationWriter(tokenizer, load_chat_template(path), model.config)
     with Engine(model, config, tokenizer) as engine:
         yield EngineModel(engine, prompts, replace(style or ChatOptions(), keep_images=None))

@@ -29,7 +29,7 @@ from holotron.engine.token_sampler import TokenSampler
 from holotron.engine.weights import copy_weights, read_weights
 from holotron.model.image import load_image
 from holotron.model.model import Model
-from holotron.model.text.chat import Tokenizer
+from holotron.model.text.tokenizer import Tokenizer
 from holotron.model.tiling import ImageProcessor, ProcessedImage
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import torch
 from torch import Tensor
 
-from holotron.model.text.chat import GUARD, Tokenizer
 from holotron.model.text.policy_tokenizer import has_pieces
+from holotron.model.text.tokenizer import GUARD, Tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer

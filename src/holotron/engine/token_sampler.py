@@ -13,7 +13,7 @@ from holotron.engine.sampling import RowState, SampledToken, sample, sample_plai
 from holotron.engine.stopping import StopChecker
 from holotron.engine.tasks import FinishEvent, Task, TokenEvent, TokenLogprobs
 from holotron.model.config import ModelConfig
-from holotron.model.text.chat import Tokenizer
+from holotron.model.text.tokenizer import Tokenizer
 
 
 class Outcome(NamedTuple):

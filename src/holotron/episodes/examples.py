@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from holotron.agent.chat import Message
+
 
 class ExampleError(ValueError):
     """Examples cannot be read or written."""
@@ -28,6 +30,12 @@ class ExampleTurn:
     learn: bool = True
     answer_ids: tuple[int, ...] | None = None
     system: str = ""
+
+    @property
+    def messages(self) -> list[Message]:
+        """What was sent."""
+        question = Message("user", self.said, self.image)
+        return [Message("system", self.system), question] if self.system else [question]
 
 
 @dataclass(frozen=True)

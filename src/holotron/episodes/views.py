@@ -21,11 +21,12 @@ from typing import NamedTuple
 from pydantic_core import from_json
 
 from holotron.actions.action import ActionError, to_json
-from holotron.agent.policy_format import NANO, PolicyFormat
+from holotron.agent.chat import Message
+from holotron.agent.policy_format import NANO, PolicyFormat, conversation
 from holotron.episodes.errors import Damaged
 from holotron.episodes.examples import Example, ExampleError, ExampleTurn
 from holotron.episodes.reading import STEPS, read_steps, whole_lines
-from holotron.episodes.record import EpisodeInfo, Step
+from holotron.episodes.record import EpisodeInfo, ObservationRecord, Step
 from holotron.episodes.selection import Selection
 from holotron.episodes.store import EpisodeStore
 
@@ -173,7 +174,8 @@ class View:
         steps = list(read_steps(_folder(place.store, info), info))
         taught = any(step.output is not None and step.teacher is not None for step in steps)
         steps = steps if end is None else steps[: end + 1]
-        turns = tuple(self._turn(place, steps[: step.index], step) for step in steps)
+        sent = conversation(self._format, info.task.text, steps, lambda seen: self._image(place.store, seen))
+        turns = tuple(self._turn(place, step, messages) for step, messages in zip(steps, sent, strict=True))
         outcome, task = info.outcome, info.task
         assert outcome is not None
         about = {"episode": info.id, "seed": task.seed, "sample": task.sample, "reward": outcome.reward}
@@ -183,16 +185,18 @@ class View:
             about | {"success": outcome.success, "cut": end is not None},
         )
 
-    def _turn(self, place: _Place, past: list[Step], step: Step) -> ExampleTurn:
-        seen, digest = step.observation, step.observation.image
-        image = None if digest is None else place.store.image(digest)
-        *before, question = self._format.messages(place.info.task.text, past, seen, image, step.forced)
+    def _image(self, store: EpisodeStore, seen: ObservationRecord) -> bytes | None:
+        return None if seen.image is None else store.image(seen.image)
+
+    def _turn(self, place: _Place, step: Step, messages: list[Message]) -> ExampleTurn:
         if step.index == place.end:
             assert step.teacher is not None
             text, ids, learn = self._format.write(step.teacher.parse()), None, True
         else:
             (text, ids), learn = self._answer(place.info, step), self._learned(_choice(step))
-        return ExampleTurn(question.text, text, image, learn, ids, "\n".join(message.text for message in before))
+        *before, question = messages
+        system = "\n".join(message.text for message in before)
+        return ExampleTurn(question.text, text, question.image, learn, ids, system)
 
     def _answer(self, info: EpisodeInfo, step: Step) -> tuple[str, tuple[int, ...] | None]:
         """What stands as the answer of a step that was taken, and its tokens where they are known.

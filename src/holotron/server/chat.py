@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, Response
 
 from holotron.engine.grammar import Grammar, GrammarError
 from holotron.model.errors import ModelError
-from holotron.model.text.conversation import Written
+from holotron.model.text.conversation import Conversation, Written
 from holotron.server import messages as m
 from holotron.server.answers import ChatCompletion, ErrorAnswer
 from holotron.server.auth import Caller
@@ -23,7 +23,7 @@ from holotron.server.errors import ApiError, as_api_error
 from holotron.server.images import SentImage
 from holotron.server.logprobs import chat_logprobs
 from holotron.server.schemas import ChatRequest, ImagePart, Message, NamedTool, TokenizeRequest
-from holotron.server.sessions import OpenSession, PastTurn
+from holotron.server.sessions import OpenSession
 from holotron.server.state import State, caller_of, state_of
 from holotron.server.streaming import DONE, EventStream, event, unless_gone
 from holotron.server.tools import ToolCall, ToolSplitter, call_grammar, check_tools
@@ -145,7 +145,7 @@ class ChatAnswer:
         told: dict[str, Any] = {"index": choice.index, "message": message, "finish_reason": self._finish(choice)}
         told["logprobs"] = self._logprobs(choice, 0, len(choice.token_ids))
         if self._request.return_token_ids:
-            told["token_ids"] = list(choice.token_ids)
+            told |= choice.tokens(self._state.client.version_of)
         if choice.stop is not None:
             told["stop_reason"] = choice.stop
         return told
@@ -155,7 +155,7 @@ class ChatAnswer:
         told: dict[str, Any] = {"index": choice.index, "delta": delta, "finish_reason": finish}
         told["logprobs"] = self._logprobs(choice, end - new, end)
         if self._request.return_token_ids:
-            told["token_ids"] = choice.token_ids[end - new :]
+            told |= choice.tokens(self._state.client.version_of, end - new)
         return event(self._head("chat.completion.chunk") | {"choices": [told]})
 
     def _logprobs(self, choice: Choice, start: int, end: int) -> dict[str, Any] | None:
@@ -204,7 +204,7 @@ async def begin_chat(state: State, request: ChatRequest, caller: Caller) -> Chat
             await session.rest()
             held.enter_context(session.working())
             return await _in_session(state, request, session, images, grammar, held)
-        written = _write(state, request, images)
+        written = _write(state.texts.prompts.start(), request, images)
         turn = await _begin(state, request, written, images, grammar, held, pool=caller.name)
         return ChatAnswer(state, request, turn)
     except BaseException:
@@ -220,26 +220,25 @@ async def _in_session(
     grammar: Grammar | None,
     held: ExitStack,
 ) -> ChatAnswer:
-    written = _write_next(state, request, session, images)
+    if session.conversation is None:
+        raise ApiError(
+            400, "session_id: this session was given tokens, and goes on with tokens only", param="session_id"
+        )
+    conversation = session.conversation.fork()  # the session's own only once the engine has taken the turn
+    written = _write(conversation, request, images)
     turn = await _begin(state, request, written, images, grammar, held, session=session)
-    assert session.messages is not None
-    before = len(session.messages)
-    session.messages += plain(request.messages)
-    session.turns.append(PastTurn(before, len(session.messages)))
-    session.tools = session.tools or _tools(request)
-    session.waits_for_answer = False
-    held.callback(_remember, session, turn)
+    session.conversation = conversation
+    session.turns += 1
+    held.callback(_remember, session, conversation, turn)
     return ChatAnswer(state, request, turn)
 
 
-def _remember(session: OpenSession, turn: Turn) -> None:
+def _remember(session: OpenSession, conversation: Conversation, turn: Turn) -> None:
     """However the turn ended, the session has heard the question and said what it said."""
     choice = turn.choices[0]
-    if session.messages is not None:
-        session.messages.append({"role": "assistant", "content": choice.text})
-    session.tokens = turn.prompt_tokens + len(choice.token_ids)
     ended = choice.finish == "stop" and choice.token_ids and not isinstance(choice.stop, str)
-    session.ended_with = choice.token_ids[-1] if ended else None
+    conversation.answered(choice.text, choice.token_ids[-1] if ended else None)
+    session.tokens = turn.prompt_tokens + len(choice.token_ids)
 
 
 async def _begin(
@@ -277,47 +276,18 @@ async def _begin(
     )
 
 
-def _write(state: State, request: ChatRequest, images: list[SentImage]) -> Written:
+def _write(conversation: Conversation, request: ChatRequest, images: list[SentImage]) -> Written:
+    """What the session lacks of the conversation with the new messages in it; without a session, all of it."""
     sizes = [image.size for image in images]
     try:
-        return state.texts.prompts.write(plain(request.messages), sizes, _tools(request), **template_kwargs(request))
-    except ModelError as error:
-        raise ApiError(400, f"messages: {error}", param="messages", code="invalid_value") from error
-
-
-def _write_next(state: State, request: ChatRequest, session: OpenSession, images: list[SentImage]) -> Written:
-    """What the session still lacks of the conversation with the new messages in it."""
-    if session.messages is None:
-        raise ApiError(
-            400, "session_id: this session was given tokens, and goes on with tokens only", param="session_id"
-        )
-    if session.waits_for_answer or not request.messages:
-        if request.messages or not session.waits_for_answer:
-            wanted = "no messages: its last question waits" if session.waits_for_answer else "at least one message"
-            raise ApiError(400, f"messages: the session wants {wanted}", param="messages", code="invalid_value")
-        return Written((), ())
-    known = len(session.messages)
-    if not known:
-        return _write(state, request, images)
-    sizes = [image.size for image in images]
-    try:
-        return state.texts.prompts.write_suffix(
-            [*session.messages, *plain(request.messages)],
-            known,
-            sizes,
-            _tools(request) or session.tools,
-            exact=False,  # a session goes on from what it has seen, however the template would write it now
-            ended_with=session.ended_with,
-            **template_kwargs(request),
-        )
+        return conversation.append(plain(request.messages), sizes, _tools(request), **template_kwargs(request))
     except ModelError as error:
         raise ApiError(400, f"messages: {error}", param="messages", code="invalid_value") from error
 
 
 def template_kwargs(request: ChatRequest | TokenizeRequest) -> dict[str, Any]:
     """The template's own variables, none of which may pass for an argument of the server's."""
-    taken = {"self", "messages", "tools", "add_generation_prompt", "image_token"}
-    taken |= {"sizes", "new_from", "exact", "ended_with"}
+    taken = {"self", "messages", "sizes", "tools", "add_generation_prompt", "image_token"}
     if wrong := taken & request.chat_template_kwargs.keys():
         name = f"chat_template_kwargs.{min(wrong)}"
         raise ApiError(400, f"{name}: the server sets this itself", param=name, code="invalid_value")

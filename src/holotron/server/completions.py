@@ -20,7 +20,7 @@ from holotron.server.chat import ERRORS
 from holotron.server.errors import ApiError, as_api_error
 from holotron.server.logprobs import completion_logprobs
 from holotron.server.schemas import CompletionRequest
-from holotron.server.sessions import OpenSession, PastTurn
+from holotron.server.sessions import OpenSession
 from holotron.server.state import State, caller_of, state_of
 from holotron.server.streaming import DONE, EventStream, event, unless_gone
 from holotron.server.turns import Choice, Turn, begin_turn, sampling_params
@@ -107,7 +107,7 @@ class CompletionAnswer:
         if self._request.logprobs is not None:
             told["logprobs"] = completion_logprobs(self._state.texts.tokenizer, choice.token_ids, choice.logprobs)
         if self._request.return_token_ids:
-            told["token_ids"] = list(choice.token_ids)
+            told |= choice.tokens(self._state.client.version_of)
             told["prompt_token_ids"] = list(self.turns[number].prompt_ids)
         if choice.stop is not None:
             told["stop_reason"] = choice.stop
@@ -124,7 +124,7 @@ class CompletionAnswer:
             )
             self._told[number][choice.index] = offset + sum(map(len, told["logprobs"]["tokens"]))
         if self._request.return_token_ids:
-            told["token_ids"] = choice.token_ids[end - new :]
+            told |= choice.tokens(self._state.client.version_of, end - new)
         return event(self._head() | {"choices": [told]})
 
 
@@ -183,15 +183,14 @@ async def _begin(
         held.close()
         raise
     if session is not None:
-        session.messages = None
-        session.turns.append(PastTurn(0, 0))
+        session.conversation = None
+        session.turns += 1
         held.callback(_remember, session, turn)
     return turn
 
 
 def _remember(session: OpenSession, turn: Turn) -> None:
     session.tokens = turn.prompt_tokens + len(turn.choices[0].token_ids)
-    session.waits_for_answer = False
 
 
 def _prompts(state: State, request: CompletionRequest) -> list[tuple[int, ...]]:

@@ -15,9 +15,10 @@ from holotron.model.config import ModelConfig
 from holotron.model.loading import find_checkpoint, load
 from holotron.model.presets import preset
 from holotron.model.text.byte_tokenizer import byte_tokenizer
-from holotron.model.text.chat import DEFAULT_TEMPLATE, ChatTemplate, Tokenizer, load_chat_template, load_tokenizer
-from holotron.model.text.conversation import PromptBuilder
+from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate, load_chat_template
+from holotron.model.text.conversation import ConversationWriter
 from holotron.model.text.policy_tokenizer import has_pieces
+from holotron.model.text.tokenizer import Tokenizer, load_tokenizer
 from holotron.server.messages import EngineOptions
 
 GIB = 2**30
@@ -33,7 +34,7 @@ class Texts:
     config: ModelConfig
     tokenizer: Tokenizer
     template: ChatTemplate
-    prompts: PromptBuilder
+    prompts: ConversationWriter
 
 
 def load_texts(options: EngineOptions) -> Texts:
@@ -45,7 +46,7 @@ def load_texts(options: EngineOptions) -> Texts:
         folder = find_checkpoint(options.model)
         config = read_config(folder)
         tokenizer, template = load_tokenizer(folder), load_chat_template(folder)
-    return Texts(config, tokenizer, template, PromptBuilder(tokenizer, template, config))
+    return Texts(config, tokenizer, template, ConversationWriter(tokenizer, template, config))
 
 
 def build_engine(options: EngineOptions) -> Engine:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holotron.engine.tasks import TokenLogprobs
-from holotron.model.text.chat import Tokenizer
+from holotron.model.text.tokenizer import Tokenizer
 
 # What a token has that was never drawn: its grammar left no other.
 CERTAIN = TokenLogprobs(0.0, 0.0)

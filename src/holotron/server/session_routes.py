@@ -42,7 +42,7 @@ async def open_session(http: Request, body: OpenRequest | None = None, caller: C
     body = body or OpenRequest()
     state.sessions.check_room(caller)
     id_ = await state.client.call(lambda number: m.Open(number, body.on_update, body.keep_images))
-    session = OpenSession(id_, caller.name, body.ttl or state.settings.session_seconds)
+    session = OpenSession(id_, caller.name, body.ttl or state.settings.session_seconds, state.texts.prompts.start())
     state.sessions.add(session)
     return _told(session)
 
@@ -106,7 +106,7 @@ async def roll_back(
     session = state.sessions.find(session_id, caller)
     await session.rest()
     with session.working():
-        turns = len(session.turns)
+        turns = session.turns
         if not -turns <= body.turn < turns:
             raise ApiError(400, f"turn: there is no turn {body.turn}; the session has {turns}", param="turn")
         await state.client.call(lambda number: m.Rollback(number, session.id, body.turn, body.keep_prompt))

@@ -7,39 +7,27 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
+from holotron.model.text.conversation import Conversation
 from holotron.server.auth import Caller
 from holotron.server.errors import ApiError
 from holotron.server.settings import ServerSettings
 
-Messages = list[dict[str, Any]]
 MOMENT = 1.0
-
-
-@dataclass(frozen=True)
-class PastTurn:
-    """How many messages the session had before the turn, and with the turn's question."""
-
-    before: int
-    asked: int
 
 
 @dataclass(eq=False)
 class OpenSession:
-    """One session. `messages` is None once tokens were appended that no message stands for."""
+    """One session. `conversation` is None once tokens were appended that no message stands for."""
 
     id: str
     owner: str
     ttl: float
+    conversation: Conversation | None
     created: float = field(default_factory=time.time)
     last_used: float = field(default_factory=time.monotonic)
-    messages: Messages | None = field(default_factory=list)
-    turns: list[PastTurn] = field(default_factory=list)
-    tools: list[dict[str, Any]] | None = None
+    turns: int = 0
     tokens: int = 0
-    ended_with: int | None = None  # the token that ended the last answer, if one did
-    waits_for_answer: bool = False  # rolled back to a question
     busy: bool = False
     _idle: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
@@ -69,18 +57,13 @@ class OpenSession:
 
     def rolled_back(self, turn: int, keep_prompt: bool) -> None:
         """Forget the turn of that number and all after it, as the engine has."""
-        past = self.turns[turn]
-        if self.messages is not None:
-            del self.messages[past.asked if keep_prompt else past.before :]
-        del self.turns[turn % len(self.turns) :]
-        self.waits_for_answer = keep_prompt
-        self.ended_with = None
+        self.turns = turn % self.turns
+        if self.conversation is not None:
+            self.conversation.rollback(self.turns, keep_prompt)
 
     def fork(self, id_: str) -> OpenSession:
-        copied = None if self.messages is None else list(self.messages)
-        twin = OpenSession(id_, self.owner, self.ttl, messages=copied, turns=list(self.turns), tools=self.tools)
-        twin.tokens, twin.ended_with, twin.waits_for_answer = self.tokens, self.ended_with, self.waits_for_answer
-        return twin
+        conversation = self.conversation.fork() if self.conversation is not None else None
+        return OpenSession(id_, self.owner, self.ttl, conversation, turns=self.turns, tokens=self.tokens)
 
 
 class SessionTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,20 +30,32 @@ class Choice:
     index: int
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs | None] = field(default_factory=list)
+    epochs: list[int] = field(default_factory=list)  # of the weights that each token is from
+    forced: list[bool] = field(default_factory=list)  # whether its grammar left no other token
     text: str = ""
     finish: str | None = None
     stop: str | int | None = None
-    epoch: int = 0
+
+    @property
+    def epoch(self) -> int:
+        return self.epochs[-1] if self.epochs else 0
 
     def add(self, event: m.Tokens | m.Finished) -> None:
         self.text += event.text
         if isinstance(event, m.Tokens):
             self.token_ids += event.token_ids
-            self.logprobs += [event.logprobs, *[None] * (len(event.token_ids) - 1)]
-            self.epoch = event.epoch
+            more = len(event.token_ids) - 1
+            self.logprobs += [event.logprobs, *[None] * more]
+            self.forced += [False, *[True] * more]
+            self.epochs += [event.epoch] * (more + 1)
         else:
             self.finish = REASONS.get(event.reason, event.reason)
             self.stop = event.stop
+
+    def tokens(self, version_of: Callable[[int], str], start: int = 0) -> dict[str, Any]:
+        """What `return_token_ids` asks for, from a token on."""
+        versions = [version_of(epoch) for epoch in self.epochs[start:]]
+        return {"token_ids": self.token_ids[start:], "forced": self.forced[start:], "weight_versions": versions}
 
 
 class Turn:
@@ -188,8 +200,8 @@ async def _undo(client: EngineClient, session: OpenSession, held: ExitStack) -> 
     with held, suppress(EngineDown, EngineRefused):
         while (told := await client.call(lambda number: m.Inspect(number, session.id)))["running"]:
             await asyncio.sleep(0.01)
-        if len(told["turns"]) > len(session.turns):
-            await client.call(lambda number: m.Rollback(number, session.id, len(session.turns), False))
+        if len(told["turns"]) > session.turns:
+            await client.call(lambda number: m.Rollback(number, session.id, session.turns, False))
 
 
 def sampling_params(

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from holotron.actions.coordinates import SCALE
-from holotron.model.text.chat import Tokenizer
+from holotron.model.text.policy_tokenizer import ANSWER, END
+from holotron.model.text.tokenizer import Tokenizer
 from holotron.train.batches import Batch
 from holotron.train.loss import Coordinates
-from holotron.train.sequences import ANSWER, END
 
 
 @dataclass(frozen=True)

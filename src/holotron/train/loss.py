@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from holotron.actions.coordinates import SCALE
-from holotron.model.text.chat import Tokenizer
 from holotron.model.text.policy_tokenizer import AXES, coordinate_token
+from holotron.model.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from holotron.episodes.examples import Example
-from holotron.model.config import ModelConfig
+from holotron.agent.chat import Message, template_messages
+from holotron.episodes.examples import Example, ExampleTurn
 from holotron.model.grids import Grid, patch_grid
-from holotron.model.text.chat import Tokenizer
+from holotron.model.image import image_size
+from holotron.model.text.conversation import AnsweredTurn, ConversationWriter
 from holotron.train.ocr_loss import glyphs_of
 
-ASK, ANSWER, END = "<SPECIAL_10>", "<SPECIAL_11>", "<SPECIAL_12>"
+# What was sent at a step, the answer (a text to say, or the very tokens that were generated), and whether to learn it.
+Exchange = tuple[ListOf[Message], str | ListOf[int], bool]
 
 
 @dataclass(frozen=True)
@@ -47,40 +49,40 @@ class Sequence:
 
 
 class SequenceWriter:
-    """Writes samples as the policy's chat template would, so that a session at work sees what training showed it."""
+    """Writes conversations as the checkpoint's own tokenizer and chat template do where it is served."""
 
-    def __init__(self, tokenizer: Tokenizer, config: ModelConfig) -> None:
+    def __init__(self, writer: ConversationWriter) -> None:
+        config = writer.config
         if config.vision is None or config.vision.mode != "dynamic":
-            raise ValueError(f"{config.name} has no eyes of dynamic resolution; the supervised stages need them")
-        self._tokenizer, self._vision = tokenizer, config.vision
-        self._ask, self._answer, self._end = (tokenizer.id_of(token) for token in (ASK, ANSWER, END))
+            raise ValueError(f"{config.name} has no vision tower of dynamic resolution; the supervised stages need it")
+        self._writer, self._vision = writer, config.vision
 
-    def write(self, sample: Example) -> Sequence:
-        ids: list[int] = []
-        learn: list[bool] = []
+    def write(self, example: Example) -> Sequence:
+        turns = [(turn.messages, self._answer(turn), turn.learn) for turn in example.turns]
+        return self.write_turns(turns, example.kind, example.about.get("writing"))
+
+    def _answer(self, turn: ExampleTurn) -> str | ListOf[int]:
+        """The tokens that were generated, where they are this model's: another may have had another vocabulary."""
+        ids = turn.answer_ids
+        if ids and max(ids) < self._writer.config.vocab_size and self._writer.tokenizer.decode(ids) == turn.answer:
+            return ids
+        return turn.answer
+
+    def write_turns(
+        self, turns: Iterable[Exchange], kind: str = "", writing: Mapping[str, Any] | None = None
+    ) -> Sequence:
+        """writing: what is written in the pictures, where that is known."""
         pictures: list[Picture] = []
-
-        def add(new: ListOf[int], learned: bool = False) -> None:
-            ids.extend(new)
-            learn.extend([learned] * len(new))
-
-        for turn in sample.turns:
-            add([self._ask, *self._tokenizer.encode(turn.said)])
-            if turn.image is not None:
-                picture = self._picture(turn.image, sample.about.get("writing"))
-                pictures.append(picture)
-                add(self._room(picture.grid))
-            add([self._answer])
-            add([*self._tokenizer.encode(turn.answer), self._end], turn.learn)
-        return Sequence(np.array(ids), np.array(learn, dtype=np.bool_), tuple(pictures), sample.kind)
+        answered: list[AnsweredTurn] = []
+        for messages, answer, learn in turns:
+            shown = [self._picture(message.image, writing) for message in messages if message.image is not None]
+            sizes = [picture.size for picture in shown]
+            answered.append(AnsweredTurn(template_messages(messages), sizes, answer, learn))
+            pictures += shown
+        example = self._writer.write_example(answered)
+        return Sequence(np.array(example.token_ids), np.array(example.learn, dtype=np.bool_), tuple(pictures), kind)
 
     def _picture(self, png: bytes, writing: Mapping[str, Any] | None) -> Picture:
-        size = int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+        size = image_size(png)
         grid = patch_grid(*size, self._vision)
         return Picture(png, size, grid, None if writing is None else glyphs_of(writing, size, grid))
-
-    def _room(self, grid: Grid) -> list[int]:
-        vision = self._vision
-        start = [] if vision.image_start_token_id is None else [vision.image_start_token_id]
-        end = [] if vision.image_end_token_id is None else [vision.image_end_token_id]
-        return [*start, *[vision.image_token_id] * (grid[0] * grid[1] // 4), *end]

@@ -16,15 +16,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holotron.agent.policy_format import NANO, save_format
+from holotron.agent.policy_format import NANO, format_of, save_format
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model
 from holotron.model.loading import find_checkpoint, load
 from holotron.model.model import Model
 from holotron.model.parameters import parameter_type, place
 from holotron.model.presets import preset
-from holotron.model.text.chat import Tokenizer, load_tokenizer
-from holotron.model.text.policy_tokenizer import policy_tokenizer, save_policy_texts
+from holotron.model.text.chat_template import ChatTemplate, load_chat_template
+from holotron.model.text.conversation import ConversationWriter
+from holotron.model.text.policy_tokenizer import policy_template, policy_tokenizer, save_policy_texts
+from holotron.model.text.tokenizer import Tokenizer, load_tokenizer
 from holotron.train.batches import Batch, Packer
 from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.cuda_graph import Captured
@@ -78,7 +80,7 @@ class Trainer:
                 f"compile = true is for one process, and this run has {self.ranks.size}; set it to false"
             )
         torch.manual_seed(recipe.seed)
-        self.model, self.tokenizer = _start(recipe, self.device)
+        self.model, self.tokenizer, template = _start(recipe, self.device)
         self.model.train()
         assert self.model.vision is not None
         self._glyphs: OcrHead | None = None
@@ -96,7 +98,7 @@ class Trainer:
         self.optimizers = make_optimizers(self.model, recipe.optimizer)
         self.average = Average(self.model, recipe.optimizer.average)
         self.packer = Packer(self.model.config, recipe.batch)
-        self.writer = SequenceWriter(self.tokenizer, self.model.config)
+        self.writer = SequenceWriter(ConversationWriter(self.tokenizer, template, self.model.config))
         self.step = 0
         self.cursors: dict[int, Cursor] = {}
         self._stopped = False
@@ -157,8 +159,9 @@ class Trainer:
             place(model, name, weight.to("cpu", parameter_type(name, dtype)))
         if self.ranks.first:
             save_checkpoint(model, folder, overwrite=True)
-            save_policy_texts(model.config, folder)
-            save_format(NANO, folder)
+            if model.source is None:  # else it has kept its own
+                save_policy_texts(model.config, folder)
+            save_format((model.source and format_of(model.source.folder)) or NANO, folder)
             if lora.rank:
                 save_adapter(model, changes, lora, folder.with_name(ADAPTER))
         return folder
@@ -279,17 +282,19 @@ class Interrupted(RuntimeError):
     """A run that was asked to stop, and has kept its state."""
 
 
-def _start(recipe: Recipe, device: torch.device) -> tuple[Model, Tokenizer]:
-    """The model to begin with and its tokenizer."""
+def _start(recipe: Recipe, device: torch.device) -> tuple[Model, Tokenizer, ChatTemplate]:
+    """The model to begin with, its tokenizer and its chat template."""
     # What learns is in float32. Beside low-rank changes nothing else does, and a checkpoint may stay as it is stored;
     # CPUs without arithmetic of 16 bits are several times faster with 32.
     dtype = None if recipe.lora.rank and recipe.dtype == "bfloat16" else torch.float32
     if recipe.random:
         config = preset(recipe.start).config
-        model, tokenizer = random_model(config, device, torch.float32, recipe.seed), policy_tokenizer(config)
+        model = random_model(config, device, torch.float32, recipe.seed)
+        tokenizer, template = policy_tokenizer(config), policy_template()
     else:
         folder = find_checkpoint(recipe.starting_point)
-        model, tokenizer = load(folder, device, dtype), load_tokenizer(folder)
+        model = load(folder, device, dtype)
+        tokenizer, template = load_tokenizer(folder), load_chat_template(folder)
     if recipe.max_patches and model.vision is not None:
         model.vision.config = replace(model.vision.config, max_patches=recipe.max_patches)
         model.config = replace(model.config, vision=model.vision.config)
@@ -297,7 +302,7 @@ def _start(recipe: Recipe, device: torch.device) -> tuple[Model, Tokenizer]:
         add_lora(model, recipe.lora, recipe.seed)
     else:
         model.float()
-    return model, tokenizer
+    return model, tokenizer, template
 
 
 @contextmanager

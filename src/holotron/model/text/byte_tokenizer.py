@@ -10,7 +10,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
 from holotron.model.config import ModelConfig
 from holotron.model.errors import ModelError
-from holotron.model.text.chat import Tokenizer
+from holotron.model.text.tokenizer import Tokenizer
 
 _TURNS = ("<SPECIAL_10>", "<SPECIAL_11>")
 _TAGS = tuple(

@@ -1,4 +1,4 @@
-"""From a conversation to what the decoder eats: token ids with room for every image, and the images' patches.
+"""The one writer of conversations: turns into token ids with room for every image, for serving and for training.
 
 What people and tools write must not pass for markup, yet templates look into contents (`/no_think`, `</think>`,
 strip), so contents cannot be swapped for place-holders while rendering. Instead only the text of special tokens in
@@ -8,30 +8,27 @@ them is guarded (`Tokenizer.protect`); everything else reaches the template, and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
-
-from PIL import Image
 
 from holotron.model.config import ModelConfig
 from holotron.model.errors import ModelError
 from holotron.model.grids import image_tokens
-from holotron.model.text.chat import GUARD, ChatTemplate, Message, Tokenizer
-from holotron.model.tiling import ImageProcessor, ProcessedImage
+from holotron.model.text.chat_template import ChatTemplate, TemplateMessage
+from holotron.model.text.tokenizer import GUARD, Tokenizer
 
 # Markup that a model writes itself, and that is therefore markup in its answers.
 ANSWER_MARKUP = ("<think>", "</think>", "<TOOLCALL>", "</TOOLCALL>", "<tool_call>", "</tool_call>")
 IMAGE_TYPES = ("image", "image_url")
-
-# Protected messages, and whether the next answer is opened, as text.
-Renderer = Callable[[list[dict[str, Any]], bool], str]
 
 # Stands for an answer while the text after it is looked for. No protected text has a guard before this character.
 _PROBE = GUARD + "\ufdd2"
 
 
 Size = tuple[int, int]
+Tools = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -43,23 +40,31 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Prompt:
-    """Token ids, and the images whose features replace the image tokens, in order."""
+class AnsweredTurn:
+    """What is asked and what is to be answered: a text, or the very tokens that were generated."""
 
-    token_ids: tuple[int, ...]
-    images: tuple[ProcessedImage, ...]
+    messages: Sequence[TemplateMessage]
+    sizes: Sequence[Size]
+    answer: str | Sequence[int]
+    learn: bool = True
 
 
-class PromptBuilder:
+@dataclass(frozen=True)
+class WrittenExample(Written):
+    """learn[i]: whether token i belongs to an answer that is to be learned."""
+
+    learn: tuple[bool, ...]
+
+
+class ConversationWriter:
     """Writes conversations for one model."""
 
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate, config: ModelConfig) -> None:
-        self._tokenizer = tokenizer
-        self._template = template
-        self._name = config.name
+        self.tokenizer = tokenizer
+        self.template = template
+        self.config = config
         self._vision = config.vision
         if self._vision is not None:
-            self._processor = ImageProcessor(self._vision)
             self._image_token = tokenizer.token_of(self._vision.image_token_id)
             if self._image_token not in tokenizer.markup:
                 raise ModelError(
@@ -67,104 +72,80 @@ class PromptBuilder:
                     "the tokenizer; it must be among the added tokens of tokenizer.json"
                 )
 
-    def build(
-        self,
-        messages: Sequence[Message],
-        images: Sequence[Image.Image],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        **template_kwargs: Any,
-    ) -> Prompt:
-        """The prompt for the next answer. There must be as many images as image parts in the messages."""
-        sizes = [image.size for image in images]
-        written = self.write(messages, sizes, tools, add_generation_prompt, **template_kwargs)
-        return Prompt(written.token_ids, self._processed(images))
+    def start(self) -> Conversation:
+        """A conversation in which nothing was said yet."""
+        return Conversation(self)
 
     def write(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[TemplateMessage],
         sizes: Sequence[Size],
-        tools: Sequence[Mapping[str, Any]] | None = None,
+        tools: Tools | None = None,
         add_generation_prompt: bool = True,
         **template_kwargs: Any,
     ) -> Written:
-        """`build` where only the sizes of the images are at hand: their pixels are somebody else's business."""
-        render = self._renderer(tools, template_kwargs)
-        text = render(self._protected(messages), add_generation_prompt)
-        return self._widen(self._tokenizer.encode(text, allow_special=True), sizes)
+        """A whole conversation. There must be as many sizes as image parts in the messages."""
+        text = self.render(self.protected(messages), tools, template_kwargs, add_generation_prompt)
+        return self.encode(text, sizes)
 
-    def build_suffix(
+    def write_example(self, turns: Iterable[AnsweredTurn], **template_kwargs: Any) -> WrittenExample:
+        """A conversation to learn from: what a session would hold that was asked and had answered so."""
+        conversation = self.start()
+        ids: list[int] = []
+        places: list[int] = []
+        learn: list[bool] = []
+        for turn in turns:
+            written = conversation.append(turn.messages, turn.sizes, **template_kwargs)
+            places += [len(ids) + place for place in written.places]
+            text, answer, ended_with = self._answer(turn.answer)
+            conversation.answered(text, ended_with)
+            ids += [*written.token_ids, *answer]
+            learn += [False] * len(written.token_ids) + [turn.learn] * len(answer)
+        return WrittenExample(tuple(ids), tuple(places), tuple(learn))
+
+    def _answer(self, answer: str | Sequence[int]) -> tuple[str, Sequence[int], int | None]:
+        """Its text, its tokens and the token that ended it."""
+        if isinstance(answer, str):
+            end = self.end_token
+            return answer, [*self.tokenizer.encode(answer), *([] if end is None else [end])], end
+        ended = bool(answer) and answer[-1] in self.config.eos_token_ids
+        return self.tokenizer.decode(answer), answer, answer[-1] if ended else None
+
+    @cached_property
+    def end_token(self) -> int | None:
+        """What a model generates to end an answer: the token that the template writes there, if it is one of those."""
+        question = {"role": "user", "content": "?"}
+        text = self.render([question, {"role": "assistant", "content": _PROBE}, question], None, {})
+        written = self.tokenizer.encode(text.partition(_PROBE)[2], allow_special=True)[:1]
+        ends = self.config.eos_token_ids
+        return next((id_ for id_ in (*written, *ends) if id_ in ends), None)
+
+    # ---- what conversations are made of --------------------------------------------------------------------------
+
+    def render(
         self,
-        messages: Sequence[Message],
-        new_from: int,
-        images: Sequence[Image.Image],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        exact: bool = True,
-        **template_kwargs: Any,
-    ) -> Prompt:
-        """What a session that has taken in messages[:new_from] still lacks of the prompt for the next answer.
-
-        See `write_suffix`; `images` are those of the new messages only.
-        """
-        sizes = [image.size for image in images]
-        written = self.write_suffix(messages, new_from, sizes, tools, exact, **template_kwargs)
-        return Prompt(written.token_ids, self._processed(images))
-
-    def write_suffix(
-        self,
-        messages: Sequence[Message],
-        new_from: int,
-        sizes: Sequence[Size],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        exact: bool = True,
-        ended_with: int | None = None,
-        **template_kwargs: Any,
-    ) -> Written:
-        """What a session that has taken in messages[:new_from] still lacks of the prompt for the next answer.
-
-        If the last of those is the assistant's, its content being the text as generated, the session is taken to end
-        with the last token of that text: the suffix starts with whatever the template puts after an answer. If the
-        session holds the token that ended the answer, too, `ended_with` is that token, and is not written twice.
-        Otherwise the session is taken to end where `build(..., add_generation_prompt=False)` does. `sizes` are those
-        of the new messages' images only.
-
-        ModelError if the template does not write the earlier messages exactly as the session has seen them; then
-        build the whole prompt anew. With exact=False an answer may be rewritten (many templates drop its reasoning),
-        and the session keeps what it has seen.
-        """
-        if not 0 <= new_from <= len(messages):
-            raise ModelError(f"new_from is {new_from}; there are {len(messages)} messages")
-        render = self._renderer(tools, template_kwargs)
-        protected = self._protected(messages)
-        if new_from and protected[new_from - 1]["role"] == "assistant":
-            rest = self._tokenizer.encode(_after_answer(render, protected, new_from - 1, exact), allow_special=True)
-            return self._widen(rest[1:] if rest[:1] == [ended_with] else rest, sizes)
-        whole = self._tokenizer.encode(render(protected, True), allow_special=True)
-        seen: list[int] = []
-        if new_from:
-            seen = self._tokenizer.encode(render(protected[:new_from], False), allow_special=True)
-        if whole[: len(seen)] != seen:
-            raise ModelError(
-                f"the chat template writes the first {new_from} messages differently once others follow; build the "
-                "whole prompt anew"
-            )
-        return self._widen(whole[len(seen) :], sizes)
-
-    def _renderer(self, tools: Sequence[Mapping[str, Any]] | None, template_kwargs: dict[str, Any]) -> Renderer:
+        protected: Sequence[TemplateMessage],
+        tools: Tools | None,
+        template_kwargs: Mapping[str, Any],
+        opened: bool = True,
+    ) -> str:
+        """Protected messages as text, with the next answer opened or not."""
         variables = self._protect(template_kwargs)
         if self._vision is not None:
             variables["image_token"] = self._image_token
-        tools = self._protect(tools)
-        return lambda messages, opened: self._template.render(messages, tools, opened, **variables)
+        return self.template.render(protected, self._protect(tools), opened, **variables)
 
-    def _processed(self, images: Sequence[Image.Image]) -> tuple[ProcessedImage, ...]:
-        return tuple(self._processor(image) for image in images) if images else ()
+    def encode(self, text: str, sizes: Sequence[Size], without: int | None = None) -> Written:
+        """Rendered text with each image token widened to the tokens of its image, between start and end.
 
-    def _widen(self, ids: list[int], sizes: Sequence[Size]) -> Written:
-        """Each image token widened to the tokens of its image, between start and end."""
+        without: a token that is left out if the text begins with it.
+        """
+        ids = self.tokenizer.encode(text, allow_special=True)
+        if ids[:1] == [without]:
+            del ids[0]
         if self._vision is None:
             if sizes:
-                raise ModelError(f"{self._name} takes text only, but {len(sizes)} images were given")
+                raise ModelError(f"{self.config.name} takes text only, but {len(sizes)} images were given")
             return Written(tuple(ids), ())
         vision = self._vision
         wanted = ids.count(vision.image_token_id)
@@ -185,12 +166,13 @@ class PromptBuilder:
 
     # ---- keeping text text --------------------------------------------------------------------------------------
 
-    def _protected(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    def protected(self, messages: Sequence[TemplateMessage], first: int = 0) -> list[dict[str, Any]]:
+        """The messages with their texts guarded. first: the number that errors give to the first of them."""
         if not messages:
             raise ModelError("the conversation has no messages; at least one is needed")
-        return [self._protected_message(message, index) for index, message in enumerate(messages)]
+        return [self._protected_message(message, index) for index, message in enumerate(messages, first)]
 
-    def _protected_message(self, message: Message, index: int) -> dict[str, Any]:
+    def _protected_message(self, message: TemplateMessage, index: int) -> dict[str, Any]:
         role = message.get("role")
         # Some templates make a special token out of the role, so it cannot be guarded and must be a plain word.
         if not isinstance(role, str) or not re.fullmatch("[A-Za-z_]+", role):
@@ -207,7 +189,7 @@ class PromptBuilder:
     def _content(self, content: Any, index: int, keep: Sequence[str]) -> str | list[dict[str, Any]] | None:
         """Contents as templates know them: a text where there is nothing but text, else parts without their payload."""
         if content is None or isinstance(content, str):
-            return None if content is None else self._tokenizer.protect(content, keep)
+            return None if content is None else self.tokenizer.protect(content, keep)
         if not isinstance(content, Sequence) or not all(isinstance(part, Mapping) for part in content):
             raise ModelError(f"the content of message {index} is neither a text nor a list of parts: {content!r:.100}")
         for part in content:
@@ -219,11 +201,11 @@ class PromptBuilder:
                 )
         if all(part["type"] == "text" for part in content):
             # Templates of text-only models skip lists without a word.
-            return self._tokenizer.protect("".join(part["text"] for part in content), keep)
+            return self.tokenizer.protect("".join(part["text"] for part in content), keep)
         if self._vision is None:
-            raise ModelError(f"{self._name} takes text only, but message {index} has an image")
+            raise ModelError(f"{self.config.name} takes text only, but message {index} has an image")
         return [
-            {"type": "text", "text": self._tokenizer.protect(part["text"], keep)}
+            {"type": "text", "text": self.tokenizer.protect(part["text"], keep)}
             if part["type"] == "text"
             else {"type": "image"}
             for part in content
@@ -232,7 +214,7 @@ class PromptBuilder:
     def _protect(self, value: Any, keep: Sequence[str] = ()) -> Any:
         """Every text in a JSON-like value protected, keys too."""
         if isinstance(value, str):
-            return self._tokenizer.protect(value, keep)
+            return self.tokenizer.protect(value, keep)
         if isinstance(value, Mapping):
             return {self._protect(key): self._protect(item, keep) for key, item in value.items()}
         if isinstance(value, Sequence):
@@ -240,26 +222,91 @@ class PromptBuilder:
         return value
 
 
-def _after_answer(render: Renderer, messages: list[dict[str, Any]], position: int, exact: bool) -> str:
-    """What is written behind the answer at that position of a conversation that goes on."""
-    answer = messages[position]
-    probed = [*messages[:position], {"role": "assistant", "content": _PROBE}, *messages[position + 1 :]]
-    _, found, rest = render(probed, True).partition(_PROBE)
-    if not found:
-        raise ModelError(f"the chat template leaves out the answer in message {position}; build the whole prompt anew")
-    if exact:
-        content = answer.get("content") or ""
-        if not isinstance(content, str):
-            raise ModelError(
-                f"message {position} has images in it, which no model generated; build the whole prompt anew"
-            )
-        generated = render(messages[:position], True) + content
-        whole = render(messages, True)
-        # How the model spelled its tool calls is not kept in a message, so only what stands before them is compared.
-        same = whole.startswith(generated) if answer.get("tool_calls") else whole == generated + rest
-        if not same or not whole.endswith(rest):
-            raise ModelError(
-                f"the chat template does not write message {position} the way it was generated; build the whole "
-                "prompt anew, or pass exact=False to go on from what the session has seen"
-            )
-    return rest
+@dataclass(frozen=True)
+class _Turn:
+    """Where a turn began: how many messages there were, with its question too, and how the answer before it ended."""
+
+    before: int
+    asked: int
+    ended_with: int | None
+    waited: bool
+
+
+class Conversation:
+    """What was said in one session, and how it goes on.
+
+    The session keeps its answers as they were generated, however the template would write them now; many templates
+    drop reasoning from earlier answers.
+    """
+
+    def __init__(self, writer: ConversationWriter) -> None:
+        self._writer = writer
+        self._messages: list[dict[str, Any]] = []
+        self._turns: list[_Turn] = []
+        self._tools: Tools | None = None
+        self._ended_with: int | None = None  # the token that ended the last answer, if one did
+        self._waits = False  # for the answer to the last question
+
+    def append(
+        self,
+        messages: Sequence[TemplateMessage],
+        sizes: Sequence[Size],
+        tools: Tools | None = None,
+        **template_kwargs: Any,
+    ) -> Written:
+        """What the session lacks of the prompt for the next answer, once these messages are in it.
+
+        A question that waits for its answer, after `rollback`, is gone on from without messages. The tools of an
+        earlier turn stay where none are given.
+        """
+        if self._waits or not messages:
+            if messages or not self._waits:
+                wanted = "no messages: its last question waits" if self._waits else "at least one message"
+                raise ModelError(f"the session wants {wanted}")
+            written = Written((), ())
+            new: list[dict[str, Any]] = []
+        else:
+            new = self._writer.protected(messages, len(self._messages))
+            written = self._write(new, sizes, tools or self._tools, template_kwargs)
+        before = len(self._messages)
+        self._turns.append(_Turn(before, before + len(new), self._ended_with, self._waits))
+        self._messages += new
+        self._tools = self._tools or tools
+        self._waits = True
+        return written
+
+    def answered(self, text: str, ended_with: int | None) -> None:
+        """Take note of the answer, and of the token that ended it if the session holds one."""
+        self._messages.append({"role": "assistant", "content": self._writer.tokenizer.protect(text, ANSWER_MARKUP)})
+        self._ended_with = ended_with
+        self._waits = False
+
+    def rollback(self, turn: int, keep_prompt: bool) -> None:
+        """Forget the turn of that number and all after it, as the engine does; with keep_prompt only its answer."""
+        past = self._turns[turn]
+        del self._messages[past.asked if keep_prompt else past.before :]
+        del self._turns[turn % len(self._turns) :]
+        self._waits = keep_prompt or past.waited
+        self._ended_with = past.ended_with
+
+    def fork(self) -> Conversation:
+        """One that goes on from here by itself."""
+        twin = Conversation(self._writer)
+        twin._messages, twin._turns = list(self._messages), list(self._turns)
+        twin._tools, twin._ended_with, twin._waits = self._tools, self._ended_with, self._waits
+        return twin
+
+    def _write(
+        self, new: list[dict[str, Any]], sizes: Sequence[Size], tools: Tools | None, template_kwargs: Mapping[str, Any]
+    ) -> Written:
+        writer, history = self._writer, self._messages
+        if not history:
+            return writer.encode(writer.render(new, tools, template_kwargs), sizes)
+        last = len(history) - 1
+        # Where the template allows it, a turn costs the same however long the conversation is.
+        known = [history[0], history[last - 1]] if writer.template.is_local and last > 2 else history[:last]
+        text = writer.render([*known, {"role": "assistant", "content": _PROBE}, *new], tools, template_kwargs)
+        _, found, rest = text.partition(_PROBE)
+        if not found:
+            raise ModelError(f"the chat template leaves out the answer in message {last}; it cannot be gone on from")
+        return writer.encode(rest, sizes, without=self._ended_with)

@@ -15,9 +15,12 @@ from holotron.actions.coordinates import SCALE
 from holotron.model.config import ModelConfig
 from holotron.model.errors import ModelError
 from holotron.model.text.byte_tokenizer import byte_library
-from holotron.model.text.chat import ChatTemplate, Tokenizer
+from holotron.model.text.chat_template import ChatTemplate
+from holotron.model.text.tokenizer import Tokenizer
 
 TEMPLATE = Path(__file__).with_name("policy_chat.jinja")
+# The tokens between which the template puts an answer.
+ANSWER, END = "<SPECIAL_11>", "<SPECIAL_12>"
 PIECES = (
     *(f'{{"action":"{kind}","' for kind in ("click", "double_click", "hover", "drag", "select")),
     *(f'{{"action":"scroll","direction":"{way}"' for way in ("up", "down", "left", "right")),

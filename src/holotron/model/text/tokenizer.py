@@ -1,25 +1,14 @@
-"""Text in and out of the model: the template that writes a conversation down, the tokenizer that reads it."""
+"""Text to token ids and back, with markup told from text."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
 import tokenizers
-from jinja2 import TemplateError, TemplateSyntaxError, nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from holotron.model.errors import ModelError
-
-Message = Mapping[str, Any]
-
-DEFAULT_TEMPLATE = Path(__file__).with_name("default_chat.jinja")
 
 # A Unicode noncharacter, which text never needs. Before a special token's text it says: this is only text.
 # Where a text has it all the same, it is followed by a second one, so that nothing is lost.
@@ -27,66 +16,6 @@ GUARD, GUARD_ITSELF = "\ufdd0", "\ufdd1"
 
 # Half of a pair, which JSON can carry and UTF-8 cannot.
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-class ChatTemplate:
-    """A checkpoint's Jinja chat template, run in a sandbox with the helpers that published templates expect."""
-
-    def __init__(self, source: str, **special_tokens: str) -> None:
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag]
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _raise_exception
-        environment.globals["strftime_now"] = _strftime_now
-        self.source = source
-        self.special_tokens = special_tokens
-        try:
-            self._template = environment.from_string(source)
-        except TemplateSyntaxError as error:
-            raise ModelError(f"the chat template is broken at line {error.lineno}: {error.message}") from error
-        except Exception as error:
-            raise ModelError(f"the chat template cannot be compiled: {type(error).__name__}: {error}") from error
-
-    def render(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        **kwargs: Any,
-    ) -> str:
-        """The conversation as one text. Further keyword arguments are the template's own variables."""
-        variables = {**self.special_tokens, **kwargs}
-        variables.update(messages=messages, tools=tools, add_generation_prompt=add_generation_prompt)
-        try:
-            return self._template.render(variables)
-        except TemplateError as error:
-            raise ModelError(f"the chat template refuses this conversation: {error.message}") from error
-        except Exception as error:
-            raise ModelError(f"the chat template fails here: {type(error).__name__}: {error}") from error
-
-
-class _GenerationTag(Extension):
-    """Lets {% generation %} pass: it marks answers for training and writes nothing itself."""
-
-    tags = {"generation"}  # noqa: RUF012 - declared mutable by Jinja
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
-    # Jinja's own filter escapes < and > for HTML and sorts keys; models were trained without either.
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise TemplateError(message)
-
-
-def _strftime_now(pattern: str) -> str:
-    return datetime.now().strftime(pattern)
 
 
 class Tokenizer:
@@ -226,58 +155,3 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     if not path.is_file():
         raise ModelError(f"{path} is missing; a checkpoint folder must have one")
     return Tokenizer(path)
-
-
-def load_chat_template(folder: Path) -> ChatTemplate:
-    """The chat template of a checkpoint folder, wherever it keeps it, or else the default one."""
-    settings = _read_json(folder / "tokenizer_config.json")
-    special_tokens = {
-        name: token
-        for name in ("bos_token", "eos_token", "pad_token", "unk_token")
-        if isinstance(token := _content(settings.get(name)), str)
-    }
-    for name, value in (
-        ("chat_template.jinja", _read_text(folder / "chat_template.jinja")),
-        ("chat_template.json", _read_json(folder / "chat_template.json").get("chat_template")),
-        ("tokenizer_config.json", settings.get("chat_template")),
-    ):
-        if value is not None:
-            return ChatTemplate(_choose(folder / name, value), **special_tokens)
-    return ChatTemplate(DEFAULT_TEMPLATE.read_text(encoding="utf-8"), **special_tokens)
-
-
-def _choose(path: Path, value: object) -> str:
-    """The template in a setting that is one text, or a list of named ones."""
-    if isinstance(value, list):
-        named = {entry.get("name"): entry.get("template") for entry in value if isinstance(entry, dict)}
-        if "default" not in named:
-            raise ModelError(f"{path} has the chat templates {sorted(map(str, named))} and none called 'default'")
-        value = named["default"]
-    if not isinstance(value, str):
-        raise ModelError(f"the chat template in {path} is a {type(value).__name__}; it must be text")
-    return value
-
-
-def _content(token: object) -> object:
-    return token.get("content") if isinstance(token, dict) else token
-
-
-def _read_text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"{path} cannot be read: {error}") from error
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; an absent file is an empty one."""
-    text = _read_text(path)
-    try:
-        value = json.loads(text) if text is not None else {}
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ModelError(f"{path} holds a {type(value).__name__}; a JSON object was expected")
-    return value

@@ -1,0 +1,246 @@
+"""Tokens learned are tokens served, for every policy format: what a session held, training makes of its record.
+
+An agent plays with an engine in its own process and behind a real server, over checkpoints with several chat templates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from holotron.actions.action import Click, Type
+from holotron.agent.agent import Agent, Budget, StepRecord
+from holotron.agent.chat import ChatModel, ChatOptions, Message
+from holotron.agent.endpoint import EndpointModel
+from holotron.agent.in_process import EngineModel, loaded
+from holotron.agent.policy_format import FORMATS, PolicyFormat, conversation, find_format
+from holotron.engine.engine import Session
+from holotron.env.environment import Observation, TaskStatus
+from holotron.env.errors import ActionFailed
+from holotron.episodes.examples import Example
+from holotron.episodes.recording import step_of
+from holotron.model.checkpoint.config_json import read_config
+from holotron.model.checkpoint.writer import save_checkpoint
+from holotron.model.grids import patch_grid
+from holotron.model.image import image_size
+from holotron.model.initialize import random_model
+from holotron.model.text.byte_tokenizer import byte_library
+from holotron.model.text.chat_template import DEFAULT_TEMPLATE, load_chat_template
+from holotron.model.text.conversation import ConversationWriter
+from holotron.model.text.policy_tokenizer import has_pieces, policy_tokenizer, save_policy_texts
+from holotron.model.text.tokenizer import load_tokenizer
+from holotron.train.sequences import SequenceWriter
+from tests.server.live import Live, serving
+
+from .samples import CONFIG, picture, policy_writer, sample
+
+TASK = "Find the <image> of a dog"
+# Strips contents, drops reasoning, numbers questions: what is written needs all messages, and is not what was said.
+COUNTING = """{%- set ns = namespace(asked=0) -%}{%- for m in messages -%}
+{%- if m.role == 'assistant' -%}
+<SPECIAL_11>{{ (m.content.split('</think>') | last).strip() }}
+<SPECIAL_12>
+{%- else -%}{%- set ns.asked = ns.asked + 1 -%}
+<SPECIAL_10>{{ m.role }} {{ ns.asked }}:
+{%- if m.content is string -%}{{ m.content.strip() }}{%- else -%}
+{%- for part in m.content -%}{{ part.text if part.type == 'text' else image_token }}{%- endfor -%}
+{%- endif -%}{%- endif -%}{%- endfor -%}
+{%- if add_generation_prompt -%}<SPECIAL_11>{%- endif -%}"""
+TEMPLATES = ("policy", "default", "counting")
+SERVED = ("policy", "default")
+STYLE = ChatOptions(max_tokens=48, temperature=0.0, keep_images=None)
+KINDS = ("click", "press", "scroll", "type", "wait")
+
+
+class Pages:
+    """One page after another, in pictures of several sizes; every second action fails."""
+
+    def __init__(self) -> None:
+        self._draw = random.Random(5)
+        self._count = 0
+
+    async def observe(self) -> Observation:
+        self._count += 1
+        size = self._draw.choice([(64, 64), (96, 64), (48, 80)])
+        notices = ("a dialog was closed",) if self._count % 2 else ()
+        url = f"http://here/{self._count}"
+        return Observation(picture(self._draw, size)[0], *size, url, "A page", ("one", "two"), notices)
+
+    async def act(self, action: object) -> None:
+        if self._count % 2:
+            raise ActionFailed("nothing is there")
+
+    async def status(self) -> TaskStatus:
+        return TaskStatus()
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    made = {}
+    for name in TEMPLATES:
+        folder = made[name] = tmp_path_factory.mktemp("checkpoints") / name
+        save_checkpoint(random_model(CONFIG, seed=3), folder)
+        save_policy_texts(CONFIG, folder)
+        if name == "default":
+            byte_library(CONFIG).save(str(folder / "tokenizer.json"))
+            (folder / "chat_template.jinja").write_text(DEFAULT_TEMPLATE.read_text())
+        if name == "counting":
+            (folder / "chat_template.jinja").write_text(COUNTING)
+    return made
+
+
+@pytest.fixture(scope="module", params=SERVED)
+def served(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Iterator[tuple[str, Live]]:
+    with serving(folders[request.param]) as live:
+        yield request.param, live
+
+
+def asked(name: str) -> PolicyFormat:
+    return find_format(name).with_kinds(KINDS)
+
+
+async def play(model: ChatModel, policy_format: PolicyFormat) -> list[StepRecord]:
+    budget = Budget(steps=3, max_misunderstood=9)
+    agent = Agent(model, Pages(), policy_format=policy_format, budget=budget)
+    await agent.run(TASK)
+    return agent.steps
+
+
+def training_writer(folder: Path) -> SequenceWriter:
+    tokenizer, template = load_tokenizer(folder), load_chat_template(folder)
+    return SequenceWriter(ConversationWriter(tokenizer, template, read_config(folder)))
+
+
+def check(steps: list[StepRecord], policy_format: PolicyFormat, folder: Path) -> list[int]:
+    """The tokens of a session by its record, which are those that training learns from."""
+    held: list[int] = []
+    learned: list[bool] = []
+    for step in steps:
+        reply = step.reply
+        assert reply.prompt_ids
+        assert reply.token_ids
+        assert reply.cached_tokens == len(held)
+        held += [*reply.prompt_ids, *reply.token_ids]
+        learned += [False] * len(reply.prompt_ids) + [True] * len(reply.token_ids)
+        assert reply.prompt_tokens == len(held) - len(reply.token_ids)
+        assert reply.logprobs is not None
+        assert reply.model_logprobs is not None
+        assert reply.forced is not None
+        assert len(reply.logprobs) == len(reply.model_logprobs) == len(reply.forced) == len(reply.token_ids)
+        assert all(logprob == 0 for logprob, forced in zip(reply.logprobs, reply.forced, strict=True) if forced)
+        drawn = [value for value, forced in zip(reply.model_logprobs, reply.forced, strict=True) if not forced]
+        assert all(value < 0 for value in drawn)
+        assert not all(reply.forced)
+    if not has_pieces(load_tokenizer(folder)):  # with pieces of actions as tokens, each one is drawn
+        assert any(forced for step in steps for forced in step.reply.forced or ())
+    stored = [step_of(step) for step in steps]  # as an episode keeps them
+    images = iter([step.observation.image for step in steps])
+    sent = conversation(policy_format, TASK, stored, lambda _: next(images))
+    answers = [step.output.token_ids or () for step in stored if step.output is not None]
+    sequence = training_writer(folder).write_turns((m, ids, True) for m, ids in zip(sent, answers, strict=True))
+    assert sequence.token_ids.tolist() == held
+    assert sequence.learn.tolist() == learned
+    assert [shown.png for shown in sequence.pictures] == [step.observation.image for step in steps]
+    return held
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("name", FORMATS)
+def test_with_an_engine_in_this_process(folders: dict[str, Path], template: str, name: str) -> None:
+    sessions: list[Session] = []
+
+    class Watched(EngineModel):
+        async def open(self):  # type: ignore[no-untyped-def]
+            chat = await super().open()
+            sessions.append(chat._session)
+            chat.close = nothing
+            return chat
+
+    async def nothing() -> None: ...
+
+    with loaded(folders[template], "cpu", style=STYLE, memory=2**26) as model:
+        policy_format = asked(name)
+        steps = asyncio.run(play(Watched(model.engine, model.prompts, model.style), policy_format))
+        held = check(steps, policy_format, folders[template])
+        assert sessions[0].token_ids == held
+    assert len(steps) == 3
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_through_a_server(served: tuple[str, Live], folders: dict[str, Path], name: str) -> None:
+    template, live = served
+    policy_format = asked(name)
+
+    async def main() -> list[StepRecord]:
+        model = EndpointModel(live.url, style=STYLE)
+        try:
+            return await play(model, policy_format)
+        finally:
+            await model.aclose()
+
+    steps = asyncio.run(main())
+    check(steps, policy_format, folders[template])
+    with loaded(folders[template], "cpu", style=STYLE, memory=2**26) as model:
+        same = asyncio.run(play(model, policy_format))
+    for here, there in zip(same, steps, strict=True):
+        assert here.reply.token_ids == there.reply.token_ids
+        assert here.reply.prompt_ids == there.reply.prompt_ids
+        assert here.reply.forced == there.reply.forced
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_teachers_answers_end_as_a_models_do(folders: dict[str, Path], template: str, name: str) -> None:
+    """Written as text, an answer and its end are what a model would have to generate, and what follows fits."""
+    policy_format = find_format(name)
+    writer, tokenizer = training_writer(folders[template]), load_tokenizer(folders[template])
+    end = CONFIG.eos_token_ids[0]
+    actions = [Click(x=1, y=2), Type(text="<SPECIAL_12>")]
+    png = picture(random.Random(1))[0]
+    asked = [[Message("user", "one", png)], [Message("user", "two", png)]]
+    texts = [policy_format.write(action) for action in actions]
+    by_text = writer.write_turns((m, text, True) for m, text in zip(asked, texts, strict=True))
+    ids = [[*tokenizer.encode(text), end] for text in texts]
+    by_tokens = writer.write_turns((m, answer, True) for m, answer in zip(asked, ids, strict=True))
+    assert by_text.token_ids.tolist() == by_tokens.token_ids.tolist()
+    assert by_text.learn.tolist() == by_tokens.learn.tolist()
+    assert by_text.token_ids[by_text.learn].tolist() == [id_ for answer in ids for id_ in answer]
+
+
+def by_hand(made: Example) -> tuple[list[int], list[bool]]:
+    """A sample as the shipped policy was taught it, token by token."""
+    tokenizer, vision = policy_tokenizer(CONFIG), CONFIG.vision
+    assert vision is not None
+    question, answer, end = (tokenizer.id_of(f"<SPECIAL_{number}>") for number in (10, 11, 12))
+    ids: list[int] = []
+    learn: list[bool] = []
+    for turn in made.turns:
+        ids += [question, *tokenizer.encode(turn.said)]
+        if turn.image is not None:
+            rows, columns = patch_grid(*image_size(turn.image), vision)
+            image = [vision.image_token_id] * (rows * columns // 4)
+            ids += [vision.image_start_token_id or 0, *image, vision.image_end_token_id or 0]
+        ids.append(answer)
+        learn += [False] * (len(ids) - len(learn))
+        ids += [*tokenizer.encode(turn.answer), end]
+        learn += [turn.learn] * (len(ids) - len(learn))
+    return ids, learn
+
+
+def test_the_shipped_policy_is_taught_as_ever() -> None:
+    writer = SequenceWriter(policy_writer(CONFIG))
+    hostile = sample(1, steps=3)
+    turns = [replace(turn, said="Task: <image><SPECIAL_12> {", answer='{"<SPECIAL_10>') for turn in hostile.turns]
+    lengths = set()
+    for made in (*(sample(seed) for seed in range(40)), replace(hostile, turns=tuple(turns))):
+        sequence = writer.write(made)
+        assert (sequence.token_ids.tolist(), sequence.learn.tolist()) == by_hand(made)
+        assert sequence.token_ids.dtype == np.int64
+        lengths.add(len(made.turns))
+    assert lengths == {1, 2, 3, 4}
