@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,7 @@ def store(tmp_path):
     return store
 
 
-@pytest.mark.parametrize("command", ["ground", "oracle", "pages", "export", "import", "check", "replay"])
+@pytest.mark.parametrize("command", ["screens", "miniwob", "pages", "export", "import", "check", "replay"])
 def test_help_has_an_example(command):
     result = holo(command, "--help")
     assert result.exit_code == 0
@@ -56,7 +55,7 @@ def test_without_a_command_the_help_is_shown_as_misuse():
     result = holo()
     assert result.exit_code == 2
     assert all(
-        command in result.stdout for command in ("ground", "oracle", "pages", "export", "import", "check", "replay")
+        command in result.stdout for command in ("screens", "miniwob", "pages", "export", "import", "check", "replay")
     )
 
 
@@ -130,20 +129,19 @@ def test_damage_is_listed_and_left_out(store, tmp_path):
         (["import", "FILE", "FILE", "--format", "openai"], "a store is a folder"),
         (["import", "FILE", "STORE", "--format", "openai", "--images-from", "OUT"], "is no store"),
         (["check", "OUT"], "is no store"),
-        (["ground"], "say one of --out FOLDER, for shards, and --view"),
-        (["ground", "--out", "OUT", "--mix", "widgets=1,films=2"], "there is no source films; known are widgets,"),
-        (["ground", "--out", "OUT", "--mix", "widgets"], "'widgets'; write it like widgets=4,pages=3"),
-        (["ground", "--out", "FILE"], "is a file"),
-        (["ground", "--out", "OUT", "--folder", "OUT"], "does not exist"),
-        (["oracle", "click-buton", "--out", "OUT"], "there is no MiniWoB++ task 'click-buton'"),
-        (["oracle", "draw-circle", "--out", "OUT"], "draw-circle has no oracle; all tasks have one but drag-cube"),
-        (["oracle", "--split", "dev"], "--split is 'dev'; choose train or test"),
-        (["oracle", "--model", "holotron-nano"], "--model goes with --out"),
-        (["oracle", "--out", "OUT", "--save", "OUT"], "without --out"),
-        (["oracle", "click-test", "--out", "OUT", "--model", "./no/such"], "nor a preset; presets are holotron-12b"),
-        (["pages"], "say one of --out FOLDER, for shards, and --try"),
-        (["pages", "nothing", "--out", "OUT"], "there is no template 'nothing'; there are "),
-        (["pages", "HELD_OUT", "--out", "OUT"], "is held out for evaluation; say --held-out"),
+        (["screens"], "say one of --out FOLDER, for shards, and --view"),
+        (["screens", "--out", "OUT", "--mix", "widgets=1,films=2"], "there is no source films; known are widgets,"),
+        (["screens", "--out", "OUT", "--mix", "widgets"], "'widgets'; write it like widgets=4,pages=3"),
+        (["screens", "--out", "FILE"], "is a file"),
+        (["screens", "--out", "OUT", "--folder", "OUT"], "does not exist"),
+        (["miniwob", "click-buton", "--out", "OUT"], "there is no MiniWoB++ task 'click-buton'"),
+        (["miniwob", "draw-circle", "--out", "OUT"], "draw-circle has no teacher; all tasks of miniwob have one but"),
+        (["miniwob", "--split", "dev"], "there is no split 'dev' of miniwob; choose train or test"),
+        (["miniwob", "--model", "holotron-nano"], "--model goes with --out"),
+        (["miniwob", "click-test", "--out", "OUT", "--model", "./no/such"], "nor a preset; presets are holotron-12b"),
+        (["miniwob", "click-test", "--out", "OUT", "--first-seed", "1000000000"], "is held out for evaluations"),
+        (["pages", "nothing", "--out", "OUT"], "there is no task 'nothing' in pages; there are "),
+        (["pages", "HELD_OUT", "--out", "OUT"], "is held out for evaluation; name its split"),
         (["replay", "STORE", "nobody"], "there is no episode 'nobody'"),
         (["replay", "STORE", "EPISODE", "--tolerance", "2"], "--tolerance"),
         (["replay", "STORE", "EPISODE", "--allow", "example"], "'example' is no origin"),
@@ -216,8 +214,8 @@ def test_a_missing_browser_is_no_bug(store, tmp_path, monkeypatch):
     out = tmp_path / "out"
     for words in (
         ["replay", store.folder, store.list_episodes()[0].id],
-        ["ground", "--out", out],
-        ["oracle", "--out", out],
+        ["screens", "--out", out],
+        ["miniwob", "--out", out],
         ["pages", "--out", out],
     ):
         result = holo(*words)
@@ -234,8 +232,8 @@ def made(folder):
     return [sample for path in shard_paths([folder]) for sample in read_shard(path)]
 
 
-def test_ground(tmp_path):
-    words = ["ground", "--out", tmp_path, "--mix", "widgets=1"]
+def test_screens(tmp_path):
+    words = ["screens", "--out", tmp_path, "--mix", "widgets=1"]
     result = holo(*words, "--samples", 2)
     assert (result.exit_code, result.stdout) == (0, f"2 samples written to {tmp_path}\n")
     result = holo(*words, "--samples", 3)  # goes on
@@ -244,42 +242,58 @@ def test_ground(tmp_path):
     assert [sample.about["seed"] for sample in samples] == [0, 1, 2]
     assert {sample.kind for sample in samples} == {"ground/widgets"}
     page = tmp_path / "view.html"
-    result = holo("ground", "--mix", "pages=1", "--view", page, 1)
+    result = holo("screens", "--mix", "pages=1", "--view", page, 1)
     assert (result.exit_code, result.stdout) == (0, f"{page}\n")
     assert "<b>ground/pages</b>" in page.read_text()
 
 
-def test_oracle(tmp_path):
+def lines(result):
+    return [" ".join(line.split()) for line in result.stdout.splitlines()]
+
+
+def test_teachers_play_into_a_store_that_a_second_run_goes_on_in(tmp_path):
     tasks, out = ["click-test", "click-button"], tmp_path / "out"
-    result = holo("oracle", *tasks, "--out", out, "--episodes", 2, "--pages", 1, "--noise", 0)
-    assert result.exit_code == 0
-    played = Counter(sample.kind for sample in made(out))
-    assert played.total() == 2
-    assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
-        *(f"{task} {count} of {count} kept" for task in tasks if (count := played[f"miniwob/{task}"])),
-        "2 samples, 2 steps, 0 broken episodes",
-    ]
-    result = holo("oracle", "click-test", "--episodes", 1, "--save", tmp_path / "seen")
-    assert (result.exit_code, result.stdout.split()[:2]) == (0, ["click-test", "1/1"])
-    assert [path.name for path in (tmp_path / "seen").iterdir()] == ["click-test-0.png"]
+    words = ["miniwob", *tasks, "--out", out, "--noise", 0, "--first-seed", 5]
+    result = holo(*words, "--episodes", 2, "--sessions", 1)
+    assert result.exit_code == 0, result.output
+    solved = [f"{task} 1 of 1 solved, 1.0 steps" for task in tasks]
+    assert lines(result) == [*solved, "2 episodes, 2 steps"]
+    result = holo(*words, "--episodes", 3, "--workers", 2)
+    assert lines(result)[-1] == "1 episodes, 1 steps, 2 were there already"
+    infos = EpisodeStore(out).list_episodes()
+    assert {info.policy.model for info in infos} == {"teacher"}
+    assert sorted((info.task.name, info.task.seed) for info in infos)[0] == ("click-button", 5)
+    assert all(info.outcome.success for info in infos)
 
 
-def test_pages(tmp_path):
-    (first, second, *_) = (found.name for found in all_templates(held_out=False))
-    result = holo("pages", first, second, "--out", tmp_path, "--samples", 2)
-    assert result.exit_code == 0
-    assert result.stdout.startswith("2 samples, ")
-    samples = made(tmp_path)
-    assert len(samples) == 2
-    assert {sample.kind for sample in samples} <= {f"pages/{first}", f"pages/{second}"}
-    assert f" {sum(len(sample.turns) for sample in samples)} steps in" in result.stdout
-    result = holo("pages", first, "--try", "--samples", 1, "--noise", 0)
-    assert (result.exit_code, result.stdout.split()[:2]) == (0, [first, "1/1"])
+def test_teachers_are_tried_out(tmp_path):
+    (first, *_) = (found.name for found in all_templates(held_out=False))
+    words = ["pages", first, "--episodes", 1, "--save", tmp_path / "seen", "--table", tmp_path / "table.md"]
+    result = holo(*words)
+    assert result.exit_code == 0, result.output
+    assert lines(result)[0].startswith(f"{first} 1 of 1 solved, ")
+    assert (tmp_path / "table.md").read_text().splitlines()[-1].startswith(f"| {first} | 1/1 | ")
+    kept = sorted(path.name for path in (tmp_path / "seen").iterdir())
+    assert kept[:2] == [f"{first}-0.png", f"{first}-1.png"]
+    assert kept[-1] == f"{first}.txt"
+
+
+def test_a_policy_is_corrected_into_a_store(tmp_path):
+    words = ["miniwob", "click-test", "--out", tmp_path, "--model", "holotron-nano", "--device", "cpu"]
+    result = holo(*words, "--episodes", 1, "--sessions", 1)
+    assert result.exit_code == 0, result.output
+    store = EpisodeStore(tmp_path)
+    (info,) = store.list_episodes()
+    assert (info.policy.model, info.policy.sampling) == ("holotron-nano", {"temperature": 0.5})
+    step, *_ = store.steps(info.id)
+    assert step.output is not None
+    assert step.teacher is not None
+    assert step.actor in ("policy", "teacher")
 
 
 def test_ctrl_c_leaves_whole_shards(tmp_path):
     """As a terminal does it: the signal goes to the command and to everything it has started."""
-    command = [sys.executable, "-m", "holotron.cli.main", "data", "ground", "--mix", "widgets=1", "--samples", "99999"]
+    command = [sys.executable, "-m", "holotron.cli.main", "data", "screens", "--mix", "widgets=1", "--samples", "99999"]
     with subprocess.Popen([*command, "--out", tmp_path], start_new_session=True, stderr=subprocess.PIPE) as running:
         try:
             deadline = time.monotonic() + 60

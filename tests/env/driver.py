@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holotron.env.browser.environment import BrowserEnv
-from holotron.env.browser.observation import BrowserObservation
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
+from holotron.env.environment import Observation
 from holotron.env.safety.policy import SafetyPolicy
 
 T = TypeVar("T")
@@ -45,8 +45,8 @@ class World:
 
 
 async def observe_until(
-    env: BrowserEnv, condition: Callable[[list[BrowserObservation]], object], seconds: float = 4.0
-) -> list[BrowserObservation]:
+    env: BrowserEnv, condition: Callable[[list[Observation]], object], seconds: float = 4.0
+) -> list[Observation]:
     """Observations until they satisfy the condition; in the end they may not."""
     seen = [await env.observe()]
     deadline = asyncio.get_running_loop().time() + seconds

@@ -27,8 +27,8 @@ def test_screenshots_have_the_size_of_the_viewport(world: World, good: Site) -> 
                 await env.goto(f"{good.origin}/")
                 seen = await env.observe()
                 assert (seen.width, seen.height) == (width, height)
-                assert struct.unpack(">II", seen.screenshot[16:24]) == (width, height)
-                image = Image.open(io.BytesIO(seen.screenshot)).convert("RGB")
+                assert struct.unpack(">II", seen.image[16:24]) == (width, height)
+                image = Image.open(io.BytesIO(seen.image)).convert("RGB")
                 assert image.getpixel((width - 1, height - 1)) == (10, 200, 30)
 
     world.run(run())

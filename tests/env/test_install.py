@@ -38,7 +38,7 @@ def test_no_way_works(monkeypatch):
 
 
 def test_a_window_needs_the_whole_browser(monkeypatch, tmp_path):
-    from holotron.env import chromium
+    from holotron.env.browser import chromium
 
     monkeypatch.delenv(chromium.VARIABLE, raising=False)
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from holotron.env.browser.environment import BrowserEnv
+from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
 from holotron.env.errors import ActionFailed, BrowserCrashed, BrowserMissing, InfrastructureError
@@ -183,6 +184,7 @@ import asyncio
 import signal
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.pool import Browsers
+from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.options import EnvOptions
 from holotron.env.safety.policy import SafetyPolicy
 
@@ -219,7 +221,7 @@ asyncio.run(main())
 
 def test_no_chromium_says_what_to_do(tmp_path: Path) -> None:
     async def run() -> None:
-        async with Browsers(1, executable=tmp_path / "nothing") as browsers:
+        async with Browsers(1, LaunchOptions(executable=tmp_path / "nothing")) as browsers:
             with pytest.raises(BrowserMissing, match="holotron doctor"):
                 await BrowserEnv.open(browsers)
 

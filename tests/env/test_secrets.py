@@ -87,7 +87,7 @@ def test_a_secret_is_typed_and_never_seen(world: World, good: Site) -> None:
             seen = await env.observe()
             assert seen.title == "me:{{secret:password}}!"
             assert_hidden(seen)
-            picture = Image.open(io.BytesIO(seen.screenshot)).convert("RGB")
+            picture = Image.open(io.BytesIO(seen.image)).convert("RGB")
             assert picture.size == (500, 320)
             assert picture.getpixel((100, 30)) == COLOUR  # the field
             assert picture.getpixel((15, 105)) == COLOUR  # the text beside it
@@ -135,7 +135,7 @@ def test_a_frame_has_its_own_origin(world: World, good: Site, sandbox: str) -> N
                 if allowed == other and not sandbox:
                     await env.type_text("{{secret:password}}")
                     seen = await env.observe()
-                    picture = Image.open(io.BytesIO(seen.screenshot)).convert("RGB")
+                    picture = Image.open(io.BytesIO(seen.image)).convert("RGB")
                     assert picture.getpixel((100, 30)) == COLOUR
                 else:
                     with pytest.raises(Refused, match="may not be typed"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -18,14 +19,15 @@ import pytest
 from holotron.agent.agent import Ending
 from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import ModelUnavailable
-from holotron.agent.policy_format import WIDGET_KINDS, BareJsonFormat
+from holotron.agent.policy_format import BareJsonFormat
 from holotron.env.task import Task
 from holotron.episodes import files, writer
 from holotron.episodes.errors import StoreFull
 from holotron.episodes.fleet import Fleet
 from holotron.episodes.record import EnvironmentInfo, PolicyInfo
 from holotron.episodes.store import EpisodeStore
-from holotron.eval.miniwob import EvalError, MiniWoBRun, choose, evaluate
+from holotron.eval.evaluate import Evaluation, evaluate
+from holotron.suites.suite import find_suite
 from tests.env.driver import descendants
 from tests.suites.miniwob_driver import needs_chromium
 
@@ -34,10 +36,11 @@ TASKS = ("click-test", "click-button", "enter-text", "focus-text", "click-link")
 SEEDS = tuple(range(10))
 
 
-def fifty(folder: Path, model=None, **changes) -> MiniWoBRun:
-    values = {"sessions": 4, "browsers": 2, "policy_format": BareJsonFormat(WIDGET_KINDS)} | changes
-    policy = "scripted" if model is None else model.name
-    return MiniWoBRun(choose("browsergym-125", TASKS), folder, model, policy, SEEDS, **values)
+def fifty(folder: Path, policy: str = "scripted", **changes) -> Evaluation:
+    suite = find_suite("miniwob")
+    form = BareJsonFormat(suite.kinds)
+    protocols = (suite.find_protocol("browsergym-125", TASKS),)
+    return replace(Evaluation(suite, protocols, folder, policy, form, SEEDS, sessions=4, browsers=2), **changes)
 
 
 def check_all_there(folder: Path) -> None:
@@ -67,7 +70,7 @@ def test_browsers_killed_in_the_middle(tmp_path):
                     killed += 1
 
         killing = asyncio.create_task(kill())
-        report = await evaluate(fifty(tmp_path))
+        report = await evaluate(fifty(tmp_path), None)
         killing.cancel()
         return report, killed
 
@@ -75,6 +78,26 @@ def test_browsers_killed_in_the_middle(tmp_path):
     assert killed
     assert report["successes"] == report["episodes"] == 50
     assert report["retried"] > 0
+    check_all_there(tmp_path)
+
+
+def test_workers_killed_in_the_middle(tmp_path):
+    """What a worker had in hand when it was killed is played by others; nothing that was finished is played again."""
+
+    async def main():
+        killed: list[int] = []
+
+        def kill(counters) -> None:
+            workers = [child.pid for child in multiprocessing.active_children()]
+            if counters.finished >= 15 * (len(killed) + 1) and len(killed) < 2 and workers:
+                killed.append(workers[0])
+                os.kill(workers[0], signal.SIGKILL)
+
+        return await evaluate(fifty(tmp_path, workers=2, browsers=1), None, kill), killed
+
+    report, killed = asyncio.run(main())
+    assert killed
+    assert report["successes"] == report["episodes"] == 50
     check_all_there(tmp_path)
 
 
@@ -117,24 +140,17 @@ def test_a_full_disk_stops_the_fleet_and_loses_nothing(tmp_path, monkeypatch):
         if hasattr(module, "write_all"):
             monkeypatch.setattr(module, "write_all", scarce)
     few = SEEDS[:4]  # playing at random takes every step there is
-    run = replace(fifty(tmp_path, RandomModel(0)), seeds=few)
+    run = fifty(tmp_path, "random", seeds=few)
     with pytest.raises(StoreFull, match="make room"):
-        asyncio.run(evaluate(run))
+        asyncio.run(evaluate(run, RandomModel(0)))
     finished = {info.id: info.outcome for info in EpisodeStore(tmp_path).list_episodes() if info.finished}
-    assert 0 < len(finished) < len(run.episodes)
+    assert 0 < len(finished) < len(run.tasks)
     left = 10**9
-    report = asyncio.run(evaluate(run))
-    assert report["episodes"] == len(run.episodes)
+    report = asyncio.run(evaluate(run, RandomModel(0)))
+    assert report["episodes"] == len(run.tasks)
     after = {info.id: info.outcome for info in EpisodeStore(tmp_path).list_episodes()}
     assert {id_: after[id_] for id_ in finished} == finished  # what was finished was not played again
     assert EpisodeStore(tmp_path).check() == []
-
-
-def test_one_folder_one_evaluation(tmp_path):
-    asyncio.run(evaluate(MiniWoBRun(choose("browsergym-125", ["click-test"]), tmp_path, None, "scripted", (1,))))
-    other = MiniWoBRun(choose("strict-125", ["click-test"]), tmp_path, None, "scripted", (1,))
-    with pytest.raises(EvalError, match="protocol differs"):
-        asyncio.run(evaluate(other))
 
 
 class Flaky:

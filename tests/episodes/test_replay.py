@@ -13,7 +13,6 @@ from holotron.actions.action import Answer, Click, Scroll, Select, Type
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
-from holotron.env.browser.world import BrowserWorld
 from holotron.env.errors import ActionFailed
 from holotron.env.safety.policy import SafetyPolicy
 from holotron.env.safety.secrets import Secret, Secrets
@@ -47,15 +46,14 @@ async def record(store, browsers, site, actions, episode_id):
     task = Task(text="Fill in the form.", url=f"{site.origin}/")
     environment = EnvironmentInfo(name="browser", viewport=SIZE)
     async with await BrowserEnv.open(browsers, options(site)) as env:
-        world = BrowserWorld(env)
         await env.goto(f"{site.origin}/")
         with store.begin(task, PolicyInfo(model="by hand"), environment, episode_id=episode_id) as writer:
             for index, action in enumerate(actions):
-                observation = await world.observe()
+                observation = await env.observe()
                 result = Result()
                 if not isinstance(action, Answer):
                     try:
-                        await world.act(action)
+                        await env.act(action)
                     except ActionFailed as error:
                         result = Result(ok=False, error=str(error))
                 looked = ObservationRecord(

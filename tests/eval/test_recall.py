@@ -87,7 +87,7 @@ async def look_at_all(browsers, distances, trials, seed):
             }
             for number, page in enumerate(pages.values()):
                 await env.goto(server.put(f"/{number}", page.html))
-                found[hashlib.sha256((await env.observe()).screenshot).digest()] = page
+                found[hashlib.sha256((await env.observe()).image).digest()] = page
     assert len(found) == len(pages)
     return found
 
@@ -190,7 +190,7 @@ class FlakyEnv:
             raise ActionFailed("the page stopped answering")
 
     async def observe(self):
-        return SimpleNamespace(screenshot=b"")
+        return SimpleNamespace(image=b"")
 
 
 def test_a_browser_that_fails_costs_an_attempt_and_not_the_trial(monkeypatch):

@@ -1,4 +1,4 @@
-"""Grounding on held-out screens and tasks on held-out pages: what is asked, and how answers are judged."""
+"""Grounding and reading on held-out screens: what is asked, and how answers are judged."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ import pytest
 
 from holotron.agent.chat import Message, Reply
 from holotron.eval.grounding import Pointed, grounding
-from holotron.eval.page_tasks import FIRST_SEED, page_tasks
 from holotron.eval.reading import QUESTIONS, ReadOut, distance, reading
 from holotron.eval.reading import told as told_of_reading
 from holotron.eval.statistics import typical
-from holotron.eval.worker_pool import Share, share_out
-from holotron.suites.pages.task import all_templates
 from holotron.suites.screens.generate import HELD_OUT_FROM
 
 
@@ -58,7 +55,7 @@ class Middle:
 
 def test_every_question_of_a_screen_is_asked_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     Middle.asked = []
-    monkeypatch.setattr("holotron.eval.worker_pool.RandomModel", Middle)
+    monkeypatch.setattr("holotron.eval.screens.RandomModel", Middle)
     found = grounding("random", 3, ["widgets"], at_once=1)
     questions = found["questions"]
     assert len(questions) == len(Middle.asked) == found["all"]["of"] > 3
@@ -101,7 +98,7 @@ class Reader:
 
 def test_what_is_read_is_compared_letter_by_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     Reader.asked, Reader.knows = [], {}
-    monkeypatch.setattr("holotron.eval.worker_pool.RandomModel", Reader)
+    monkeypatch.setattr("holotron.eval.screens.RandomModel", Reader)
     nothing = reading("random", 2, ["widgets"], at_once=1)
     assert 2 <= nothing["all"]["of"] == len(Reader.asked) <= 2 * QUESTIONS
     assert (nothing["all"]["right"], nothing["all"]["characters"]) == (0, 0.0)
@@ -113,25 +110,6 @@ def test_what_is_read_is_compared_letter_by_letter(monkeypatch: pytest.MonkeyPat
     assert one["all"]["right"] == one["by_source"]["widgets"]["right"] == 1
     assert 0 < one["all"]["characters"] < 1
     assert f"of {one['all']['of']}, " in told_of_reading(one)
-
-
-def test_random_actions_on_held_out_pages_win_nothing_but_end_whole() -> None:
-    found = page_tasks("random", 1, pages=3)
-    held_out = {template.name for template in all_templates(held_out=True)}
-    assert set(found["by_template"]) == held_out
-    assert found["broken"] == 0
-    assert found["episodes"] == len(held_out)
-    assert all(episode["seed"] >= FIRST_SEED for episode in found["played"])
-    assert all(0 < episode["steps"] <= 15 for episode in found["played"])
-    assert found["success_rate"] < 0.5
-
-
-def test_items_are_shared_out_whole() -> None:
-    assert sorted(share_out(doubled, range(5), "random", workers=2)) == [0, 2, 4, 6, 8]
-
-
-def doubled(share: Share[int]) -> list[int]:
-    return [2 * item for item in share.items]
 
 
 def test_typical_times() -> None:

@@ -9,14 +9,19 @@ import math
 import pytest
 from PIL import Image
 
-from holotron.suites.miniwob.actions import Click, Drag, Move, Press, Scroll, TypeText, Wait
+from holotron.actions.action import DoubleClick, Press, Scroll, Type, Wait, parse_action
+from holotron.env.errors import ActionFailed
+from holotron.env.task import Task
 from holotron.suites.miniwob.check import first_screens, random_endings
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.env import MiniWoBEnv
+from holotron.suites.miniwob.environment import MiniWoBEnvironment
 from holotron.suites.miniwob.errors import MiniWoBError
+from holotron.suites.miniwob.oracle.acts import at
+from holotron.suites.miniwob.oracle.acts import click as click_on
 from holotron.suites.miniwob.page_inspector import PageInspector
-from holotron.suites.miniwob.pages import MiniWoB
-from tests.suites.miniwob_driver import needs_chromium, with_env, with_pages
+from holotron.suites.miniwob.pool import MiniWoBPool
+from holotron.suites.miniwob.tasks import as_task
+from tests.suites.miniwob_driver import click, hover, needs_chromium, with_env, with_pages
 
 pytestmark = needs_chromium
 
@@ -29,14 +34,14 @@ SAMPLE = [
 
 
 def test_a_page_shows_the_task() -> None:
-    async def run(env: MiniWoBEnv) -> None:
-        seen = await env.reset("enter-text", 3)
+    async def run(env: MiniWoBEnvironment) -> None:
+        seen = await env.reset(as_task("enter-text"), 3)
         assert (seen.width, seen.height) == (160, 210)
-        image = Image.open(io.BytesIO(seen.png))
+        image = Image.open(io.BytesIO(seen.image))
         assert image.format == "PNG"
         assert image.size == (160, 210)
         assert image.convert("RGB").getpixel((1, 1)) == (255, 255, 0)  # the instruction's background
-        assert seen.utterance == 'Enter "Myron" into the text field and press Submit.'
+        assert env.instruction == 'Enter "Myron" into the text field and press Submit.'
         assert not (await env.result()).done
         assert (await env.dom())["tag"] == "BODY"
         assert await env.evaluate("[innerWidth, innerHeight]") == [500, 320]
@@ -56,12 +61,13 @@ def test_first_screenshots_are_the_same_in_two_browsers() -> None:
 
 
 def test_what_happened_before_leaves_no_trace() -> None:
-    async def run(env: MiniWoBEnv) -> None:
+    async def run(env: MiniWoBEnvironment) -> None:
+        drag = parse_action('{"action":"drag","x":190,"y":287,"to_x":565,"to_y":716}')
         for task in ("click-button", "click-menu", "copy-paste", "click-option"):
-            clean = (await env.reset(task, 5)).png
-            for action in (Click(20, 62), TypeText("x"), Drag(((30, 60), (90, 150))), Move(20, 62)):
+            clean = (await env.reset(as_task(task), 5)).image
+            for action in (click(20, 62), Type(text="x"), drag, hover(20, 62)):
                 await env.act(action)
-            assert (await env.reset(task, 5)).png == clean, task
+            assert (await env.reset(as_task(task), 5)).image == clean, task
 
     with_env(run)
 
@@ -69,24 +75,25 @@ def test_what_happened_before_leaves_no_trace() -> None:
 def test_a_page_can_be_used_again() -> None:
     """The same first screenshot as on a fresh page, behind an episode that ended, one that did not, and one left."""
 
-    async def run(env: MiniWoBEnv) -> None:
+    async def run(env: MiniWoBEnvironment) -> None:
         for task in ("click-test", "click-menu", "enter-text", "choose-list"):
-            clean = await env.reset(task, 5)
-            await env.reset(task, 6)
-            for action in (Click(20, 62), TypeText("x"), Click(100, 150)):
+            clean, text = await env.reset(as_task(task), 5), env.instruction
+            await env.reset(as_task(task), 6)
+            for action in (click(20, 62), Type(text="x"), click(100, 150)):
                 await env.act(action)
-            again = await env.reset(task, 5, reuse=True)
-            assert (again.png, again.utterance) == (clean.png, clean.utterance), task
+            again = await env.reset(as_task(task), 5, reuse=True)
+            assert (again.image, env.instruction) == (clean.image, text), task
             assert not (await env.result()).done
-        await env.reset("click-test", 0)
+        await env.reset(as_task("click-test"), 0)
         for seed in (1, 2):
-            await env.act(await PageInspector(env).click("#subbtn"))
+            await env.act(click_on(await PageInspector(env).one("#subbtn")))
             assert (await env.result()).raw_reward == 1.0
-            await env.reset("click-test", seed, reuse=True)
+            await env.reset(as_task("click-test"), seed, reuse=True)
             assert not (await env.result()).done
         await env.evaluate("void (location = 'about:blank')")
         assert (await env.result()).reason == "the page was left"
-        assert (await env.reset("click-test", 3, reuse=True)).utterance == "Click the button."
+        await env.reset(as_task("click-test"), 3, reuse=True)
+        assert env.instruction == "Click the button."
 
     with_env(run)
 
@@ -99,35 +106,35 @@ def test_tasks_end_as_the_package_says_when_played_at_random() -> None:
 
 
 def test_an_episode_ends_once() -> None:
-    async def run(env: MiniWoBEnv) -> None:
-        await env.reset("click-test", 0)
-        button = await PageInspector(env).click("#subbtn", count=2)
-        await env.act(button)  # the second click meets the cover, which would start another episode
+    async def run(env: MiniWoBEnvironment) -> None:
+        await env.reset(as_task("click-test"), 0)
+        x, y = at(await PageInspector(env).one("#subbtn"))
+        await env.act(DoubleClick(x=x, y=y))  # the second click meets the cover, which would start another episode
         result = await env.result()
         assert (result.done, result.raw_reward) == (True, 1.0)
         assert 0 < result.reward <= 1
-        await env.act(Click(80, 100))
+        await env.act(click(80, 100))
         await env.evaluate("core.startEpisodeReal()")
         assert await env.result() == result
-        await env.reset("click-test", 0)
+        await env.reset(as_task("click-test"), 0)
         assert not (await env.result()).done
 
     with_env(run)
 
 
 def test_time_runs_out_only_when_asked_to() -> None:
-    async def run(env: MiniWoBEnv) -> None:
-        await env.reset("enter-password", 0)
-        await env.act(Wait(0.1))
+    async def run(env: MiniWoBEnvironment) -> None:
+        await env.reset(as_task("enter-password"), 0)
+        await env.act(Wait(seconds=0.1))
         assert not (await env.result()).done
         assert await env.evaluate("core.EPISODE_MAX_TIME") > 10**9
 
         env.config = MiniWoBConfig(time_limit="task")
-        await env.reset("enter-password", 0)
+        await env.reset(as_task("enter-password"), 0)
         assert await env.evaluate("core.EPISODE_MAX_TIME") == 15000
 
         env.config = MiniWoBConfig(time_limit=0.5)
-        await env.reset("enter-password", 0)
+        await env.reset(as_task("enter-password"), 0)
         await env.evaluate("new Promise(done => setTimeout(done, 600))")
         result = await env.result()
         assert (result.done, result.raw_reward, result.reason) == (True, -1.0, "timed out")
@@ -136,26 +143,26 @@ def test_time_runs_out_only_when_asked_to() -> None:
 
 
 def test_the_clock_starts_at_a_fixed_moment_and_then_runs() -> None:
-    async def run(env: MiniWoBEnv) -> None:
-        await env.reset("terminal", 0)
+    async def run(env: MiniWoBEnvironment) -> None:
+        await env.reset(as_task("terminal"), 0)
         assert "Mon Jan 01 2024" in await env.evaluate("document.querySelector('#terminal-contents').innerText")
         then = await env.evaluate("[Date.now(), new Date().getTime(), Date().slice(0, 15), new Date(0).getTime()]")
         assert then[2:] == ["Mon Jan 01 2024", 0]
         assert abs(then[0] - then[1]) <= 1
         assert await env.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone") == "UTC"
-        await env.act(Wait(0.1))
+        await env.act(Wait(seconds=0.1))
         assert 90 < await env.evaluate("Date.now()") - then[0] < 60_000
 
     with_env(run)
 
 
 def test_a_native_list_is_used_by_keys() -> None:
-    async def run(env: MiniWoBEnv) -> None:
-        for keys in ([Press("ArrowDown"), Press("ArrowDown"), Press("Enter")], None):
-            await env.reset("choose-list", 7)
+    async def run(env: MiniWoBEnvironment) -> None:
+        for keys in ([Press(keys="ArrowDown", repeat=2), Press(keys="Enter")], None):
+            await env.reset(as_task("choose-list"), 7)
             names = await env.evaluate("[...document.querySelectorAll('option')].map(o => o.textContent)")
-            await env.act(await PageInspector(env).click("#options"))
-            for action in keys or [TypeText(names[2]), Press("Enter")]:  # by arrows, then by typing ahead
+            await env.act(click_on(await PageInspector(env).one("#options")))
+            for action in keys or [Type(text=names[2], enter=True)]:  # by arrows, then by typing ahead
                 await env.act(action)
             assert await env.evaluate("document.getElementById('options').selectedIndex") == 2
 
@@ -163,40 +170,40 @@ def test_a_native_list_is_used_by_keys() -> None:
 
 
 def test_pages_do_not_share_a_clipboard() -> None:
-    async def copy(env: MiniWoBEnv, seed: int, everyone: asyncio.Barrier) -> bool:
-        await env.reset("copy-paste", seed)
+    async def copy(env: MiniWoBEnvironment, seed: int, everyone: asyncio.Barrier) -> bool:
+        await env.reset(as_task("copy-paste"), seed)
         eyes = PageInspector(env)
-        await env.act(await eyes.click("#to-copy"))
+        await env.act(click_on(await eyes.one("#to-copy")))
         for keys in ("Control+a", "Control+c"):
-            await env.act(Press(keys))
+            await env.act(Press(keys=keys))
         await everyone.wait()  # all have copied before anyone pastes
-        await env.act(await eyes.click("#answer-input"))
-        await env.act(Press("Control+v"))
+        await env.act(click_on(await eyes.one("#answer-input")))
+        await env.act(Press(keys="Control+v"))
         original, pasted = [(await eyes.one(selector)).value for selector in ("#to-copy", "#answer-input")]
         return original == pasted != ""
 
-    async def run(miniwob: MiniWoB) -> list[bool]:
+    async def run(pool: MiniWoBPool) -> list[bool]:
         everyone = asyncio.Barrier(3)
-        return await asyncio.gather(*(copy(env, seed, everyone) for seed, env in enumerate(miniwob.envs)))
+        return await asyncio.gather(*(copy(env, seed, everyone) for seed, env in enumerate(pool.envs)))
 
     assert with_pages(run, pages=3) == [True, True, True]
 
 
 def test_primitives_do_what_they_say() -> None:
-    async def run(env: MiniWoBEnv) -> None:
-        await env.reset("scroll-text", 1)
-        x, y = (await PageInspector(env).one("textarea")).center
-        await env.act(Scroll(x, y, 20))
-        assert await env.evaluate("document.querySelector('textarea').scrollTop") == 20
-        await env.reset("click-test", 0)
+    async def run(env: MiniWoBEnvironment) -> None:
+        await env.reset(as_task("scroll-text"), 1)
+        x, y = at((await PageInspector(env).one("textarea")).center)
+        await env.act(Scroll(direction="down", amount=10, x=x, y=y))
+        assert await env.evaluate("document.querySelector('textarea').scrollTop") == 21
+        await env.reset(as_task("click-test"), 0)
         await env.evaluate(
             "window.seen = [], ['mousemove', 'dblclick', 'contextmenu', 'mousedown', 'mouseup'].forEach(name =>"
             " addEventListener(name, e => seen.push([e.type, e.clientX, e.clientY, e.button])))"
         )
-        await env.act(Move(10, 70))
-        await env.act(Click(12, 72, "right"))
-        await env.act(Click(14, 74, count=2))
-        await env.act(Drag(((20, 80), (40, 100)), steps=4))
+        await env.act(hover(10, 70))
+        await env.click(12, 72, "right")
+        await env.click(14, 74, count=2)
+        await env.drag((20, 80), (40, 100), steps=4)
         seen = await env.evaluate("seen")
         assert ["mousemove", 10, 70, 0] in seen
         assert ["contextmenu", 12, 72, 2] in seen
@@ -209,15 +216,20 @@ def test_primitives_do_what_they_say() -> None:
             ["mousemove", 40, 100],
             ["mouseup", 40, 100],
         ]
-        for wrong in (Click(160, 10), Move(-1, 5), Drag(((1, 1), (5, 210))), Scroll(math.nan, 5, 5)):
-            with pytest.raises(MiniWoBError, match="outside the task's area"):
-                await env.act(wrong)
-        with pytest.raises(MiniWoBError, match="at least two points"):
-            await env.act(Drag(((1, 1),)))
-        with pytest.raises(MiniWoBError, match="unknown key in 'Entr'"):
-            await env.act(Press("Entr"))
+        with pytest.raises(ActionFailed, match="outside the task's area"):
+            await env.click(160, 10)
+        with pytest.raises(ActionFailed, match="outside the task's area"):
+            await env.hover(-1, 5)
+        with pytest.raises(ActionFailed, match="outside the task's area"):
+            await env.drag((1, 1), (5, 210))
+        with pytest.raises(ActionFailed, match="outside the task's area"):
+            await env.scroll(0, 5, (math.nan, 5))
+        with pytest.raises(ActionFailed, match="unknown key in 'Entr'"):
+            await env.press("Entr")
+        with pytest.raises(ActionFailed, match="back does nothing here: the task is one page without an address bar"):
+            await env.act(parse_action('{"action":"back"}'))
         with pytest.raises(MiniWoBError, match="no MiniWoB"):
-            await env.reset("click-nothing", 0)
+            await env.reset(Task(text="", name="click-nothing"), 0)
         with pytest.raises(MiniWoBError, match="ReferenceError"):
             await env.evaluate("nothing.there")
         assert not (await env.result()).done  # none of these mistakes harmed the page
@@ -226,46 +238,46 @@ def test_primitives_do_what_they_say() -> None:
 
 
 def test_an_observation_waits_for_animations() -> None:
-    async def run(env: MiniWoBEnv) -> None:
-        await env.reset("click-collapsible", 2)
-        first, _ = await env.step(await PageInspector(env).click("#area h3"))
-        await env.act(Wait(0.5))
-        assert (await env.observe()).png == first.png
+    async def run(env: MiniWoBEnvironment) -> None:
+        await env.reset(as_task("click-collapsible"), 2)
+        first, _ = await env.step(click_on(await PageInspector(env).one("#area h3")))
+        await env.act(Wait(seconds=0.5))
+        assert (await env.observe()).image == first.image
 
     with_env(run)
 
 
 def test_the_caret_does_not_blink() -> None:
-    async def run(env: MiniWoBEnv) -> None:
-        await env.reset("enter-text", 0)
-        seen, _ = await env.step(await PageInspector(env).click("#tt"))
+    async def run(env: MiniWoBEnvironment) -> None:
+        await env.reset(as_task("enter-text"), 0)
+        seen, _ = await env.step(click_on(await PageInspector(env).one("#tt")))
         for _ in range(3):
-            await env.act(Wait(0.3))
-            assert (await env.observe()).png == seen.png
+            await env.act(Wait(seconds=0.3))
+            assert (await env.observe()).image == seen.image
 
     with_env(run)
 
 
 def test_a_page_that_was_left_has_failed() -> None:
-    async def run(env: MiniWoBEnv) -> None:
-        await env.reset("click-test", 0)
+    async def run(env: MiniWoBEnvironment) -> None:
+        await env.reset(as_task("click-test"), 0)
         await env.evaluate("setTimeout(() => location.reload(), 200), 0")
         await env.result()  # waits for the short timer, and is asking when the page goes
-        await env.act(Wait(0.3))
+        await env.act(Wait(seconds=0.3))
         result = await env.result()
         assert (result.done, result.raw_reward, result.reason) == (True, -1.0, "the page was left")
-        await env.reset("click-test", 0)
+        await env.reset(as_task("click-test"), 0)
         assert not (await env.result()).done
 
     with_env(run)
 
 
 def test_nothing_outside_can_be_reached() -> None:
-    async def run(env: MiniWoBEnv) -> None:
+    async def run(env: MiniWoBEnvironment) -> None:
         heard = []
         server = await asyncio.start_server(lambda reader, writer: heard.append(writer), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        await env.reset("click-test", 0)
+        await env.reset(as_task("click-test"), 0)
         for url in ("http://example.com/", f"http://127.0.0.1:{port}/", f"http://localhost:{port}/"):
             assert await env.evaluate(f"fetch('{url}', {{mode: 'no-cors'}}).then(() => 'in', () => 'out')") == "out"
             picture = f"(p => {{ p.src = '{url}'; return p.decode().then(() => 'in', () => 'out'); }})(new Image())"

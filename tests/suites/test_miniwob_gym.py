@@ -13,11 +13,12 @@ pytest.importorskip("gymnasium")
 
 from gymnasium.utils.env_checker import check_env
 
-from holotron.suites.miniwob.actions import Click, Drag, Press, Scroll, TypeText
+from holotron.actions.action import Click, DoubleClick, Drag, Press, Scroll, Type
+from holotron.suites.miniwob.environment import SPACE
 from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.gym import MiniWoBGym, MiniWoBVectorGym
-from holotron.suites.miniwob.protocols import TRAINING_SEEDS
-from holotron.suites.miniwob.spaces import KEYS, KINDS, action_space, to_primitive
+from holotron.suites.miniwob.spaces import KEYS, KINDS, action_space, to_action
+from holotron.suites.suite import TRAINING_SEEDS
 
 pytestmark = needs_chromium
 
@@ -26,18 +27,22 @@ def do(kind: str, x: int = 0, y: int = 0, text: str = "", key: str = "Enter") ->
     return {"kind": KINDS.index(kind), "at": [x, y], "to": [9, 9], "key": KEYS.index(key), "text": text}
 
 
-def test_actions_become_primitives() -> None:
-    assert to_primitive(do("click", 3, 4)) == Click(3, 4)
-    assert to_primitive(do("double_click", 3, 4)) == Click(3, 4, count=2)
-    assert to_primitive(do("drag", 3, 4)) == Drag(((3, 4), (9, 9)))
-    assert to_primitive(do("type", text="ab")) == TypeText("ab")
-    assert to_primitive(do("press", key="Control+a")) == Press("Control+a")
-    assert to_primitive(do("scroll_up", 1, 2)) == Scroll(1, 2, -50)
+def test_elements_of_the_space_become_actions() -> None:
+    x, y = SPACE.to_relative(3, 4)
+    assert to_action(do("click", 3, 4)) == Click(x=x, y=y)
+    assert to_action(do("double_click", 3, 4)) == DoubleClick(x=x, y=y)
+    to_x, to_y = SPACE.to_relative(9, 9)
+    assert to_action(do("drag", 3, 4)) == Drag(x=x, y=y, to_x=to_x, to_y=to_y)
+    assert to_action(do("type", text="ab")) == Type(text="ab")
+    assert to_action(do("press", key="Control+a")) == Press(keys="Control+A")
+    assert to_action(do("scroll_up", 3, 4)) == Scroll(direction="up", amount=24, x=x, y=y)
+    places = [(x, y) for x in range(160) for y in range(210)]
+    assert [SPACE.from_relative(*SPACE.to_relative(*place)) for place in places] == places  # no pixel is missed
     assert action_space().contains(
         {name: np.array(v) if isinstance(v, list) else v for name, v in do("click", 159, 209, "a b!").items()}
     )
     for _ in range(100):
-        to_primitive(action_space().sample())
+        to_action(action_space().sample())
 
 
 def test_gymnasium_accepts_the_environment() -> None:

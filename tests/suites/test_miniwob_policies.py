@@ -1,94 +1,61 @@
-"""The scripted baseline solves, the random one does not, and both play only primitives."""
+"""The package's own environment agrees, random actions do not solve, and steps are counted."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import random
 from pathlib import Path
 
 import pytest
 
-from holotron.suites.miniwob.actions import Primitive, TypeText, from_json, to_json
+from holotron.actions.action import Click, Drag, Scroll, Type
+from holotron.agent.baselines import random_action
 from holotron.suites.miniwob.agreement import chromedriver, compare, package_calls
 from holotron.suites.miniwob.bench import measure_steps
-from holotron.suites.miniwob.env import MiniWoBEnv
-from holotron.suites.miniwob.errors import MiniWoBError, MiniWoBMissing
-from holotron.suites.miniwob.observation import MiniWoBObservation
-from holotron.suites.miniwob.pages import MiniWoB
-from holotron.suites.miniwob.protocols import is_success
-from holotron.suites.miniwob.random_policy import RandomPolicy
-from holotron.suites.miniwob.scripted import Attempt, replay, solvable, solve
-from holotron.suites.miniwob.tasks import all_tasks
-from tests.suites.miniwob_driver import needs_chromium, with_env, with_pages
+from holotron.suites.miniwob.errors import MiniWoBMissing
+from holotron.suites.miniwob.pool import MiniWoBPool
+from holotron.suites.miniwob.tasks import as_task
+from tests.suites.miniwob_driver import needs_chromium, with_pages
 
 AGREEMENT = Path(__file__).parents[2] / "benchmarks" / "results" / "miniwob-agreement.json"
 
 
-def test_many_tasks_have_a_solver() -> None:
-    assert len(solvable()) >= 50
-    assert set(solvable()) <= set(all_tasks())
-
-
-@needs_chromium
-def test_scripts_solve_their_tasks() -> None:
-    async def run(miniwob: MiniWoB) -> list[Attempt]:
-        async def one(task: str) -> Attempt:
-            async with miniwob.env() as env:
-                return await solve(env, task, 77)
-
-        return await asyncio.gather(*map(one, solvable()))
-
-    for attempt in with_pages(run, pages=4):
-        assert is_success("strict", attempt.task, attempt.result.raw_reward), attempt
-
-
-@needs_chromium
-def test_what_a_script_did_can_be_replayed() -> None:
-    async def run(env: MiniWoBEnv) -> None:
-        for task in ("login-user", "choose-list", "drag-box"):
-            shown: list[tuple[MiniWoBObservation, Primitive]] = []
-            attempt = await solve(env, task, 5, on_step=lambda seen, action: shown.append((seen, action)))  # noqa: B023
-            assert [action for _, action in shown] == list(attempt.actions)
-            assert len({seen.png for seen, _ in shown}) > 1
-            stored = [from_json(json.loads(json.dumps(to_json(action)))) for action in attempt.actions]
-            again = await replay(env, task, 5, stored)
-            assert (again.done, again.raw_reward) == (True, attempt.result.raw_reward)
-        with pytest.raises(MiniWoBError, match="no solver for 'text-editor'"):
-            await solve(env, "text-editor", 0)
-
-    with_env(run)
+def test_actions_have_a_counterpart_in_the_package() -> None:
+    typed = package_calls(Type(text="Bo", x=500, y=500, clear=True, enter=True))
+    assert typed == [
+        {"action_type": "CLICK_COORDS", "coords": (80, 105)},
+        {"action_type": "PRESS_KEY", "key": "C-a"},
+        {"action_type": "PRESS_KEY", "key": "<Delete>"},
+        {"action_type": "TYPE_TEXT", "text": "Bo"},
+        {"action_type": "PRESS_KEY", "key": "<Enter>"},
+    ]
+    dragged = package_calls(Drag(x=0, y=0, to_x=500, to_y=500))
+    assert dragged is not None
+    assert [call["action_type"] for call in dragged] == ["MOUSEDOWN_COORDS", *["MOVE_COORDS"] * 5, "MOUSEUP_COORDS"]
+    assert dragged[-2]["coords"] == dragged[-1]["coords"] == (80, 105)
+    assert package_calls(Scroll(direction="down")) is package_calls(Click(x=1, y=1, button="right")) is None
 
 
 @needs_chromium
 def test_random_actions_seldom_succeed() -> None:
     tasks = ("click-test", "enter-text", "login-user", "choose-list", "click-checkboxes", "use-spinner")
 
-    async def run(miniwob: MiniWoB) -> list[tuple[str, float]]:
-        async def one(task: str, seed: int) -> tuple[str, float]:
-            async with miniwob.env() as env:
-                policy, seen = RandomPolicy(seed), await env.reset(task, seed)
+    async def run(pool: MiniWoBPool) -> list[bool]:
+        async def one(task: str, seed: int) -> bool:
+            async with pool.lease() as env:
+                draw = random.Random(seed)
+                await env.reset(as_task(task), seed)
                 for _ in range(6):
-                    seen, result = await env.step(policy(seen))
-                    if result.done:
-                        break
-                return task, result.raw_reward if result.done else -1.0
+                    await env.act(random_action(draw))
+                status = await env.status()
+                assert status.reward is None or -1 <= status.reward <= 1
+                return status.success is True
 
         return await asyncio.gather(*(one(task, seed) for task in tasks for seed in range(3)))
 
-    rewards = with_pages(run, pages=4)
-    assert all(-1 <= reward <= 1 for _, reward in rewards)
-    solved = [is_success("strict", task, reward) for task, reward in rewards]
+    solved = with_pages(run, pages=4)
     assert sum(solved) / len(solved) < 0.5
-
-
-def test_the_random_policy_is_seeded() -> None:
-    seen = MiniWoBObservation(b"", 160, 210, 'Enter "Bo" into the field.')
-    one, same, other = RandomPolicy(1), RandomPolicy(1), RandomPolicy(2)
-    actions = [one(seen) for _ in range(200)]
-    assert actions == [same(seen) for _ in range(200)]
-    assert actions != [other(seen) for _ in range(200)]
-    assert "Bo" in {action.text for action in actions if isinstance(action, TypeText)}
-    assert [action for action in actions if package_calls(action) is None and to_json(action)["do"] != "scroll"] == []
 
 
 @needs_chromium

@@ -10,19 +10,15 @@ from typing import Any
 
 import pytest
 
-from holotron.suites.miniwob import actions, tasks
-from holotron.suites.miniwob.actions import Click, Drag, Move, Press, Primitive, Scroll, TypeText, Wait
+from holotron.suites.miniwob import tasks
 from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.errors import MiniWoBError, MiniWoBMissing
-from holotron.suites.miniwob.observation import MiniWoBResult
-from holotron.suites.miniwob.protocols import (
-    HELD_OUT_SEEDS,
-    TRAINING_SEEDS,
-    find_protocol,
-    is_success,
-    protocols,
-)
+from holotron.suites.miniwob.protocols import is_success, protocols
+from holotron.suites.miniwob.suite import MiniWoBSuite
 from holotron.suites.miniwob.tasks import all_tasks, find_task, html_folder, task_url
+from holotron.suites.suite import HELD_OUT_SEEDS, TRAINING_SEEDS, SuiteError
+
+SUITE = MiniWoBSuite()
 
 
 def test_there_are_125_tasks_in_the_published_sets() -> None:
@@ -69,14 +65,6 @@ def test_a_missing_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatc
         html_folder.__wrapped__()
 
 
-def test_a_missing_browser_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    pages = pytest.importorskip("holotron.suites.miniwob.pages")
-    monkeypatch.setattr(pages.shutil, "which", lambda _: None)
-    monkeypatch.setattr(pages, "find_chromium", lambda: (None, "not anywhere"))
-    with pytest.raises(MiniWoBMissing, match=r"not anywhere.*playwright install"):
-        pages.find_browser()
-
-
 def test_the_four_protocols() -> None:
     shapes = {p.name: (len(p.tasks), p.episodes_per_task, p.max_steps, p.rule) for p in protocols()}
     assert shapes == {
@@ -85,8 +73,8 @@ def test_the_four_protocols() -> None:
         "pix2act-58": (58, 100, 30, "positive"),
         "webgum-56": (56, 100, 30, "full"),
     }
-    with pytest.raises(MiniWoBError, match="browsergym-125, strict-125, pix2act-58, webgum-56"):
-        find_protocol("all")
+    with pytest.raises(SuiteError, match="browsergym-125, strict-125, pix2act-58, webgum-56"):
+        SUITE.find_protocol("all")
 
 
 def test_evaluation_never_plays_a_training_seed() -> None:
@@ -95,10 +83,8 @@ def test_evaluation_never_plays_a_training_seed() -> None:
     for protocol in protocols():
         assert all(seed in HELD_OUT_SEEDS and seed not in TRAINING_SEEDS for seed in protocol.seeds)
         assert len(set(protocol.seeds)) == protocol.episodes_per_task
-        assert protocol.seeds == find_protocol(protocol.name).seeds
-        episodes = list(protocol.episodes())
-        assert len(episodes) == len(set(episodes)) == len(protocol.tasks) * protocol.episodes_per_task
-    assert find_protocol("pix2act-58").seeds[:5] == find_protocol("strict-125").seeds
+        assert protocol.seeds == SUITE.find_protocol(protocol.name).seeds
+    assert SUITE.find_protocol("pix2act-58").seeds[:5] == SUITE.find_protocol("strict-125").seeds
 
 
 def test_what_counts_as_success() -> None:
@@ -113,38 +99,6 @@ def test_what_counts_as_success() -> None:
         assert is_success(rule, "click-test", 1.0)
         assert not is_success(rule, "click-test", -1.0)
         assert not is_success(rule, "circle-center", math.nan)
-    assert not find_protocol("browsergym-125").succeeded("click-test", MiniWoBResult(done=False, raw_reward=1.0))
-
-
-@pytest.mark.parametrize(
-    "action",
-    [
-        Click(3, 4, "right", 2),
-        Move(1.5, 2),
-        Drag(((1, 2), (3, 4), (5, 6)), steps=3),
-        TypeText('é "x"\n'),
-        Press("Control+a"),
-        Scroll(1, 2, -30),
-        Wait(0.5),
-    ],
-)
-def test_primitives_survive_json(action: Primitive) -> None:
-    import json
-
-    assert actions.from_json(json.loads(json.dumps(actions.to_json(action)))) == action
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({"do": "fly"}, "unknown primitive 'fly'"),
-        ({"do": "click", "x": 1, "y": 2, "z": 3}, "no field z"),
-        ({"do": "click", "x": 1}, "missing 1 required"),
-    ],
-)
-def test_bad_primitives_are_refused(data: dict[str, Any], message: str) -> None:
-    with pytest.raises(MiniWoBError, match=message):
-        actions.from_json(data)
 
 
 @pytest.mark.parametrize("wrong", [{"pages": 0}, {"browsers": 0}, {"time_limit": 0}, {"settle": -1}, {"settle": 60}])

@@ -4,63 +4,94 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from holotron.actions.action import Action, Click, parse_action, to_json
-from holotron.agent.chat import Message, Reply
-from holotron.episodes.shards import read_shard, shard_paths
-from holotron.suites.dagger import same
-from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.oracle.collect import Collecting, collect
-from holotron.suites.miniwob.oracle.play import Played, ask, play
+from holotron.actions.action import Action, Click, Type, to_json
+from holotron.agent.agent import Budget
+from holotron.agent.chat import ChatModel
+from holotron.agent.policy_format import NANO_WIDGETS
+from holotron.env.task import Task
+from holotron.episodes.record import Episode, PolicyInfo
+from holotron.episodes.store import EpisodeStore
+from holotron.suites.miniwob.environment import MiniWoBEnvironment
 from holotron.suites.miniwob.oracle.registry import ORACLES
-from holotron.suites.miniwob.oracle.teachers import load_teachers
 from holotron.suites.miniwob.page_inspector import PageInspector
-from holotron.suites.miniwob.pages import MiniWoB
-from holotron.suites.miniwob.world import MiniWoBWorld
+from holotron.suites.miniwob.suite import MiniWoBSuite
+from holotron.suites.play import Play, play_tasks
+from tests.agent.replies import Recited
 
-load_teachers()
+SUITE = MiniWoBSuite()
 # Not every episode can be won: an opponent plays at random, a price runs away, an item does not take the mouse.
 LUCK = ("tic-tac-toe", "stock-market", "hot-cold", "click-pie", "click-pie-nodelay", "terminal")
+CORNER = '{"action":"click","x":990,"y":990}'
+
+
+def played(
+    folder: Path, tasks: Sequence[Task], model: ChatModel | None = None, *, steps: int = 30, **changes: float
+) -> list[Episode]:
+    play = Play(SUITE, folder, PolicyInfo(model="x"), NANO_WIDGETS, Budget(steps=steps), "strict", True, **changes)  # type: ignore[arg-type]
+    counters = asyncio.run(play_tasks(play, tasks, model, sessions=6))
+    assert counters.infrastructure == 0
+    store = EpisodeStore(folder)
+    return [store.read(info.id) for info in store.list_episodes()]
 
 
 def test_nearly_every_task_has_an_oracle() -> None:
-    assert len(ORACLES) >= 123
+    assert len(SUITE.taught()) >= 123
 
 
-def test_one_episode_of_every_other_task() -> None:
-    """All of them: `holotron data oracle --table`, which takes minutes."""
-
-    async def run() -> list[Played]:
-        async with MiniWoB(MiniWoBConfig(pages=6)) as pool:
-
-            async def one(task: str) -> Played:
-                async with pool.env() as env:
-                    return await play(env, task, 1)
-
-            return await asyncio.gather(*(one(task) for task in sorted(ORACLES)[::2] if task not in LUCK))
-
-    failed = [(episode.task, episode.reward, episode.problem) for episode in asyncio.run(run()) if not episode.solved]
+def test_one_episode_of_every_other_task(tmp_path: Path) -> None:
+    """All of them: `holotron data miniwob`, which takes minutes."""
+    names = [name for name in SUITE.taught()[::2] if name not in LUCK]
+    episodes = played(tmp_path, SUITE.tasks(names, [1]))
+    assert len(episodes) == len(names)
+    failed = [(episode.task.name, episode.outcome) for episode in episodes if not _solved(episode)]
     # An animation that the loaded machine drew late may spoil one.
     assert len(failed) <= 1, failed
+    assert all(step.actor == "teacher" and step.output is None for episode in episodes for step in episode.steps)
+
+
+def _solved(episode: Episode) -> bool:
+    return episode.outcome is not None and episode.outcome.success is True
+
+
+def test_disturbed_episodes_say_what_was_clumsy(tmp_path: Path) -> None:
+    episodes = played(tmp_path, SUITE.tasks(["enter-text", "click-checkboxes", "login-user"], [1, 2, 3]), noise=0.4)
+    steps = [step for episode in episodes for step in episode.steps]
+    disturbed = [step for step in steps if step.actor == "disturbance"]
+    assert 0 < len(disturbed) < len(steps) / 2
+    for step in steps:
+        assert step.action is not None
+        assert step.teacher is not None
+        assert step.actor == "disturbance" or step.action == step.teacher
+    assert all(isinstance(step.action.parse(), Click) for step in disturbed if step.action is not None)
+    assert sum(map(_solved, episodes)) >= 6
+
+
+def test_calm_episodes_are_not_disturbed(tmp_path: Path) -> None:
+    tasks = SUITE.tasks(["click-test"], range(24))
+    noisy = {
+        episode.task.seed
+        for episode in played(tmp_path, tasks, noise=1.0, calm=0.5, steps=1)
+        if episode.steps[0].actor == "disturbance"
+    }
+    assert noisy == {seed for seed in range(24) if random.Random(f"noise/click-test/{seed}").random() < 0.5}
 
 
 def test_an_oracle_can_be_asked_in_any_state() -> None:
     """What somebody else typed wrongly is cleared, and what is right is not typed again."""
 
     async def run() -> list[str]:
-        async with MiniWoB(MiniWoBConfig(pages=1)) as pool, pool.env() as env:
-            await env.reset("enter-text", 3)
+        async with SUITE.pool(1) as pool, SUITE.begin(pool, SUITE.task("enter-text", 3)) as env:
             answers = []
             for typed in ("wrong", None):
                 await env.click(40, 70)
                 if typed:
                     await env.type_text(typed)
-                action = await ask(env)
+                action = await SUITE.teacher(env).ask()
                 assert action is not None
                 answers.append(to_json(action))
             return answers
@@ -82,65 +113,46 @@ ASTRAY = {
 
 def test_oracles_find_back() -> None:
     async def run() -> list[tuple[str, float | None]]:
-        async with MiniWoB(MiniWoBConfig(pages=5)) as pool:
-            return await asyncio.gather(*(one(pool, task, seed) for task in ASTRAY for seed in (1, 3)))
+        async with SUITE.pool(5) as pool:
+            tasks = SUITE.tasks(list(ASTRAY), [1, 3])
+            return await asyncio.gather(*(one(pool, task) for task in tasks))
 
-    async def one(pool: MiniWoB, task: str, seed: int) -> tuple[str, float | None]:
-        clicked, typed = ASTRAY[task]
-        async with pool.env() as env:
-            await env.reset(task, seed)
+    async def one(pool: object, task: Task) -> tuple[str, float | None]:
+        assert task.name is not None
+        clicked, typed = ASTRAY[task.name]
+        async with SUITE.begin(pool, task) as env:
             for selector in clicked:
-                await env.act(await PageInspector(env).click(selector))
+                await click_on(env, selector)
             await env.type_text(typed)
-            world = MiniWoBWorld(env)
             for _ in range(10):
-                action = await ask(env)
+                action = await SUITE.teacher(env).ask()
                 assert action is not None
-                await world.act(action)
-                if (standing := await world.status()).done:
-                    return task, standing.reward
-            return task, None
+                await env.act(action)
+                if (standing := await env.status()).done:
+                    return task.name, standing.reward
+            return task.name, None
 
     assert [end for end in asyncio.run(run()) if end[1] != 1] == []
 
 
-class Scripted:
-    """A policy that clicks into a corner once and then does as it is told by nobody."""
-
-    name = "scripted"
-
-    async def open(self) -> Scripted:
-        return Scripted()
-
-    async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
-        return Reply('{"action":"click","x":990,"y":990}')
-
-    async def close(self) -> None:
-        pass
+async def click_on(env: MiniWoBEnvironment, selector: str) -> None:
+    point = (await PageInspector(env).one(selector)).point
+    assert point is not None
+    await env.click(*point)
 
 
-def test_relabelling_teaches_the_way_back(tmp_path: Path) -> None:
-    asked = Collecting(tmp_path, ("enter-text",), episodes=4, pages=2, deviations=1)
-    counts = asyncio.run(collect(asked, Scripted()))
-    samples = [sample for path in shard_paths([tmp_path]) for sample in read_shard(path)]
-    assert counts["samples"] == len(samples) == 8
-    for sample in samples:
-        if sample.about.get("cut"):
-            assert [turn.learn for turn in sample.turns] == [True]
-            assert parse_action(sample.turns[0].answer).action == "type"
-        else:
-            assert [turn.learn for turn in sample.turns] == [False, True, True]
-            assert sample.turns[0].answer == '{"action":"click","x":990,"y":990}'
-
-
-class Vandal(Scripted):
-    """A policy that writes over whatever is there."""
-
-    async def open(self) -> Vandal:
-        return Vandal()
-
-    async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
-        return Reply('{"action":"type","x":500,"y":560,"text":"no","clear":true,"enter":false}')
+def test_a_policy_is_corrected_and_relieved(tmp_path: Path) -> None:
+    """DAgger in a real browser: where it deviates the teacher's action is recorded, and the teacher finishes."""
+    episodes = played(tmp_path, SUITE.tasks(["enter-text"], range(4)), Recited(CORNER), deviations=1)
+    assert len(episodes) == 4
+    for episode in episodes:
+        first, *rest = episode.steps
+        assert (first.actor, first.action.text if first.action else "") == ("policy", CORNER)
+        assert first.output is not None
+        assert first.teacher is not None
+        assert isinstance(first.teacher.parse(), Type)
+        assert [(step.actor, step.output) for step in rest] == [("teacher", None)] * 2
+        assert _solved(episode)
 
 
 def test_what_was_taught_stays_when_the_oracle_knows_no_way_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,21 +160,11 @@ def test_what_was_taught_stays_when_the_oracle_knows_no_way_on(tmp_path: Path, m
         (await eyes.read("editor.getText()")).index(eyes.said(r"the \w+ (\S+) the")[1])
         return Click(x=100, y=400)
 
+    vandal = '{"action":"type","x":500,"y":560,"text":"no","clear":true,"enter":false}'
+    SUITE.taught()
     for oracle in (ORACLES["text-editor"], reads_a_word_that_is_gone):
         monkeypatch.setitem(ORACLES, "text-editor", oracle)
-        asked = Collecting(tmp_path / oracle.__name__, ("text-editor",), first_seed=4, episodes=1, pages=1)
-        counts = asyncio.run(collect(asked, Vandal()))
-        assert counts["episodes"] == 1, counts
-        samples = [sample for path in shard_paths([asked.out]) for sample in read_shard(path)]
-        assert [sample.about["cut"] for sample in samples] == [True]
-
-
-def test_collecting_keeps_to_training_seeds(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="held out"):
-        asyncio.run(collect(Collecting(tmp_path, ("click-test",), first_seed=10**9, episodes=1)))
-
-
-def test_near_misses_are_the_same_click() -> None:
-    assert same(Click(x=500, y=500), Click(x=520, y=490), near=30)
-    assert not same(Click(x=500, y=500), Click(x=520, y=490), near=15)
-    assert not same(Click(x=500, y=500), parse_action('{"action":"hover","x":500,"y":500}'), near=30)
+        (episode,) = played(tmp_path / oracle.__name__, SUITE.tasks(["text-editor"], [4]), Recited(vandal))
+        assert episode.outcome is not None
+        assert (episode.outcome.reason, episode.outcome.success) == ("stopped", False)
+        assert [(step.actor, step.teacher is not None) for step in episode.steps] == [("policy", True)]

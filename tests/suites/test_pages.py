@@ -4,106 +4,115 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from playwright.async_api import async_playwright
 
-from holotron.actions.action import Answer, Infeasible, Scroll, Type, parse_action
+from holotron.actions.action import Action, Answer, Infeasible, Scroll, Type, parse_action
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.baselines import RandomModel
-from holotron.agent.chat import Message, Reply
-from holotron.agent.policy_format import BareJsonFormat
+from holotron.agent.chat import ChatModel
+from holotron.agent.policy_format import NANO, BareJsonFormat
 from holotron.env.browser.chromium import find_chromium, launch_arguments
-from holotron.env.errors import ActionFailed
-from holotron.episodes.shards import read_shard
+from holotron.env.environment import Environment
+from holotron.env.errors import ActionFailed, PageCrashed
+from holotron.env.task import Task
+from holotron.episodes.record import Episode, PolicyInfo
+from holotron.episodes.store import EpisodeStore
 from holotron.eval.plain_pages import FOLDER
-from holotron.suites.pages.make import Wanted, make_samples
-from holotron.suites.pages.play import PlayedPage, next_action, play_page
-from holotron.suites.pages.pool import PagePool
+from holotron.suites.pages.environment import PageEnvironment, plain
+from holotron.suites.pages.suite import PagesSuite
 from holotron.suites.pages.task import UnknownTemplate, all_templates, draw_task
-from holotron.suites.pages.world import PageWorld, plain
+from holotron.suites.play import Play, play_tasks
+from tests.agent.replies import Recited
 
 T = TypeVar("T")
-NAMES = [found.name for found in all_templates()]
+SUITE = PagesSuite()
+NAMES = SUITE.names()
 PAGES = FOLDER
 
 pytestmark = pytest.mark.skipif(find_chromium()[0] is None, reason="there is no Chromium")
 
 
-def in_pool(do: Callable[[PagePool], Awaitable[T]], pages: int = 1) -> T:
+def in_pool(do: Callable[[Any], Awaitable[T]], pages: int = 1) -> T:
     async def run() -> T:
-        async with PagePool(pages) as pool:
+        async with SUITE.pool(pages) as pool:
             return await do(pool)
 
     return asyncio.run(run())
 
 
-def in_world(name: str, seed: int, do: Callable[[PageWorld], Awaitable[T]]) -> T:
-    async def run(pool: PagePool) -> T:
-        async with pool.world() as world:
-            await world.begin(draw_task(name, seed))
+def in_world(name: str, seed: int, do: Callable[[PageEnvironment], Awaitable[T]]) -> T:
+    async def run(pool: Any) -> T:
+        async with SUITE.begin(pool, SUITE.task(name, seed)) as world:
             return await do(world)
 
     return in_pool(run)
 
 
-def play_all(games: list[tuple[str, int]], noise: float = 0.0) -> list[PlayedPage]:
-    async def run(pool: PagePool) -> list[PlayedPage]:
-        async def one(name: str, seed: int) -> PlayedPage:
-            async with pool.world() as world:
-                return await play_page(world, draw_task(name, seed), noise)
-
-        return list(await asyncio.gather(*(one(*game) for game in games)))
-
-    return in_pool(run, pages=4)
+async def next_action(world: PageEnvironment) -> Action | None:
+    return await SUITE.teacher(world).ask()
 
 
-def unsolved(played: list[PlayedPage]) -> list[str]:
+def play_all(
+    folder: Path, games: list[tuple[str, int]], noise: float = 0.0, policy: ChatModel | None = None
+) -> list[Episode]:
+    play = Play(SUITE, folder, PolicyInfo(model="x"), NANO, Budget(max_misunderstood=1), "full", True, noise)
+    asyncio.run(play_tasks(play, [SUITE.task(*game) for game in games], policy, sessions=4))
+    store = EpisodeStore(folder)
+    return [store.read(info.id) for info in store.list_episodes()]
+
+
+def unsolved(played: list[Episode]) -> list[str]:
     return [
-        f"{episode.task.template} seed {episode.task.seed}: {episode.problem}"
+        f"{episode.task.name} seed {episode.task.seed}: {episode.outcome}"
         for episode in played
-        if episode.reward != 1
+        if episode.outcome is None or episode.outcome.reward != 1
     ]
 
 
-def test_every_template_is_solved_by_its_teacher() -> None:
-    played = play_all([(name, 0) for name in NAMES])
+def actions(episode: Episode) -> list[Action]:
+    return [step.action.parse() for step in episode.steps if step.action is not None]
+
+
+def test_every_template_is_solved_by_its_teacher(folder: Path) -> None:
+    played = play_all(folder, [(name, 0) for name in NAMES])
     assert unsolved(played) == []
+    assert {episode.task.name for episode in played} == set(NAMES)
     for episode in played:
-        sample = episode.sample()
-        assert sample.kind == f"pages/{episode.task.template}"
-        assert sample.turns[0].said == f"Task: {episode.task.text}"
-        assert all(turn.said == "" for turn in sample.turns[1:])
-        assert all(turn.image and turn.image.startswith(b"\x89PNG") for turn in sample.turns)
-        assert isinstance(parse_action(sample.turns[-1].answer), Answer)
-        assert not any(isinstance(parse_action(turn.answer), Answer) for turn in sample.turns[:-1])
+        assert episode.task.text == draw_task(episode.task.name or "", 0).text
+        assert all(step.actor == "teacher" and step.observation.image for step in episode.steps)
+        *before, last = actions(episode)
+        assert isinstance(last, Answer)
+        assert not any(isinstance(action, Answer) for action in before)
 
 
-def test_teachers_recover_from_disturbances() -> None:
-    played = play_all([(name, 7) for name in NAMES[::2]], noise=0.3)
+def test_teachers_recover_from_disturbances(folder: Path) -> None:
+    played = play_all(folder, [(name, 7) for name in NAMES[::2]], noise=0.3)
     # A disturbance can do what cannot be undone; nothing else may end an episode.
-    lost = [episode for episode in played if episode.reward != 1]
-    assert [episode.problem for episode in lost if episode.reward is None] == []
+    lost = [episode.outcome for episode in played if episode.outcome and episode.outcome.reward != 1]
+    assert [outcome for outcome in lost if outcome.reason not in ("done", "answered")] == []
     assert len(lost) <= len(NAMES) // 10
-    disturbed = [turn for episode in played for turn in episode.turns if not turn.learn]
+    disturbed = [step for episode in played for step in episode.steps if step.actor == "disturbance"]
     assert len(disturbed) > len(NAMES) // 6
+    assert all(step.teacher is not None for step in disturbed)
 
 
-def test_composed_pages_are_solved_wherever_things_are_hidden() -> None:
+def test_composed_pages_are_solved_wherever_things_are_hidden(folder: Path) -> None:
     games = [(name, seed) for name in NAMES if name.startswith("mosaic") for seed in range(20, 26)]
     pages = [draw_task(*game).html for game in games]
     for way in ('class="tabs"', 'class="fold"', 'class="veil"', 'class="menu"', 'class="back"'):
         assert any(way in page for page in pages), f"none of these pages has {way}"
-    assert unsolved(play_all(games)) == []
+    assert unsolved(play_all(folder, games)) == []
 
 
 def test_where_enter_sends_nothing_the_button_is_pressed() -> None:
     ignores_enter = next(seed for seed in range(100) if '"deaf": true' in draw_task("login", seed).html)
 
-    async def enter_then(world: PageWorld) -> tuple[bool, Sequence[str]]:
+    async def enter_then(world: PageEnvironment) -> tuple[bool, Sequence[str]]:
         said = []
         for _ in range(6):
             action = await next_action(world)
@@ -150,10 +159,9 @@ def test_unknown_templates_are_named() -> None:
 
 
 def test_saying_done_too_early_is_worth_nothing() -> None:
-    async def run(pool: PagePool) -> list[str]:
+    async def run(pool: Any) -> list[str]:
         async def one(name: str) -> str | None:
-            async with pool.world() as world:
-                await world.begin(draw_task(name, 1))
+            async with SUITE.begin(pool, SUITE.task(name, 1)) as world:
                 return name if (await world.judge("")).reward != 0 else None
 
         return [name for name in await asyncio.gather(*map(one, NAMES)) if name]
@@ -163,7 +171,7 @@ def test_saying_done_too_early_is_worth_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["table_ask", "shop_ask"])
 def test_questions_are_judged_by_the_answer(name: str) -> None:
-    async def right(world: PageWorld) -> tuple[float | None, bool]:
+    async def right(world: PageEnvironment) -> tuple[float | None, bool]:
         action = await next_action(world)
         while not isinstance(action, Answer):
             assert isinstance(action, Scroll)
@@ -172,7 +180,7 @@ def test_questions_are_judged_by_the_answer(name: str) -> None:
         standing = await world.judge(f" {action.text.upper()} ")
         return standing.reward, (await world.status()).done
 
-    async def wrong(world: PageWorld) -> float | None:
+    async def wrong(world: PageEnvironment) -> float | None:
         await world.act(Answer(text="no idea"))
         return (await world.status()).reward
 
@@ -187,7 +195,7 @@ def test_answers_are_compared_without_their_dress() -> None:
 
 
 def test_a_wrong_act_that_cannot_be_undone_ends_the_task() -> None:
-    async def run(world: PageWorld) -> tuple[bool, float | None]:
+    async def run(world: PageEnvironment) -> tuple[bool, float | None]:
         await world.evaluate("document.querySelectorAll('.act').forEach(b => b.click())")
         standing = await world.status()
         return standing.done, standing.reward
@@ -196,7 +204,7 @@ def test_a_wrong_act_that_cannot_be_undone_ends_the_task() -> None:
 
 
 def test_what_a_page_cannot_do_is_said() -> None:
-    async def run(world: PageWorld) -> None:
+    async def run(world: PageEnvironment) -> None:
         with pytest.raises(ActionFailed, match="one page without an address"):
             await world.act(parse_action('{"action":"back"}'))
         with pytest.raises(ActionFailed, match="no <select>"):
@@ -208,7 +216,7 @@ def test_what_a_page_cannot_do_is_said() -> None:
 
 
 def test_wrong_text_is_cleared_first() -> None:
-    async def run(world: PageWorld) -> None:
+    async def run(world: PageEnvironment) -> None:
         first = await next_action(world)
         assert isinstance(first, Type)
         assert not first.clear
@@ -222,67 +230,70 @@ def test_wrong_text_is_cleared_first() -> None:
 
 
 def test_an_agent_can_be_set_on_a_task() -> None:
-    async def run(pool: PagePool) -> None:
-        async with pool.world() as world:
-            task = draw_task("login", 0)
-            await world.begin(task)
-            agent = Agent(RandomModel(3), world, policy_format=BareJsonFormat(), budget=Budget(steps=5))
-            ending = await agent.run(task.text)
-            assert ending.reason in ("step_limit", "done")
-            assert (await world.judge(ending.answer)).reward == 0
+    async def run(world: PageEnvironment) -> None:
+        agent = Agent(RandomModel(3), world, policy_format=BareJsonFormat(), budget=Budget(steps=5))
+        ending = await agent.run(world.instruction)
+        assert ending.reason in ("step_limit", "done")
+        assert (await world.judge(ending.answer)).reward == 0
+
+    in_world("login", 0, run)
+
+
+def test_a_page_is_an_environment() -> None:
+    async def run(pool: Any) -> None:
+        async with pool.lease() as env:
+            played: Environment = env
+            with pytest.raises(RuntimeError, match="no task was begun"):
+                env.task  # noqa: B018
+            first = await played.reset(Task(text="", benchmark="pages", name="login"), 0)
+            assert played.instruction == draw_task("login", 0).text
+            assert (first.width, first.height) == draw_task("login", 0).viewport
+            assert (await played.observe()).image == first.image
+            while not (await played.status()).done:
+                action = await next_action(env)
+                assert action is not None
+                await played.act(action)
+            assert (await played.status()).success is True
 
     in_pool(run)
 
 
-def test_shards_hold_only_solved_training_tasks(folder: Path) -> None:
-    templates = ("login", "table_ask")
-    steps = asyncio.run(make_samples(Wanted(folder / "pages", 4, "0", 0.2, templates)))
-    samples = [sample for path in sorted(folder.glob("*.tar")) for sample in read_shard(path)]
-    assert len(samples) == 4
-    assert sum(len(sample.turns) for sample in samples) == steps
-    assert all(sample.about["reward"] == 1 for sample in samples)
+def test_a_page_that_died_is_opened_again() -> None:
+    async def run(pool: Any) -> None:
+        async with pool.lease() as env:
+            task = Task(text="", benchmark="pages", name="login")
+            first = await env.reset(task, 0)
+            crash = asyncio.create_task(env.opened.cdp.send("Page.crash"))
+            with pytest.raises(PageCrashed, match="login seed 0"):
+                await env.evaluate("new Promise(() => {})")
+            crash.cancel()
+            await asyncio.gather(crash, return_exceptions=True)
+            assert (await env.reset(task, 0)).image == first.image
+
+    in_pool(run)
 
 
-class Saying:
-    """A policy that always says the same."""
-
-    name = "saying"
-
-    def __init__(self, answer: str) -> None:
-        self.answer = answer
-
-    async def open(self) -> Saying:
-        return self
-
-    async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
-        return Reply(self.answer)
-
-    async def close(self) -> None:
-        pass
-
-
-def test_relabelling_teaches_the_way_back(folder: Path) -> None:
+def test_a_policy_is_corrected_and_relieved(folder: Path) -> None:
     wrong = '{"action":"click","x":990,"y":990}'
-    asyncio.run(make_samples(Wanted(folder / "pages", 9, "0", 0.2, ("login",)), Saying(wrong)))
-    samples = [sample for path in sorted(folder.glob("*.tar")) for sample in read_shard(path)]
-    assert len(samples) == 9
-    assert {sample.kind for sample in samples} == {"dagger/pages/login"}
+    played = play_all(folder, [("login", seed) for seed in range(3)], policy=Recited(wrong))
+    assert unsolved(played) == []
     # Twice it goes astray, and is told what was right; then the teacher shows the way from there to the end.
-    taught = sorted({tuple(turn.learn for turn in sample.turns) for sample in samples}, key=len)
-    assert taught[:2] == [(True,), (False, True)]
-    assert all(learned[:2] == (False, False) and all(learned[2:]) for learned in taught[2:])
-    whole = [sample for sample in samples if "cut" not in sample.about]
-    assert whole
-    assert all(sample.about["reward"] == 1 for sample in whole)
-    assert all(sample.turns[0].answer == sample.turns[1].answer == wrong for sample in whole)
+    for episode in played:
+        assert [step.actor for step in episode.steps[:3]] == ["policy", "policy", "teacher"]
+        assert {step.actor for step in episode.steps[2:]} == {"teacher"}
+        assert [step.action.text for step in episode.steps[:2] if step.action] == [wrong, wrong]
+        assert all(step.teacher is not None for step in episode.steps)
 
 
 def test_what_cannot_be_undone_is_told_and_no_more(folder: Path) -> None:
     done = '{"action":"answer","text":"done"}'
-    asyncio.run(make_samples(Wanted(folder / "pages", 3, "0", 0.2, ("login",)), Saying(done)))
-    samples = [sample for path in sorted(folder.glob("*.tar")) for sample in read_shard(path)]
-    assert [[turn.learn for turn in sample.turns] for sample in samples] == [[True]] * 3
-    assert all(parse_action(sample.turns[0].answer).action == "type" for sample in samples)
+    for episode in play_all(folder, [("login", seed) for seed in range(3)], policy=Recited(done)):
+        (step,) = episode.steps
+        assert (step.actor, step.action.text if step.action else "") == ("policy", done)
+        assert step.teacher is not None
+        assert step.teacher.parse().action == "type"
+        assert episode.outcome is not None
+        assert (episode.outcome.success, episode.outcome.reward) == (False, 0)
 
 
 def test_plain_pages_tell_success_only_when_done() -> None:

@@ -14,7 +14,6 @@ BLOCKED = (
     "llguidance",
     "fastapi",
     "httpx",
-    "jinja2",
     "pyarrow",
 )
 PROGRAM = f"""

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from holotron.eval.sweep import play_share
 from holotron.eval.worker_pool import Share
+from holotron.suites.miniwob.oracle.collect import Collecting, collect
+
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, VisionConfig
 from holotron.model.initialize import random_model
 from holotron.model.text.policy_tokenizer import save_policy_texts
-from holotron.suites.miniwob.oracle.collect import Collecting, collect
 from holotron.suites.screens.generate import GroundSettings, generate
 from holotron.train.batches import Budget
 from holotron.train.optimizer import OptimizerConfig

@@ -1,10 +1,11 @@
-"""The loop: look, ask the policy, act, look again, until there is an answer or a budget is spent."""
+"""The loop: look, ask the policy or the teacher, act, look again, until there is an answer or a budget is spent."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from holotron.actions.action import Action, ActionError, Answer, Click, DoubleClick, Hover, Infeasible, Select, Type
 from holotron.agent.chat import Chat, ChatModel, Message, Reply
@@ -17,12 +18,12 @@ from holotron.agent.prompts import (
     parse_verdict,
     validation_prompt,
 )
-from holotron.env.browser.environment import BrowserEnv
-from holotron.env.browser.world import BrowserWorld
+from holotron.agent.teacher import Supervision, TeacherFailed, same
 from holotron.env.environment import Environment, Observation, TaskStatus
 from holotron.env.errors import ActionFailed, Refused
 
 LOCATED = (Click, DoubleClick, Hover, Type, Select)
+Actor = Literal["policy", "teacher", "disturbance"]
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,17 @@ class Timings:
 class StepRecord:
     """All of one step. No action: the answer could not be understood, and `error` says why.
 
-    feedback: why an answer was not accepted, or what was said of one that was. forced: only an answer was of use.
+    reply: None where the policy was not asked. actor: who chose the action; where the policy and the teacher agree, the
+    teacher's is carried out. teacher: what the teacher would do here, where there is one. feedback: why an answer was
+    not accepted, or what was said of one that was. forced: only an answer was of use.
     """
 
     index: int
     observation: Observation
-    reply: Reply
+    reply: Reply | None = None
     action: Action | None = None
+    actor: Actor = "policy"
+    teacher: Action | None = None
     note: str = ""
     thought: str = ""
     error: str = ""
@@ -68,7 +73,7 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an episode ended: answered, done, infeasible, step_limit, time_limit or token_limit."""
+    """How an episode ended: answered, done, infeasible, step_limit, time_limit, token_limit, stopped (by a teacher)."""
 
     reason: str
     answer: str = ""
@@ -78,30 +83,36 @@ class Ending:
 
 
 class Agent:
-    """A policy at work in a world. The localizer and the validator are models of their own, or the same one again.
+    """A policy at work in an environment, in which the task was begun.
 
-    With a localizer the policy's element descriptions are turned into points. A validator judges each answer against
-    the last screenshots; what it rejects goes back to the policy while there is budget.
+    The localizer and the validator are models of their own, or the same one again. With a localizer the policy's
+    element descriptions are turned into points. A validator judges each answer against the last screenshots; what it
+    rejects goes back to the policy while there is budget. Under supervision a teacher says at each step what it would
+    do, and plays where the policy may not, or where there is none.
     """
 
     def __init__(
         self,
-        policy: ChatModel,
-        env: Environment | BrowserEnv,
+        policy: ChatModel | None,
+        env: Environment,
         *,
         policy_format: PolicyFormat | None = None,
         budget: Budget | None = None,
         localizer: ChatModel | None = None,
         validator: ChatModel | None = None,
         validator_images: int = 3,
+        supervision: Supervision | None = None,
         on_step: Callable[[StepRecord], Awaitable[None]] | None = None,
     ) -> None:
+        if policy is None and supervision is None:
+            raise ValueError("nobody plays; an Agent needs a policy, a supervision, or both")
         self.policy = policy
-        self.world: Environment = BrowserWorld(env) if isinstance(env, BrowserEnv) else env
+        self.env = env
         self.format = policy_format or JsonFormat()
         self.budget = budget or Budget()
         self.localizer = localizer
         self.validator = validator
+        self.supervision = supervision
         self.steps: list[StepRecord] = []
         self._validator_images = validator_images
         self._on_step = on_step
@@ -109,13 +120,16 @@ class Agent:
     async def run(self, task: str) -> Ending:
         """Do the task. InfrastructureError and ModelUnavailable pass through: they say nothing about the policy."""
         self.steps = []
-        chat = await self.policy.open()
+        chat = None if self.policy is None else await self.policy.open()
         try:
             return await self._episode(task, chat)
+        except TeacherFailed as error:
+            return Ending("stopped", detail=str(error))
         finally:
-            await chat.close()
+            if chat is not None:
+                await chat.close()
 
-    async def _episode(self, task: str, chat: Chat) -> Ending:
+    async def _episode(self, task: str, chat: Chat | None) -> Ending:
         began, tokens, misunderstood = time.monotonic(), 0, 0
         for index in range(self.budget.steps):
             forced = index == self.budget.steps - 1 or time.monotonic() - began > self.budget.seconds
@@ -128,7 +142,9 @@ class Agent:
             await self._note(record)
             if ending is not None:
                 return ending
-            tokens += len(record.reply.token_ids or ())
+            if record.actor == "teacher" and record.error:
+                raise TeacherFailed(f"the teacher's action failed: {record.error}")
+            tokens += len(record.reply.token_ids or ()) if record.reply else 0
             misunderstood = misunderstood + 1 if record.action is None else 0
             if time.monotonic() - began > self.budget.seconds and forced:
                 return Ending("time_limit")
@@ -138,39 +154,63 @@ class Agent:
                 return Ending("step_limit", detail=f"{misunderstood} answers in a row were no action: {record.error}")
         return Ending("step_limit")
 
-    async def _step(self, index: int, task: str, chat: Chat, forced: bool) -> StepRecord:
+    async def _step(self, index: int, task: str, chat: Chat | None, forced: bool) -> StepRecord:
         start = time.monotonic()
-        observation = await self.world.observe()
+        observation = await self.env.observe()
         looked = time.monotonic()
-        messages = self.format.messages(task, self.steps, observation, observation.image, forced)
-        reply = await chat.say(messages, self.format.schema(forced))
+        record = StepRecord(index, observation, forced=forced)
+        if self.supervision is not None:
+            record = replace(record, teacher=await self.supervision.ask())
+        if chat is None or self._teacher_plays:
+            record = await self._taught(record)
+        else:
+            record = await self._chosen(record, task, chat)
         thought = time.monotonic()
-        try:
-            step = self.format.parse(reply.text, (observation.width, observation.height))
-            action = await self._located(step.action, observation)
-        except ActionError as error:
-            timings = Timings(looked - start, thought - looked)
-            return StepRecord(index, observation, reply, error=str(error), forced=forced, timings=timings)
+        if record.action is None:
+            return replace(record, timings=Timings(looked - start, thought - looked))
         problem = ""
-        if not isinstance(action, Answer | Infeasible):
+        if not isinstance(record.action, Answer | Infeasible):
             try:
-                await self.world.act(action)
+                await self.env.act(record.action)
             except (ActionFailed, Refused) as error:
                 problem = str(error)
-        status = await self.world.status()
+        status = await self.env.status()
         timings = Timings(looked - start, thought - looked, time.monotonic() - thought)
-        return StepRecord(
-            index,
-            observation,
-            reply,
-            action,
-            step.note,
-            step.thought,
-            problem,
-            status,
-            forced=forced,
-            timings=timings,
-        )
+        return replace(record, error=problem, status=status, timings=timings)
+
+    async def _chosen(self, record: StepRecord, task: str, chat: Chat) -> StepRecord:
+        """The step with the policy's action, or with the teacher's where that is the same."""
+        seen, forced = record.observation, record.forced
+        messages = self.format.messages(task, self.steps, seen, seen.image, forced)
+        reply = await chat.say(messages, self.format.schema(forced))
+        try:
+            step = self.format.parse(reply.text, (seen.width, seen.height))
+            action = await self._located(step.action, seen)
+        except ActionError as error:
+            return replace(record, reply=reply, error=str(error))
+        record = replace(record, reply=reply, action=action, note=step.note, thought=step.thought)
+        wanted, supervision = record.teacher, self.supervision
+        if wanted is not None and supervision is not None and same(action, wanted, supervision.near):
+            return replace(record, action=wanted, actor="teacher")
+        return record
+
+    async def _taught(self, record: StepRecord) -> StepRecord:
+        """The step with the teacher's action, or with a clumsy one in its place."""
+        assert self.supervision is not None
+        assert record.teacher is not None
+        if self.supervision.disturb is not None:
+            last = self.steps[-1].action if self.steps else None
+            disturbed = await self.supervision.disturb(last, record.teacher)
+            if disturbed is not None:
+                return replace(record, action=disturbed, actor="disturbance")
+        return replace(record, action=record.teacher, actor="teacher")
+
+    @property
+    def _teacher_plays(self) -> bool:
+        """Whether the policy has gone astray as often as it may."""
+        if self.supervision is None:
+            return False
+        return sum(step.actor == "policy" for step in self.steps) >= self.supervision.deviations
 
     async def _located(self, action: Action, observation: Observation) -> Action:
         """The action with the localizer's point, where there is a localizer and something to look for."""

@@ -58,7 +58,7 @@ class Seen(Protocol):
     @property
     def title(self) -> str: ...
     @property
-    def tabs(self) -> Sequence[str]: ...
+    def tabs(self) -> Sequence[object]: ...
     @property
     def notices(self) -> Sequence[str]: ...
 
@@ -196,7 +196,7 @@ class JsonFormat(PolicyFormat):
         if seen.url:
             lines.append(f"Page: {seen.title} ({seen.url})" if seen.title else f"Page: {seen.url}")
         if len(seen.tabs) > 1:
-            lines.append("Tabs: " + "; ".join(seen.tabs))
+            lines.append("Tabs: " + "; ".join(map(str, seen.tabs)))
         lines += [f"Notice: {notice}" for notice in seen.notices]
         if forced and self._can_answer:
             lines.append("This is the last step: give the answer now.")

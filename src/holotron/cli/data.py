@@ -1,4 +1,4 @@
-"""`holotron data`: stored episodes brought out, brought in, checked, and done again. Samples: see samples.py."""
+"""`holotron data`: stored episodes brought out, brought in, checked, and done again. Making them: see generate.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from holotron.cli import generate as samples
+from holotron.cli import generate
 from holotron.cli.errors import DONE, FAILED, MISUSED, Misuse, misuse
 from holotron.cli.output import console, examples, print_json
 
@@ -22,9 +22,10 @@ FORMATS = ("parquet", "openai", "browsergym", "uitars")
 IMAGES = ("embed", "reference")
 
 app = typer.Typer(
-    help="Samples to learn from: ground, oracle, pages. Episodes: export, import, check, replay.",
+    help="To learn from: episodes by teachers (miniwob, pages), and screens. Stored episodes: export, import, check, "
+    "replay.",
     epilog=examples(
-        "holotron data ground --out data/ground --samples 10000 --workers 4",
+        "holotron data miniwob --out data/miniwob --episodes 5000 --workers 4",
         "holotron data export runs/today today.parquet --format parquet",
     ),
     rich_markup_mode="rich",
@@ -42,9 +43,9 @@ def _data(context: typer.Context) -> None:
         raise typer.Exit(MISUSED)
 
 
-app.command("ground", epilog=samples.GROUND_EXAMPLES)(samples.ground)
-app.command("oracle", epilog=samples.ORACLE_EXAMPLES)(samples.oracle)
-app.command("pages", epilog=samples.PAGES_EXAMPLES)(samples.pages)
+app.command("screens", epilog=generate.SCREENS_EXAMPLES)(generate.screens)
+app.command("miniwob", epilog=generate.MINIWOB_EXAMPLES)(generate.teaching("miniwob", "Tasks of MiniWoB++"))
+app.command("pages", epilog=generate.PAGES_EXAMPLES)(generate.teaching("pages", "Templates of generated pages"))
 
 
 @app.command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,71 +33,125 @@ from holotron.cli.progress import fleet_progress, step_progress
 app = typer.Typer(help="Evaluate a policy.", no_args_is_help=True, rich_markup_mode="rich")
 MINIWOB_EXAMPLES = examples(
     "holotron eval miniwob --endpoint http://127.0.0.1:8000/v1 --protocol browsergym-125 --sessions 16",
+    "holotron eval miniwob --protocol browsergym-125,strict-125 --sessions 112 --workers 14 --device cuda",
     "holotron eval miniwob --baseline random --tasks click-test,click-button --seeds 1,2,3",
     "holotron eval miniwob --baseline scripted --tasks login-user,enter-text --json",
 )
 
 
-@app.command("miniwob", epilog=MINIWOB_EXAMPLES)
-def miniwob(
-    protocol: Annotated[
-        str, typer.Option(help="browsergym-125, strict-125, pix2act-58 or webgum-56")
-    ] = "browsergym-125",
-    model: ModelOption = None,
-    random: RandomOption = False,
-    endpoint: EndpointOption = None,
-    name: NameOption = None,
-    baseline: Annotated[str | None, typer.Option(help="random or scripted, instead of a model")] = None,
-    tasks: Annotated[str | None, typer.Option(help="Some of the protocol's tasks, with commas between.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Other seeds than the protocol's, with commas between.")] = None,
-    sessions: Annotated[int, typer.Option(min=1, max=512, help="Pages that play at once.")] = 8,
-    browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; a second one goes on in it.")] = None,
-    temperature: TemperatureOption = 0.0,
-    max_tokens: MaxTokensOption = 256,
-    bare: Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")] = False,
-    format_: FormatOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-) -> None:
-    """MiniWoB++: 125 small web tasks, pixels only."""
-    from holotron.agent.baselines import RandomModel
-    from holotron.agent.chat import ChatOptions
-    from holotron.agent.policy_format import WIDGET_KINDS, JsonFormat
-    from holotron.eval.html_report import write_html
-    from holotron.eval.miniwob import EvalError, MiniWoBRun, choose, evaluate
-    from holotron.suites.miniwob.errors import MiniWoBError
+PAGES_EXAMPLES = examples(
+    "holotron eval pages --episodes-per-task 5",
+    "holotron eval pages --model runs/navigation/weights --protocol taught --workers 8 --device cuda --out runs/taught",
+)
+DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
 
-    with misuse(MiniWoBError, EvalError):
-        chosen_protocol = choose(protocol, _listed(tasks))
-    numbers = _numbers(seeds)
-    if baseline not in (None, "random", "scripted"):
-        raise Misuse(f"--baseline is {baseline!r}; choose random or scripted")
-    chosen = None if baseline else Chosen(model, random, endpoint, name, format_)
-    label = baseline or (chosen.label if chosen else "")
-    folder = out or Path("runs") / f"miniwob-{protocol}-{_slug(label)}"
 
-    async def main() -> dict[str, Any]:
-        policy_format = chosen.policy_format(bare, WIDGET_KINDS) if chosen else JsonFormat(WIDGET_KINDS)
-        style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
+def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callable[..., None]:
+    """The command that evaluates on a suite."""
 
-        def run(acting: Any) -> MiniWoBRun:
-            return MiniWoBRun(chosen_protocol, folder, acting, label, numbers, sessions, browsers, policy_format)
+    def command(
+        protocol: str = default,
+        model: ModelOption = None,
+        random: RandomOption = False,
+        endpoint: EndpointOption = None,
+        name: NameOption = None,
+        baseline: Annotated[str | None, typer.Option(help="random, or scripted: the teachers play")] = None,
+        tasks: Annotated[str | None, typer.Option(help="Some of the protocol's tasks, with commas between.")] = None,
+        split: Annotated[str | None, typer.Option(help="Only tasks of that part of the suite.")] = None,
+        seeds: Annotated[str | None, typer.Option(help="Other seeds than the protocol's, with commas between.")] = None,
+        episodes_per_task: Annotated[int | None, typer.Option(min=1, help="Fewer than the protocol's.")] = None,
+        sessions: Annotated[int, typer.Option(min=1, max=512, help="Episodes that are played at once.")] = 8,
+        workers: Annotated[
+            int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")
+        ] = 1,
+        browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")] = 1,
+        out: Annotated[Path | None, typer.Option(help="Folder of the run; a second one goes on in it.")] = None,
+        temperature: TemperatureOption = 0.0,
+        max_tokens: MaxTokensOption = 256,
+        noise: Annotated[
+            float, typer.Option(min=0, max=1, help="With scripted: how often something clumsy comes first.")
+        ] = 0,
+        device: DeviceOption = None,
+        bare: Annotated[
+            bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")
+        ] = False,
+        format_: FormatOption = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    ) -> None:
+        from holotron.agent.baselines import RandomModel
+        from holotron.agent.chat import ChatOptions
+        from holotron.agent.policy_format import JsonFormat
+        from holotron.eval.evaluate import EvalError, Evaluation, evaluate
+        from holotron.eval.html_report import write_html
+        from holotron.suites.suite import SuiteError, find_suite
 
-        with fleet_progress(f"{protocol}, {label}") as update:
-            if chosen is None:
-                return await evaluate(run(RandomModel() if baseline == "random" else None), update)
-            async with opened(chosen, style) as acting:
-                return await evaluate(run(acting), update)
+        suite = find_suite(suite_name)
+        with misuse(SuiteError):
+            protocols = [suite.find_protocol(part, _listed(tasks), split) for part in _listed(protocol)]
+        if not protocols:
+            raise Misuse("--protocol names none")
+        if episodes_per_task is not None:
+            protocols = [replace(part, episodes_per_task=episodes_per_task) for part in protocols]
+        if baseline not in (None, "random", "scripted"):
+            raise Misuse(f"--baseline is {baseline!r}; choose random or scripted")
+        if noise and baseline != "scripted":
+            raise Misuse("--noise goes with --baseline scripted")
+        chosen = None if baseline else Chosen(model, random, endpoint, name, format_)
+        policy_format = chosen.policy_format(bare, suite.kinds) if chosen else JsonFormat(suite.kinds)
+        label = baseline or (chosen.label if chosen else "")
+        folder = out or Path("runs") / f"{suite_name}-{_slug(protocol)}-{_slug(label)}"
+        run = Evaluation(
+            suite,
+            tuple(protocols),
+            folder,
+            label,
+            policy_format,
+            _numbers(seeds),
+            sessions=sessions,
+            workers=workers,
+            browsers=browsers,
+            noise=noise,
+        )
 
-    with registered("eval"), agent_failures(), misuse(EvalError):
-        report = asyncio.run(main())
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
-    write_html(report, folder / "report.html")
-    if as_json:
-        print_json(report)
-    else:
-        _print(report, folder)
+        async def main() -> dict[str, Any]:
+            with fleet_progress(f"{protocol}, {label}") as update:
+                if chosen is None:
+                    return await evaluate(run, RandomModel() if baseline == "random" else None, update)
+                style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
+                async with opened(chosen, style, device) as acting:
+                    return await evaluate(run, acting, update)
+
+        with registered("eval"), agent_failures(), misuse(EvalError):
+            report = asyncio.run(main())
+        (folder / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+        write_html(report, folder / "report.html")
+        if as_json:
+            print_json(report)
+        else:
+            _print(report, folder)
+
+    help_text = f"{about}; several with commas between share episodes"
+    command.__annotations__["protocol"] = Annotated[str, typer.Option(help=help_text)]
+    command.__doc__ = what
+    return command
+
+
+app.command("miniwob", epilog=MINIWOB_EXAMPLES)(
+    _evaluating(
+        "miniwob",
+        "browsergym-125",
+        "browsergym-125, strict-125, pix2act-58 or webgum-56",
+        "MiniWoB++: 125 small web tasks, pixels only.",
+    )
+)
+app.command("pages", epilog=PAGES_EXAMPLES)(
+    _evaluating(
+        "pages",
+        "held-out",
+        "held-out (templates that nothing was taught on) or taught (their seeds were not)",
+        "Tasks on generated full-size pages.",
+    )
+)
 
 
 RECALL_EXAMPLES = examples(
@@ -157,8 +212,7 @@ def recall(
 
 
 SmallModelArgument = Annotated[str, typer.Argument(help="A small policy: the bundled one, or a checkpoint folder.")]
-DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
-WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes, each with a browser and the policy.")]
+WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")]
 ReportOption = Annotated[Path | None, typer.Option(dir_okay=False, help="File for the whole report as JSON.")]
 GROUNDING_EXAMPLES = examples(
     "holotron eval grounding",
@@ -170,10 +224,6 @@ READING_EXAMPLES = examples(
 )
 SourcesOption = Annotated[str | None, typer.Option(help="widgets, miniwob, pages, packages; default: all.")]
 ScreensAtOnceOption = Annotated[int, typer.Option(min=1, max=64, help="Screens of each process.")]
-PAGES_EXAMPLES = examples(
-    "holotron eval pages --episodes-per-template 5",
-    "holotron eval pages runs/navigation/weights --taught --workers 8 --device cuda --out pages.json",
-)
 
 
 @app.command("grounding", epilog=GROUNDING_EXAMPLES)
@@ -230,32 +280,6 @@ def _screens_of(sources: str | None, model: str) -> list[str]:
     return chosen
 
 
-@app.command("pages", epilog=PAGES_EXAMPLES)
-def pages(
-    model: SmallModelArgument = BUNDLED,
-    episodes_per_template: Annotated[int, typer.Option(min=1)] = 20,
-    taught: Annotated[bool, typer.Option("--taught", help="Templates it was taught, with seeds it was not.")] = False,
-    device: DeviceOption = None,
-    workers: WorkersOption = 1,
-    at_once: Annotated[int, typer.Option(min=1, max=64, help="Pages of each process.")] = 4,
-    out: ReportOption = None,
-) -> None:
-    """Tasks on generated full-size pages, of templates that were held out. MODEL may be random, for comparison."""
-    from holotron.eval.page_tasks import page_tasks, told
-    from holotron.eval.worker_pool import RANDOM
-    from holotron.model.errors import ModelError
-    from holotron.model.loading import find_checkpoint
-
-    if model != RANDOM:
-        with misuse(ModelError):
-            find_checkpoint(model)
-    with registered("eval"), agent_failures():
-        found = page_tasks(
-            model, episodes_per_template, held_out=not taught, device=device, workers=workers, pages=at_once
-        )
-    _tell(found, told, out)
-
-
 def _tell(found: dict[str, Any], told: Callable[[dict[str, Any]], str], out: Path | None) -> None:
     """Keep a report where that is asked for, and say it."""
     if out is not None:
@@ -273,13 +297,16 @@ def _print(report: dict[str, Any], folder: Path) -> None:
         solved = f"{row['successes']} of {row['episodes']}"
         table.add_row(row["task"], solved, rate, f"{100 * low:.0f}–{100 * high:.0f}%", reward)
     console().print(table)
-    rate = report["success_rate"]
-    low, high = report["interval"]
-    console().print(
-        f"{report['protocol']}, {report['policy']}: "
-        f"{'nothing played' if rate is None else f'{100 * rate:.1f}%'} ({100 * low:.1f} to {100 * high:.1f}) of "
-        f"{report['episodes']} episodes; {report['missing']} missing. Report: {folder / 'report.html'}"
-    )
+    times = ", ".join(f"{name} {value:.2f} s" for name, value in report["step_seconds"].items())
+    speed = f"{report['seconds']:.0f} s, {report['steps_per_second']:.1f} steps/s, a step: {times}"
+    console().print(f"{report['policy']}: {speed}. Report: {folder / 'report.html'}", soft_wrap=True)
+    for name, part in report["protocols"].items():
+        rate, (low, high) = part["success_rate"], part["interval"]
+        console().print(
+            f"{name}: {'nothing played' if rate is None else f'{100 * rate:.1f}%'} ({100 * low:.1f} to "
+            f"{100 * high:.1f}), {part['successes']} of {part['episodes']} episodes; {part['missing']} missing",
+            soft_wrap=True,
+        )
 
 
 def _listed(text: str | None) -> list[str]:

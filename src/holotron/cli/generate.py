@@ -1,47 +1,52 @@
-"""`holotron data ground|oracle|pages`: samples made to learn from, by browsers in worker processes."""
+"""`holotron data screens|miniwob|pages`: what policies learn from, made by browsers in worker processes."""
 
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import os
 import shlex
-import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holotron.cli.errors import DONE, FAILED, Misuse, failure, misuse
+from holotron.cli.errors import FAILED, Misuse, failure, misuse
 from holotron.cli.output import examples
+from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
+from holotron.cli.progress import fleet_progress
 
-GROUND_EXAMPLES = examples(
-    "holotron data ground --out data/ground --samples 10000 --workers 8",
-    "holotron data ground --out data/screens --mix pages=3,packages=1",
-    "holotron data ground --view ground.html 50",
+if TYPE_CHECKING:
+    from holotron.episodes.fleet import Counters
+
+SCREENS_EXAMPLES = examples(
+    "holotron data screens --out data/screens --samples 10000 --workers 8",
+    "holotron data screens --out data/pages-only --mix pages=3,packages=1",
+    "holotron data screens --view screens.html 50",
 )
-ORACLE_EXAMPLES = examples(
-    "holotron data oracle --out data/oracle --episodes 5000 --workers 2",
-    "holotron data oracle --out data/dagger --model runs/navigation/weights --episodes 2000",
-    "holotron data oracle click-button login-user --episodes 20",
+MINIWOB_EXAMPLES = examples(
+    "holotron data miniwob --out data/miniwob --split train --episodes 5000 --workers 2",
+    "holotron data miniwob --out data/dagger --model runs/navigation/weights --episodes 2000",
+    "holotron data miniwob click-button login-user --episodes 20 --noise 0.2 --table teachers.md",
 )
 PAGES_EXAMPLES = examples(
-    "holotron data pages --out data/pages --samples 5000 --workers 4",
-    "holotron data pages --out data/pages-dagger --model runs/navigation/weights --samples 2000",
-    "holotron data pages --try --samples 10 --noise 0",
+    "holotron data pages --out data/pages --episodes 5000 --workers 4",
+    "holotron data pages --out data/pages-dagger --model runs/navigation/weights --episodes 2000",
+    "holotron data pages login table_ask --episodes 10 --save pictures",
 )
+EPISODES = 1000
+TRIALS = 20  # of each task, where nothing is kept
+WILD = 0.5  # the temperature of a policy that is corrected: it shall go astray in more than one way
 
-ShardsOption = Annotated[Path | None, typer.Option("--out", file_okay=False, help="Folder of the shards.")]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes, each with a browser of its own.")]
 
 
-def ground(
-    out: ShardsOption = None,
+def screens(
+    out: Annotated[Path | None, typer.Option("--out", file_okay=False, help="Folder of the shards.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="How many screens; a few of them give no sample.")] = 1000,
     asks: Annotated[int, typer.Option(min=1, help="Samples of one screen, each with other questions.")] = 1,
     workers: WorkersOption = 1,
@@ -86,8 +91,7 @@ def ground(
             write_view(*view, settings)
             typer.echo(view[0])
             return
-        with _workers_stop_first():
-            (made,) = _in_processes(generate, [settings])
+        made = generate(settings)
     typer.echo(f"{made} samples written to {out}")
 
 
@@ -98,176 +102,124 @@ def _weights(text: str) -> dict[str, float]:
         raise Misuse(f"--mix is {text!r}; write it like widgets=4,pages=3") from None
 
 
-def oracle(
-    tasks: Annotated[list[str] | None, typer.Argument(help="Tasks of MiniWoB++; all that have an oracle.")] = None,
-    out: ShardsOption = None,
-    episodes: Annotated[
-        int | None, typer.Option(min=1, help="In all; without --out of each task (20).", show_default=False)
-    ] = None,
-    seconds: Annotated[float | None, typer.Option(min=0, help="Stop after that time.")] = None,
-    noise: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Probability of a random action before a step (default: 0.1; with --table 0.2; trying 0).",
-        ),
-    ] = None,
-    workers: WorkersOption = 1,
-    pages: Annotated[int, typer.Option(min=1, max=64, help="Of each browser.")] = 4,
-    first_seed: Annotated[int, typer.Option(min=0)] = 0,
-    split: Annotated[str | None, typer.Option(help="train or test: only tasks of that part of BrowserGym's.")] = None,
-    model: Annotated[str | None, typer.Option(help="A policy: collect on the states it gets itself into.")] = None,
-    device: Annotated[str | None, typer.Option(help="Of the policy: cpu or cuda.")] = None,
-    save: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Without --out: keep each task's first screenshots there.")
-    ] = None,
-    table: Annotated[
-        Path | None,
-        typer.Option(dir_okay=False, help="Without --out: play undisturbed and disturbed, write the results there."),
-    ] = None,
-) -> None:
-    """Collect episodes by teachers that see inside the page, until there are enough or Ctrl-C; without --out try them.
+def teaching(suite_name: str, what: str) -> Callable[..., None]:
+    """The command that lets the teachers of a suite play."""
 
-    Only solved episodes are kept. With a policy it plays, and the teacher says where it should have done otherwise.
-    """
-    if out is None and model is not None:
-        raise Misuse("--model goes with --out FOLDER, where what is collected goes")
-    if out is not None and (save is not None or table is not None):
-        raise Misuse("--save and --table go with trying the teachers, without --out")
-    chosen = _oracle_tasks(tasks or [], split)
-    if table is not None:
-        _write_table(table, chosen, episodes or 20, 0.2 if noise is None else noise, pages)
-        return
-    if out is None:
-        from holotron.suites.miniwob.oracle.trial import try_oracles
+    def command(
+        tasks: list[str] | None = None,
+        out: Annotated[
+            Path | None,
+            typer.Option("--out", file_okay=False, help="Folder of the episodes; a second run goes on in it."),
+        ] = None,
+        episodes: Annotated[
+            int | None,
+            typer.Option(
+                min=1, help=f"In all ({EPISODES}); without --out, of each task ({TRIALS}).", show_default=False
+            ),
+        ] = None,
+        first_seed: Annotated[int, typer.Option(min=0, help="Each round over the tasks takes the next one.")] = 0,
+        noise: Annotated[
+            float | None,
+            typer.Option(
+                min=0,
+                max=1,
+                help="How often something clumsy is done first (0.1; without --out 0).",
+                show_default=False,
+            ),
+        ] = None,
+        split: Annotated[str | None, typer.Option(help="Only tasks of that part of the suite.")] = None,
+        model: Annotated[
+            str | None, typer.Option(help="A policy: it plays, and the teacher says where it should do otherwise.")
+        ] = None,
+        device: Annotated[str | None, typer.Option(help="Of the policy: cpu or cuda.")] = None,
+        workers: WorkersOption = 1,
+        sessions: Annotated[
+            int | None, typer.Option(min=1, max=512, help="Episodes at once (4 a worker).", show_default=False)
+        ] = None,
+        save: Annotated[
+            Path | None, typer.Option(file_okay=False, help="Keep the screenshots of each task's first episode there.")
+        ] = None,
+        table: Annotated[
+            Path | None, typer.Option(dir_okay=False, help="Write what came of each task there, as Markdown.")
+        ] = None,
+    ) -> None:
+        """Let teachers that see inside the page play, and keep every episode. Ctrl-C and the same command go on.
 
-        with _making(miniwob=True):
-            asyncio.run(try_oracles(chosen, episodes or 20, noise or 0.0, save))
-        return
-    if model is not None:
-        _check_model(model)
-    from holotron.suites.miniwob.oracle.collect import Collecting
-    from holotron.suites.miniwob.oracle.workers import collect_all
+        Without --out the teachers are tried out: a few episodes of each task, of which only the table stays.
+        """
+        if out is None and model is not None:
+            raise Misuse("--model goes with --out FOLDER, where its episodes go")
+        from holotron.agent.agent import Budget
+        from holotron.agent.chat import ChatOptions
+        from holotron.agent.policy_format import NANO
+        from holotron.episodes.record import PolicyInfo
+        from holotron.episodes.store import EpisodeStore
+        from holotron.episodes.summary import markdown, save_pictures, summarise
+        from holotron.suites.play import Play, play_tasks
+        from holotron.suites.suite import SuiteError, find_suite
 
-    asked = Collecting(
-        out,
-        tuple(chosen),
-        workers=workers,
-        first_seed=first_seed,
-        episodes=None if episodes is None else -(-episodes // workers),
-        seconds=seconds,
-        pages=pages,
-        noise=0.1 if noise is None else noise,
-    )
-    with _making(miniwob=True), _workers_stop_first():
-        counts = collect_all(asked, model, device)
-    for task in chosen:
-        if played := counts[f"kept {task}"] + counts[f"lost {task}"]:
-            typer.echo(f"{task:32} {counts[f'kept {task}']:6d} of {played:6d} kept")
-    typer.echo(f"{counts['samples']} samples, {counts['steps']} steps, {counts['broken']} broken episodes")
+        suite, chance = find_suite(suite_name), (0.0 if out is None else 0.1) if noise is None else noise
+        with misuse(SuiteError):
+            names = suite.select(tasks or (), split, training=out is not None)
+            if out is None:
+                wanted = suite.tasks(names, range(first_seed, first_seed + (episodes or TRIALS)))
+            else:
+                wanted = suite.training_tasks(names, first_seed, episodes or EPISODES)
+        chosen = None if model is None else Chosen(model, False, None, None)
+        policy_format, who = NANO.with_kinds(suite.kinds), PolicyInfo(model="teacher")
+        if chosen is not None:
+            chosen.check()
+            policy_format = chosen.policy_format(True, suite.kinds)
+            who = PolicyInfo(model=chosen.label, extra={"format": policy_format.spec}, sampling={"temperature": WILD})
+        style = ChatOptions(max_tokens=160, temperature=WILD, keep_images=policy_format.keep_images)
 
+        async def main(store: Path) -> Counters:
+            play = Play(
+                suite,
+                store,
+                who,
+                policy_format,
+                # A policy that says what is no action is taught at that step and not asked again.
+                Budget(steps=suite.max_steps, max_misunderstood=1),
+                suite.rule,
+                taught=True,
+                noise=chance,
+                calm=0.0 if out is None else suite.calm,
+            )
+            with fleet_progress(f"{suite.name}, {who.model}") as update:
+                run = partial(
+                    play_tasks, play, wanted, sessions=sessions or 4 * workers, workers=workers, on_change=update
+                )
+                if chosen is None:
+                    return await run(None)
+                async with opened(chosen, style, device) as policy:
+                    return await run(policy)
 
-def _check_model(name: str) -> None:
-    from holotron.model.errors import ModelError
-    from holotron.model.loading import find_checkpoint
+        with _making(miniwob=suite.name == "miniwob"), agent_failures(), tempfile.TemporaryDirectory() as scratch:
+            store = EpisodeStore(out or Path(scratch))
+            counters = asyncio.run(main(store.folder))
+            rows = summarise(store, names)
+            if save is not None:
+                save_pictures(store, save)
+        if table is not None:
+            table.write_text(markdown(rows, shlex.join(["holotron", *sys.argv[1:]])), encoding="utf-8")
+        for row in rows:
+            losses = f"  {row.losses}" if row.losses else ""
+            typer.echo(f"{row.task:32} {row.solved:5d} of {row.played:5d} solved, {row.mean_steps:4.1f} steps{losses}")
+        there = f", {counters.skipped} were there already" if counters.skipped else ""
+        lost = f", {counters.infrastructure} lost to the infrastructure" if counters.infrastructure else ""
+        typer.echo(f"{counters.finished} episodes, {counters.steps} steps{there}{lost}")
+        if out is None and not chance and any(row.solved < row.played for row in rows):
+            raise typer.Exit(FAILED)
 
-    with misuse(ModelError):
-        find_checkpoint(name)
-
-
-def _write_table(path: Path, tasks: Sequence[str], episodes: int, noise: float, pages: int) -> None:
-    from holotron.suites.miniwob.oracle.table import table, try_all
-
-    with _making(miniwob=True):
-        tried = asyncio.run(try_all(tasks, episodes, noise, pages))
-        path.write_text(table(tried, noise, shlex.join(["holotron", *sys.argv[1:]])), encoding="utf-8")
-    typer.echo(path)
-
-
-def _oracle_tasks(names: Sequence[str], split: str | None) -> list[str]:
-    from holotron.suites.miniwob.errors import MiniWoBError
-    from holotron.suites.miniwob.oracle.teachers import taught_tasks
-
-    if split not in (None, "train", "test"):
-        raise Misuse(f"--split is {split!r}; choose train or test")
-    with misuse(MiniWoBError):
-        return taught_tasks(names, split)
-
-
-def pages(
-    templates: Annotated[list[str] | None, typer.Argument(help="Templates; all that are for training.")] = None,
-    out: ShardsOption = None,
-    samples: Annotated[int, typer.Option(min=1, help="How many; with --try of each template.")] = 100,
-    workers: WorkersOption = 1,
-    seed: Annotated[int, typer.Option(help="The same one makes the same samples again.")] = 0,
-    noise: Annotated[float, typer.Option(min=0, max=1, help="Probability of a disturbance before each step.")] = 0.1,
-    held_out: Annotated[
-        bool, typer.Option("--held-out", help="The templates kept for evaluation, and only those.")
-    ] = False,
-    model: Annotated[str | None, typer.Option(help="A policy: collect on the states it gets itself into.")] = None,
-    device: Annotated[str | None, typer.Option(help="Of the policy: cpu or cuda.")] = None,
-    tries: Annotated[bool, typer.Option("--try", help="Write nothing, print success per template.")] = False,
-    save: Annotated[Path | None, typer.Option(file_okay=False, help="With --try: keep the screenshots there.")] = None,
-) -> None:
-    """Make episodes on generated full-size pages. Ctrl-C keeps what was made."""
-    if (out is None) != tries:
-        raise Misuse("say one of --out FOLDER, for shards, and --try, which writes none")
-    if save is not None and not tries:
-        raise Misuse("--save goes with --try")
-    if model is not None:
-        if tries:
-            raise Misuse("--model goes with --out FOLDER, where what is collected goes")
-        _check_model(model)
-    from holotron.suites.pages.task import all_templates
-
-    kept = {found.name for found in all_templates(held_out=True)}
-    training = {found.name for found in all_templates(held_out=False)}
-    names = tuple(templates or sorted(kept if held_out else training))
-    for name in names:
-        if name not in kept | training:
-            raise Misuse(f"there is no template {name!r}; there are {', '.join(sorted(kept | training))}")
-        if name in kept and not (held_out or tries):
-            raise Misuse(f"{name} is held out for evaluation; say --held-out if that is what it is for")
-    if out is None:
-        from holotron.suites.pages.trial import try_templates
-
-        with _making():
-            fine = asyncio.run(try_templates(names, samples, noise, seed, save))
-        raise typer.Exit(DONE if fine else FAILED)
-    from holotron.suites.pages.make import Wanted, work
-
-    shares = [samples // workers + (index < samples % workers) for index in range(workers)]
-    wanted = [
-        Wanted(out / f"pages-{seed}-{index}", share, f"{seed}/{index}", noise, names, model, device)
-        for index, share in enumerate(shares)
-    ]
-    began = time.monotonic()
-    with _making(), _workers_stop_first():
-        steps = sum(_in_processes(work, wanted))
-    seconds = time.monotonic() - began
-    typer.echo(f"{samples} samples, {steps} steps in {seconds:.0f} s: {steps / seconds:.1f} steps/s")
-
-
-def _in_processes(work: Callable[[Any], int], parts: Sequence[Any]) -> list[int]:
-    """Each part in a process and a session of its own: the terminal's Ctrl-C must not reach the browsers in there."""
-    from concurrent.futures import ProcessPoolExecutor
-
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(len(parts), spawn, initializer=_begin) as processes:
-        return list(processes.map(work, parts))
-
-
-def _begin() -> None:
-    from holotron.env.workers import end_with_parent
-
-    os.setsid()
-    end_with_parent()
+    named = typer.Argument(help=f"{what}; all that are for training.")
+    command.__annotations__["tasks"] = Annotated[list[str] | None, named]
+    return command
 
 
 @contextmanager
 def _making(miniwob: bool = False) -> Iterator[None]:
-    """Where samples are made: `holotron stop` ends it, and what this machine lacks is told in a line, before."""
+    """Where data is made: `holotron stop` ends it, and what this machine lacks is told in a line, before."""
     from holotron.env.browser.chromium import find_chromium
     from holotron.env.errors import EnvError
     from holotron.suites.miniwob.errors import MiniWoBMissing
@@ -280,31 +232,3 @@ def _making(miniwob: bool = False) -> Iterator[None]:
         if miniwob:
             html_folder()
         yield
-
-
-@contextmanager
-def _workers_stop_first() -> Iterator[None]:
-    """Inside, Ctrl-C is for the worker processes, which finish what they write and end; a second one kills them."""
-    told = False
-
-    def tell(number: int, frame: Any) -> None:
-        nonlocal told
-        workers = [worker.pid for worker in multiprocessing.active_children() if worker.pid is not None]
-        for pid in workers:
-            if not told:
-                os.kill(pid, signal.SIGINT)
-            elif os.getpgid(pid) == pid:
-                os.killpg(pid, signal.SIGKILL)  # with all that it has started
-            else:
-                os.kill(pid, signal.SIGKILL)
-        if told or not workers:
-            raise KeyboardInterrupt
-        told = True
-
-    # A terminal that is closed tells only this process, too.
-    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

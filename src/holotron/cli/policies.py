@@ -65,6 +65,16 @@ class Chosen:
         """The model that runs in this process: the bundled one where nothing else is said."""
         return None if self.endpoint is not None else self.model or BUNDLED
 
+    def check(self) -> None:
+        """Misuse where the model that is to run in this process is not there."""
+        if self.local is None or self.random:
+            return
+        from holotron.model.errors import ModelError
+        from holotron.model.loading import find_checkpoint
+
+        with misuse(ModelError):
+            find_checkpoint(self.local)
+
     def stated_format(self) -> PolicyFormat | None:
         """How the model's checkpoint says that it is asked."""
         if self.local is None or self.random:
@@ -106,7 +116,7 @@ def agent_failures() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def opened(chosen: Chosen, style: ChatOptions) -> AsyncIterator[ChatModel]:
+async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) -> AsyncIterator[ChatModel]:
     """The model, ready to talk; given back at the end."""
     if chosen.endpoint is not None:
         from holotron.agent.endpoint import EndpointModel
@@ -121,14 +131,14 @@ async def opened(chosen: Chosen, style: ChatOptions) -> AsyncIterator[ChatModel]
     if chosen.stated_format() is not None:
         from holotron.agent.in_process import loaded
 
-        with loaded(chosen.local or "", style=style) as policy:
+        with loaded(chosen.local or "", device, style=style) as policy:
             yield policy
         return
     from holotron.agent.in_process import EngineModel
     from holotron.server.loading import build_engine, load_texts
     from holotron.server.messages import EngineOptions
 
-    options = EngineOptions(model=chosen.model or "", random=chosen.random)
+    options = EngineOptions(model=chosen.model or "", random=chosen.random, device=device)
     texts = load_texts(options)
     with build_engine(options) as engine:
         yield EngineModel(engine, texts.prompts, style)

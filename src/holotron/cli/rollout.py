@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from holotron.cli.episodes import environment_options
 from holotron.cli.errors import misuse
 from holotron.cli.output import examples, print_json
 from holotron.cli.policies import (
@@ -34,14 +33,17 @@ EXAMPLES = examples(
 
 
 def rollout(
-    tasks: Annotated[Path, typer.Argument(help='JSON lines: {"task": "…", "url": "…"}, "name" and "seed" if wanted.')],
+    tasks: Annotated[
+        Path, typer.Argument(help='JSON lines: {"task": "…", "url": "…"}, if wanted "name", "seed", "success".')
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the episodes; a second run goes on in it.")],
     model: ModelOption = None,
     random: RandomOption = False,
     endpoint: EndpointOption = None,
     name: NameOption = None,
     sessions: Annotated[int, typer.Option(min=1, max=4096, help="Agents at work at once.")] = 8,
-    browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")] = 1,
+    browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")] = 2,
     group: Annotated[int, typer.Option(min=1, max=1024, help="Attempts at each task.")] = 1,
     steps: Annotated[int, typer.Option(min=1, max=1000, help="Most steps of one episode.")] = 30,
     seconds: Annotated[float, typer.Option(min=1, help="Most seconds of one episode.")] = 600.0,
@@ -51,50 +53,40 @@ def rollout(
     height: Annotated[int, typer.Option(min=100, max=8000)] = 800,
     allow: Annotated[list[str] | None, typer.Option(help="Origins besides the task's own.")] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site.")] = False,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")] = None,
     bare: Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")] = False,
     format_: FormatOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
     """Run a fleet. What breaks is tried again; what is finished is never lost; Ctrl-C and a new start go on."""
-    from holotron.episodes.web_tasks import TaskFileError, read_tasks
+    from holotron.agent.agent import Budget
+    from holotron.agent.chat import ChatOptions
+    from holotron.episodes.record import PolicyInfo
+    from holotron.suites.play import Play, play_tasks
+    from holotron.suites.web import TaskFileError, WebSuite, read_tasks
 
     chosen = Chosen(model, random, endpoint, name, format_)
     with misuse(TaskFileError):
         wanted = read_tasks(tasks, group)
+    with misuse(ValueError):
+        suite = WebSuite(width, height, tuple(allow or ()), anywhere)
+    policy_format = chosen.policy_format(bare)
+    play = Play(
+        suite,
+        out,
+        PolicyInfo(model=chosen.label, extra={"format": policy_format.spec}, sampling={"temperature": temperature}),
+        policy_format,
+        Budget(steps=steps, seconds=seconds),
+        suite.rule,
+    )
 
     async def main() -> dict[str, Any]:
-        from holotron.agent.agent import Budget
-        from holotron.agent.chat import ChatOptions
-        from holotron.env.browser.options import EnvOptions
-        from holotron.env.browser.pool import Browsers
-        from holotron.env.task import Task
-        from holotron.episodes.fleet import Fleet
-        from holotron.episodes.record import EnvironmentInfo, PolicyInfo
-        from holotron.episodes.store import EpisodeStore
-        from holotron.episodes.web_tasks import web_attempts
-
-        def options(task: Task) -> EnvOptions:
-            return environment_options(task.url or "", width, height, allow, anywhere, None, None)
-
-        policy_format = chosen.policy_format(bare)
         style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
-        async with (
-            opened(chosen, style) as acting,
-            Browsers(browsers) as processes,
-        ):
-            budget = Budget(steps=steps, seconds=seconds)
+        async with opened(chosen, style, device) as acting:
             with fleet_progress("rollout") as update:
-                fleet = Fleet(
-                    EpisodeStore(out),
-                    web_attempts(processes, acting, options, policy_format, budget),
-                    PolicyInfo(
-                        model=chosen.label, extra={"format": policy_format.spec}, sampling={"temperature": temperature}
-                    ),
-                    EnvironmentInfo(name="browser", viewport=(width, height)),
-                    sessions=sessions,
-                    on_change=update,
+                counters = await play_tasks(
+                    play, wanted, acting, sessions=sessions, browsers=browsers, workers=workers, on_change=update
                 )
-                counters = await fleet.run(wanted)
         return asdict(counters) | {"steps_per_second": counters.steps_per_second}
 
     with registered("rollout"), agent_failures():

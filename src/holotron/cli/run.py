@@ -83,6 +83,7 @@ def run(
         from holotron.agent.chat import ChatOptions
         from holotron.cli.episodes import Recorder, environment_options
         from holotron.env.browser.environment import BrowserEnv
+        from holotron.env.browser.launch import LaunchOptions
         from holotron.env.browser.pool import Browsers
         from holotron.episodes.record import PolicyInfo
 
@@ -90,7 +91,7 @@ def run(
         options = environment_options(url, width, height, allow, anywhere, secret, ask)
         async with (
             opened(chosen, style) as acting,
-            Browsers(headless=not headed) as browsers,
+            Browsers(options=LaunchOptions(headless=not headed)) as browsers,
             await BrowserEnv.open(browsers, options) as env,
         ):
             policy = PolicyInfo(model=chosen.label, extra={"format": policy_format.spec})

@@ -1,4 +1,4 @@
-"""What an agent acts on, reduced to what the loop needs: look, act, and where things stand."""
+"""What an agent acts on: a task is begun, looked at, acted on, and judged."""
 
 from __future__ import annotations
 
@@ -6,19 +6,71 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from holotron.actions.action import Action
+from holotron.env.task import Task
+
+
+@dataclass(frozen=True)
+class Tab:
+    """One open tab."""
+
+    index: int
+    url: str
+    title: str
+    current: bool
+
+    def __str__(self) -> str:
+        return f"{'*' if self.current else ''}{self.index}: {self.title or self.url}"
+
+
+@dataclass(frozen=True)
+class Dialog:
+    """An alert, confirm, prompt or beforeunload that was answered for the agent."""
+
+    kind: str
+    message: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that a page offered; `path` is empty where downloads are refused."""
+
+    url: str
+    name: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Something the safety policy stopped: what kind of thing, where it wanted to go, and the rule."""
+
+    kind: str
+    target: str
+    rule: str
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A screenshot and what is known about it. `notices` tell what happened that the picture does not show."""
+    """A screenshot as a PNG and what is known about it.
+
+    notices: in words, what happened since the observation before that the picture does not show. The fields below it
+    are a browser's: the same as facts. errors: navigations that failed, pages that crashed or hung. settled: False when
+    the page was still busy at the end of the wait.
+    """
 
     image: bytes
     width: int
     height: int
     url: str = ""
     title: str = ""
-    tabs: tuple[str, ...] = ()
+    tabs: tuple[Tab, ...] = ()
     notices: tuple[str, ...] = ()
+    dialogs: tuple[Dialog, ...] = ()
+    downloads: tuple[Download, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    errors: tuple[str, ...] = ()
+    load_state: str = "complete"
+    settled: bool = True
 
 
 @dataclass(frozen=True)
@@ -31,11 +83,18 @@ class TaskStatus:
 
 
 class Environment(Protocol):
-    """One environment with one task in it.
+    """One task after another, each begun by `reset`.
 
-    `act` raises ActionFailed or Refused for what the policy must be told, InfrastructureError for what is nobody's
-    doing.
+    `act` raises ActionFailed or Refused for what the policy must be told, InfrastructureError for what says nothing
+    about the policy; after that one `reset` may be tried again.
     """
+
+    @property
+    def instruction(self) -> str:
+        """What the task says, known after `reset`."""
+        ...
+
+    async def reset(self, task: Task, seed: int) -> Observation: ...
 
     async def observe(self) -> Observation: ...
 

@@ -25,11 +25,15 @@ class Refused(EnvError):
 
 
 class InfrastructureError(EnvError):
-    """Nobody's doing: the browser or the machine failed. An episode that ends so is not scored."""
+    """The browser or the machine failed. An episode that ends so is not scored."""
 
 
 class BrowserCrashed(InfrastructureError):
     """The browser's process is gone, and with it this environment; the next one gets a new process."""
+
+
+class PageCrashed(InfrastructureError):
+    """A local page or its browser died or hung. The task has no outcome, least of all a reward of 0; reset to go on."""
 
 
 class BrowserMissing(InfrastructureError):

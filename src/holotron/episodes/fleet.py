@@ -1,4 +1,4 @@
-"""Keeps N agents busy until every task has been tried, whatever breaks meanwhile.
+"""Keeps N agents busy until every task has been tried, through crashes of browsers and servers.
 
 Only what says nothing about the policy is tried again: a browser that crashed, a model that could not be reached. What
 is finished is on disk, so that a fleet that was killed goes on where it was.
@@ -52,6 +52,11 @@ class Counters:
     steps: int = 0
     began: float = field(default_factory=time.monotonic)
 
+    def add(self, other: Counters) -> None:
+        """Count what another fleet did, too."""
+        for name in ("running", "finished", "succeeded", "rewarded", "skipped", "retried", "infrastructure", "steps"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
     @property
     def steps_per_second(self) -> float:
         return self.steps / max(1e-9, time.monotonic() - self.began)
@@ -75,6 +80,8 @@ class Fleet:
         retries: int = 3,
         pause: float = 0.5,
         on_change: Callable[[Counters], None] = lambda _: None,
+        on_step: Callable[[Task, StepRecord], None] = lambda *_: None,
+        on_episode: Callable[[EpisodeInfo], None] = lambda _: None,
     ) -> None:
         self.counters = Counters()
         self._store = store
@@ -85,18 +92,22 @@ class Fleet:
         self._retries = retries
         self._pause = pause
         self._on_change = on_change
+        self._on_step = on_step
+        self._on_episode = on_episode
 
     async def run(self, tasks: Iterable[Task]) -> Counters:
-        """Until all are done. An error that is nobody's episode, such as a full disk, ends the fleet."""
+        """Until all are done; what the store has finished is skipped."""
         todo = list(tasks)
-        done = await asyncio.to_thread(self._store.completed_keys)
-        left = [task for task in todo if self._store.key(task) not in done]
+        left = await asyncio.to_thread(unfinished, self._store, todo)
         self.counters = Counters(total=len(todo), skipped=len(todo) - len(left))
         self._on_change(self.counters)
-        queue = iter(left)
+        return await self.play(iter(left))
+
+    async def play(self, queue: Iterator[Task]) -> Counters:
+        """Until the queue is empty. An error that is no episode's, such as a full disk, ends the fleet."""
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._sessions, len(left))):
+                for _ in range(self._sessions):
                     group.create_task(self._work(queue))
         except BaseExceptionGroup as errors:
             raise first_error(errors) from errors
@@ -125,6 +136,7 @@ class Fleet:
                 continue  # it broke before there was anything to record
             if info.counts:
                 assert info.outcome is not None
+                self._on_episode(info)
                 self.counters.finished += 1
                 self.counters.succeeded += info.outcome.success is True
                 self.counters.rewarded += info.outcome.reward or 0.0
@@ -144,6 +156,7 @@ class Fleet:
         async def record(step: StepRecord) -> None:
             await asyncio.to_thread(writer.add_step, step_of(step), step.observation.image)
             self.counters.steps += 1
+            self._on_step(attempt.task, step)
             self._on_change(self.counters)
 
         try:
@@ -151,6 +164,12 @@ class Fleet:
         except (InfrastructureError, ModelUnavailable) as error:
             outcome = Outcome(reason="infrastructure", detail=f"{type(error).__name__}: {error}"[:2000])
         return await asyncio.to_thread(writer.finish, outcome)
+
+
+def unfinished(store: EpisodeStore, tasks: Iterable[Task]) -> list[Task]:
+    """The tasks that the store has no counting episode of."""
+    done = store.completed_keys()
+    return [task for task in tasks if store.key(task) not in done]
 
 
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:

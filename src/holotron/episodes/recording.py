@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from holotron.actions.action import Action
 from holotron.agent.agent import Ending, StepRecord
 from holotron.episodes.record import ModelOutput, ObservationRecord, Outcome, Result, Step, StepAction, Timings
 
 
 def step_of(record: StepRecord) -> Step:
     """One step, without its image, which is stored beside it."""
-    observation, reply, spent = record.observation, record.reply, record.timings
-    action = None
-    if record.action is not None:
-        action = StepAction.of(record.action, observation.width, observation.height)
+    observation, spent = record.observation, record.timings
+
+    def stored(action: Action | None) -> StepAction | None:
+        return None if action is None else StepAction.of(action, observation.width, observation.height)
+
     return Step(
         index=record.index,
         observation=ObservationRecord(
@@ -19,13 +21,15 @@ def step_of(record: StepRecord) -> Step:
             height=observation.height,
             url=observation.url,
             title=observation.title,
-            tabs=observation.tabs,
+            tabs=tuple(map(str, observation.tabs)),
             notices=observation.notices,
         ),
-        output=ModelOutput(**vars(reply)),
+        output=None if record.reply is None else ModelOutput(**vars(record.reply)),
         note=record.note,
         thought=record.thought,
-        action=action,
+        actor=record.actor,
+        action=stored(record.action),
+        teacher=stored(record.teacher),
         result=Result(ok=not record.error, error=record.error, reward=record.status.reward),
         timings=Timings(observe=spent.observe, think=spent.think, act=spent.act),
         feedback=record.feedback,

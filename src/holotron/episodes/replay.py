@@ -15,7 +15,6 @@ from holotron.actions.action import ActionError, is_terminal
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
-from holotron.env.browser.world import BrowserWorld
 from holotron.env.errors import ActionFailed, Refused
 from holotron.env.safety.secrets import MENTION, Secrets
 from holotron.episodes.errors import EpisodeError
@@ -118,13 +117,12 @@ async def replay(
     settings = replace(options or EnvOptions(), width=width, height=height, secrets=Secrets())
     done: list[ReplayedStep] = []
     async with await BrowserEnv.open(browsers, settings) as env:
-        world = BrowserWorld(env)
         try:
             await env.goto(url)
         except (ActionFailed, Refused) as error:
             raise ReplayError(f"{url}, where the episode {episode_id} begins, cannot be opened: {error}") from error
         for step in steps:
-            replayed = await _replay_step(store, step, world, tolerance, folder)
+            replayed = await _replay_step(store, step, env, tolerance, folder)
             done.append(replayed)
             on_step(replayed)
             if replayed.status == "failed" and not go_on:
@@ -145,9 +143,9 @@ def _beginning(info: EpisodeInfo, steps: list[Step]) -> tuple[str, tuple[int, in
 
 
 async def _replay_step(
-    store: EpisodeStore, step: Step, world: BrowserWorld, tolerance: float, folder: Path | None
+    store: EpisodeStore, step: Step, env: BrowserEnv, tolerance: float, folder: Path | None
 ) -> ReplayedStep:
-    observation = await world.observe()
+    observation = await env.observe()
     difference, picture, changes = None, None, []
     if step.observation.image is not None:
         recorded = await asyncio.to_thread(store.image, step.observation.image)
@@ -158,7 +156,7 @@ async def _replay_step(
                 path = folder / f"step-{step.index:04d}.png"
                 await asyncio.to_thread(_write_picture, path, recorded, observation.image, difference.box)
                 picture = str(path)
-    problem = await _act(step.action, world)
+    problem = await _act(step.action, env)
     if problem and not step.result.ok:
         problem = None  # it failed then, too
     elif not problem and not step.result.ok and step.action is not None:
@@ -168,7 +166,7 @@ async def _replay_step(
     return ReplayedStep(step.index, status, step.action.text if step.action else "", detail, difference, picture)
 
 
-async def _act(recorded: StepAction | None, world: BrowserWorld) -> str | None:
+async def _act(recorded: StepAction | None, env: BrowserEnv) -> str | None:
     """Carry out an action; returns what kept it from being carried out."""
     if recorded is None:
         return None
@@ -177,7 +175,7 @@ async def _act(recorded: StepAction | None, world: BrowserWorld) -> str | None:
     try:
         action = recorded.parse()
         if not is_terminal(action):
-            await world.act(action)
+            await env.act(action)
     except (ActionError, ActionFailed, Refused) as error:
         return str(error)
     return None

@@ -16,9 +16,8 @@ from holotron.actions.action import ActionError
 from holotron.actions.space import Space
 from holotron.agent.chat import ChatModel
 from holotron.agent.prompts import POINT_SCHEMA, parse_point
-from holotron.eval.screens import Screen, answer, ask_share, held_out
+from holotron.eval.screens import Screen, answer, ask_screens, held_out
 from holotron.eval.statistics import wilson
-from holotron.eval.worker_pool import Share, share_out
 from holotron.suites.screens.describe import Describer
 from holotron.suites.screens.labels import choose
 from holotron.suites.screens.questions import FIND
@@ -53,10 +52,6 @@ class Pointed:
         return f"under {bound}" if bound else f"{SIDES[-1]} and more"
 
 
-def point_share(share: Share[Screen]) -> list[Pointed]:
-    return ask_share(share, _questions)
-
-
 async def _questions(shot: Shot, screen: Screen, policy: ChatModel) -> list[Pointed]:
     source, seed = screen
     chance = random.Random(f"grounding/{source}/{seed}")
@@ -86,7 +81,9 @@ def grounding(
 ) -> dict[str, Any]:
     """`screens` of each source; shares of right answers over all, by source, by kind and by size."""
     began = time.monotonic()
-    pointed = share_out(point_share, held_out(screens, sources), model, device=device, workers=workers, at_once=at_once)
+    pointed = ask_screens(
+        _questions, held_out(screens, sources), model, device=device, workers=workers, at_once=at_once
+    )
     pointed.sort(key=lambda each: (each.source, each.seed, each.description))
     return {
         "model": model,

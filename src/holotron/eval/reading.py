@@ -13,9 +13,8 @@ from datetime import date
 from typing import Any
 
 from holotron.agent.chat import ChatModel
-from holotron.eval.screens import Screen, answer, ask_share, held_out
+from holotron.eval.screens import Screen, answer, ask_screens, held_out
 from holotron.eval.statistics import wilson
-from holotron.eval.worker_pool import Share, share_out
 from holotron.suites.screens.labels import LONGEST
 from holotron.suites.screens.questions import READ, point_text
 from holotron.suites.screens.rendering import Shot
@@ -53,10 +52,6 @@ def distance(one: str, other: str) -> int:
     return before[-1]
 
 
-def read_share(share: Share[Screen]) -> list[ReadOut]:
-    return ask_share(share, _questions)
-
-
 async def _questions(shot: Shot, screen: Screen, policy: ChatModel) -> list[ReadOut]:
     source, seed = screen
     readable = [each for each in shot.elements if each.usable and 0 < len(each.text) <= LONGEST]
@@ -79,7 +74,7 @@ def reading(
 ) -> dict[str, Any]:
     """`screens` of each source; shares of texts and of characters that were read rightly, over all and by source."""
     began = time.monotonic()
-    read = share_out(read_share, held_out(screens, sources), model, device=device, workers=workers, at_once=at_once)
+    read = ask_screens(_questions, held_out(screens, sources), model, device=device, workers=workers, at_once=at_once)
     read.sort(key=lambda each: (each.source, each.seed, each.text))
     return {
         "model": model,

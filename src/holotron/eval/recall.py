@@ -135,7 +135,7 @@ async def _step(env: BrowserEnv, chat: Chat, step: int, address: str, last: bool
     await env.goto(address)
     seen = await env.observe()
     text = f"Step {step}. " + ("The page asks a question: answer it." if last else "Go on to the next page.")
-    question = Message("user", text, seen.screenshot)
+    question = Message("user", text, seen.image)
     return await chat.say(
         [question] if step > 1 else [Message("system", SYSTEM), question], ANSWER_SCHEMA if last else CLICK_SCHEMA
     )

@@ -6,6 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
+from holotron.env.errors import BrowserMissing
+
 VARIABLE = "HOLOTRON_CHROMIUM"
 # The headless shell first: it draws the same pixels with less memory and starts sooner.
 COMMANDS = (
@@ -43,6 +45,14 @@ def find_chromium(*, window: bool = False) -> tuple[Path | None, str]:
             if _runnable(path):
                 return path, "in Playwright's cache"
     return None, f"not on the PATH, not in {cache}, and ${VARIABLE} is not set"
+
+
+def require_chromium() -> Path:
+    """The browser to use; BrowserMissing if there is none."""
+    path, how = find_chromium()
+    if path is None:
+        raise BrowserMissing(f"no Chromium ({how}): playwright install chromium-headless-shell, or set ${VARIABLE}")
+    return path
 
 
 def _is_shell(name: str) -> bool:

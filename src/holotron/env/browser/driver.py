@@ -13,11 +13,11 @@ from playwright.async_api import Error
 from holotron.env.browser import dom_queries as probe
 from holotron.env.browser.event_log import EventLog
 from holotron.env.browser.isolated_world import IsolatedWorldGone
-from holotron.env.browser.observation import BrowserObservation, Tab
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers, Lease
 from holotron.env.browser.settle import Rest, Traffic, settle
 from holotron.env.browser.tabs import LiveTab
+from holotron.env.environment import Observation, Tab
 from holotron.env.errors import ActionFailed, BrowserCrashed, EnvError, InfrastructureError, Refused, TabClosed
 from holotron.env.safety.confirm import Question
 from holotron.env.safety.egress_proxy import EgressProxy
@@ -187,7 +187,8 @@ class Driver:
 
     # ---- looking ----
 
-    async def observe(self) -> BrowserObservation:
+    async def observe(self, keep: bool = False) -> Observation:
+        """The current tab and what happened since the last time, which with `keep` the next observation tells again."""
         async with self._turn:
             try:
                 tab, png, title, state = await self._perform("a screenshot", self._look)
@@ -201,8 +202,8 @@ class Driver:
                     f"a screenshot is {width}×{height} instead of {options.width}×{options.height}"
                 )
             tab.title = redact(title)
-            return BrowserObservation(
-                screenshot=png,
+            return Observation(
+                image=png,
                 width=width,
                 height=height,
                 url=redact(tab.page.url),
@@ -213,7 +214,7 @@ class Driver:
                 ),
                 load_state=state,
                 settled=self._rest.settled,
-                **self.happenings.take(),
+                **self.happenings.take(keep),
             )
 
     async def _look(self) -> tuple[LiveTab, bytes, str, str]:

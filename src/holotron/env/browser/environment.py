@@ -7,23 +7,26 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Self
 
 from playwright.async_api import Error, Page
 
+from holotron.actions.action import Action
 from holotron.actions.keys import parse_keys, playwright_keys
+from holotron.actions.types import Button
 from holotron.env.browser import dom_queries as probe
 from holotron.env.browser.clipboard import CHORDS
 from holotron.env.browser.driver import Driver
-from holotron.env.browser.observation import BrowserObservation
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
 from holotron.env.browser.tabs import LiveTab
+from holotron.env.environment import Observation, TaskStatus
 from holotron.env.errors import ActionFailed, Refused, TabClosed
+from holotron.env.executor import Point, Surface, execute
 from holotron.env.safety.policy import is_local_name, is_private_address
 from holotron.env.safety.secrets import split_mentions
+from holotron.env.task import Task
 
-Button = Literal["left", "right", "middle"]
 # Longer texts are put in at once, as if pasted: a key at a time they would take seconds.
 LONGEST_TYPED = 1000
 SECONDS_PER_KEY = 0.05
@@ -33,15 +36,18 @@ MOST_REPEATS = 100
 SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)")
 
 
-class BrowserEnv:
-    """A browser of its own for one agent. Actions take pixels, wait until the page is at rest, and return nothing.
+class BrowserEnv(Surface):
+    """A browser of its own for one agent: an environment for any site, and a surface to act on in pixels.
 
-    `ActionFailed` and `Refused` leave the browser usable; after `InfrastructureError` it is not. One action at a time:
-    a second waits for the first.
+    Actions wait until the page is at rest. `ActionFailed` and `Refused` leave the browser usable; after
+    `InfrastructureError` it is not. One action at a time: a second waits for the first.
     """
+
+    reason: ClassVar[str] = "a browser does not know when a task ends"
 
     def __init__(self, stage: Driver) -> None:
         self.options = stage.options
+        self.instruction = ""
         self._stage = stage
 
     @classmethod
@@ -61,6 +67,31 @@ class BrowserEnv:
         """Close the context and everything that belongs to it. Finishes even when cancelled meanwhile."""
         await self._stage.close()
 
+    # ---- as an environment ----
+
+    async def reset(self, task: Task, seed: int = 0) -> Observation:
+        """Go to the task's address. Cookies and tabs of a task before stay: open another BrowserEnv for a clean one."""
+        if task.url is None:
+            raise ValueError(f"the task {task.text!r} has no url to begin at")
+        self.instruction = task.text
+        await self.goto(task.url)
+        return await self._stage.observe(keep=True)
+
+    async def observe(self) -> Observation:
+        """The current tab as it is now, and what happened since the last time."""
+        return await self._stage.observe()
+
+    async def act(self, action: Action) -> None:
+        await execute(self, action)
+
+    async def status(self) -> TaskStatus:
+        """Nothing: a site has no opinion on whether the task is done."""
+        return TaskStatus()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.options.width, self.options.height
+
     # ---- pointer and keys ----
 
     async def click(self, x: float, y: float, button: Button = "left", count: int = 1) -> None:
@@ -73,7 +104,7 @@ class BrowserEnv:
         self._check_point(x, y)
         await self._stage.act("hover", lambda: self._page.mouse.move(x, y))
 
-    async def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+    async def drag(self, start: Point, end: Point) -> None:
         """Press the left button at one point and let it go at another, with moves in between."""
         self._check_point(*start)
         self._check_point(*end)
@@ -90,7 +121,7 @@ class BrowserEnv:
 
         await self._stage.act("drag", do)
 
-    async def scroll(self, dx: float, dy: float, at: tuple[float, float] | None = None) -> None:
+    async def scroll(self, dx: float, dy: float, at: Point | None = None) -> None:
         """Turn the wheel by so many pixels, over a point or the middle; positive is right and down."""
         x, y = at or (self.options.width / 2, self.options.height / 2)
         self._check_point(x, y)
@@ -196,10 +227,6 @@ class BrowserEnv:
         await self._stage.act(
             "close_tab", lambda: self._stage.tabs.close(self._tab if index is None else self._tab_at(index))
         )
-
-    async def observe(self) -> BrowserObservation:
-        """The current tab as it is now, and what happened since the last time."""
-        return await self._stage.observe()
 
     async def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page, for whoever judges an episode. Policies must not use it."""

@@ -1,4 +1,4 @@
-"""What happened in a browser since its agent last looked, and the bell that rings when something does."""
+"""Event log with a wake-up signal: what happened in a browser since its agent last looked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from holotron.env.browser.observation import Dialog, Download, Refusal
+from holotron.env.environment import Dialog, Download, Refusal
 
 # A page can open dialogs or send requests without end; an observation cannot hold them all.
 MOST_OF_A_KIND = 50
@@ -57,11 +57,18 @@ class EventLog:
     def refusals(self) -> list[Refusal]:
         return list(self._kept.get("refusals", {}))
 
-    def take(self) -> dict[str, tuple[Any, ...]]:
-        """Everything since the last call, by the names of the observation's fields."""
-        kept, self._kept = self._kept, {}
-        taken = {name: tuple(kept.get(name, {})) for name in ("downloads", "refusals", "errors", "notices")}
-        return taken | {"dialogs": tuple(dialog for dialog, _ in kept.get("dialogs", {}))}
+    def take(self, keep: bool = False) -> dict[str, tuple[Any, ...]]:
+        """Everything since the last call, by the observation's fields; with `keep` the next call tells it again."""
+        kept = self._kept
+        if not keep:
+            self._kept = {}
+        taken = {name: tuple(kept.get(name, {})) for name in ("downloads", "refusals", "errors")}
+        dialogs = tuple(dialog for dialog, _ in kept.get("dialogs", {}))
+        words = [f"a {d.kind} said {d.message!r} and was answered with {d.answer!r}" for d in dialogs]
+        words += [f"a download of {d.name!r} was {'saved' if d.path else 'refused'}" for d in taken["downloads"]]
+        words += [f"{r.kind} to {r.target} was refused: {r.rule}" for r in taken["refusals"]]
+        words += [*taken["errors"], *kept.get("notices", {})]
+        return taken | {"dialogs": dialogs, "notices": tuple(words)}
 
     def _keep(self, kind: str, item: Any) -> None:
         kept = self._kept.setdefault(kind, {})

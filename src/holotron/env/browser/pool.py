@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from playwright.async_api import Browser, BrowserContext, Error, Playwright, async_playwright
 
-from holotron.env.browser.chromium import find_chromium, isolation_arguments, launch_arguments
 from holotron.env.browser.clipboard import Clipboard
-from holotron.env.errors import BrowserCrashed, BrowserMissing, InfrastructureError
+from holotron.env.browser.launch import LaunchOptions, launch
+from holotron.env.errors import BrowserCrashed, InfrastructureError
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +29,10 @@ class Browsers:
     contexts it held are lost. Use it as an async context manager, or call `close`.
     """
 
-    def __init__(
-        self,
-        processes: int = 1,
-        *,
-        executable: Path | str | None = None,
-        headless: bool = True,
-        start_seconds: float = 60.0,
-    ) -> None:
+    def __init__(self, processes: int = 1, options: LaunchOptions | None = None) -> None:
         if processes < 1:
             raise ValueError(f"{processes} browser processes are too few; at least 1 is needed")
-        self._processes = [_Process(executable, headless, start_seconds) for _ in range(processes)]
+        self._processes = [_Process(options or LaunchOptions()) for _ in range(processes)]
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -95,9 +86,13 @@ class Lease:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await self.context.cookies("http://localhost")
         except (Error, TimeoutError):
-            self._ended.set()
+            self.give_up()
             return False
         return True
+
+    def give_up(self) -> None:
+        """The process counts as gone from now on, whatever it still answers; the next context gets another."""
+        self._ended.set()
 
     async def close(self) -> None:
         """Close the context. Never raises: what cannot be closed is gone already."""
@@ -124,11 +119,9 @@ class _Running:
 class _Process:
     """One Chromium with a Playwright driver of its own, so that no driver is everybody's bottleneck or end."""
 
-    def __init__(self, executable: Path | str | None, headless: bool, start_seconds: float) -> None:
+    def __init__(self, options: LaunchOptions) -> None:
         self.load = 0
-        self._executable = executable
-        self._headless = headless
-        self._start_seconds = start_seconds
+        self._options = options
         self._starting = asyncio.Lock()
         self._opening = asyncio.Semaphore(OPENING_AT_ONCE)
         self._playwright: Playwright | None = None
@@ -181,38 +174,8 @@ class _Process:
             return self._running
 
     async def _start(self) -> Browser:
-        executable = self._executable or find_chromium(window=not self._headless)[0]
         self._playwright = await async_playwright().start()
-        options: dict[str, Any] = {
-            "headless": self._headless,
-            "args": [*launch_arguments(), *isolation_arguments()],
-            # Interrupts are for whoever owns these browsers; they close them in order.
-            "handle_sigint": False,
-            "handle_sigterm": False,
-            "handle_sighup": False,
-            "timeout": self._start_seconds * 1000,
-        }
-        if executable is not None:  # otherwise Playwright looks for its own
-            options["executable_path"] = str(executable)
-        try:
-            if os.geteuid() == 0:
-                return await self._playwright.chromium.launch(**options)
-            return await self._launch_sandboxed(self._playwright, options)
-        except Error as error:
-            reason = error.message.strip().partition("\n")[0]
-            raise BrowserMissing(
-                f"no Chromium could be started ({reason}); `holotron doctor` says what is missing"
-            ) from error
-
-    @staticmethod
-    async def _launch_sandboxed(playwright: Playwright, options: dict[str, Any]) -> Browser:
-        try:
-            return await playwright.chromium.launch(**options, chromium_sandbox=True)
-        except Error as error:
-            if "sandbox" not in error.message.lower():
-                raise
-            log.warning("this machine does not let Chromium sandbox its pages; going on without")
-            return await playwright.chromium.launch(**options)
+        return await launch(self._playwright, self._options)
 
     async def _end(self) -> None:
         running, self._running = self._running, None

@@ -1,10 +1,11 @@
-"""Do the same primitives on the same seeds earn the same reward here and in the package's own environment?"""
+"""Do the same actions on the same seeds earn the same reward here and in the package's own environment?"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,17 +13,22 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import version
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from holotron.suites.miniwob.actions import Click, Drag, Move, Press, Primitive, TypeText
-from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.env import MiniWoBEnv
+from holotron.actions.action import Action, Click, DoubleClick, Drag, Hover, Press, Select, Type
+from holotron.actions.keys import playwright_keys
+from holotron.agent.agent import Agent, Budget
+from holotron.agent.teacher import Supervision
+from holotron.env.browser.chromium import require_chromium
+from holotron.env.browser.local_page import DRAG_STEPS
+from holotron.env.environment import TaskStatus
+from holotron.env.executor import CLEAR_KEYS
+from holotron.suites.miniwob.environment import SPACE, MiniWoBEnvironment
 from holotron.suites.miniwob.errors import MiniWoBMissing
-from holotron.suites.miniwob.pages import MiniWoB, find_browser
-from holotron.suites.miniwob.random_policy import RandomPolicy
-from holotron.suites.miniwob.scripted import Attempt, replay, solvable, solve
+from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
+from holotron.suites.miniwob.suite import MiniWoBSuite
+from holotron.suites.miniwob.tasks import as_task
 
 RANDOM_CLICKS = 4
 # The package limits most episodes to ten seconds; what the actions leave of half of that is spent letting pages settle.
@@ -34,13 +40,23 @@ Call = dict[str, Any]  # what the package's create_action takes
 
 
 @dataclass(frozen=True)
+class Attempted:
+    """Actions on a seed, and how they ended here."""
+
+    kind: str
+    seed: int
+    actions: tuple[Action, ...]
+    status: TaskStatus
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """One list of primitives, played in both."""
+    """One list of actions, played in both."""
 
     task: str
     seed: int
     kind: str
-    primitives: int
+    actions: int
     done: bool
     raw_reward: float
     package_done: bool
@@ -51,26 +67,30 @@ class Comparison:
         return self.done == self.package_done and abs(self.raw_reward - self.package_raw_reward) < 1e-6
 
 
-def package_calls(action: Primitive) -> list[Call] | None:
-    """The package's actions for a primitive, or None where it has none (the wheel by pixels, other buttons)."""
+def package_calls(action: Action) -> list[Call] | None:
+    """The package's actions for one of ours, or None where it has none (the wheel by pixels, other buttons)."""
     match action:
-        case Click(x, y, "left", 1):
-            return [{"action_type": "CLICK_COORDS", "coords": (x, y)}]
-        case Click(x, y, "left", 2):
-            return [{"action_type": "DBLCLICK_COORDS", "coords": (x, y)}]
-        case Move(x, y):
-            return [{"action_type": "MOVE_COORDS", "coords": (x, y)}]
-        case Drag(points, steps):
-            calls: list[Call] = [{"action_type": "MOUSEDOWN_COORDS", "coords": points[0]}]
-            for (x0, y0), (x1, y1) in pairwise(points):
-                for i in range(1, steps + 1):
-                    place = (x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps)
-                    calls.append({"action_type": "MOVE_COORDS", "coords": place})
-            return [*calls, {"action_type": "MOUSEUP_COORDS", "coords": points[-1]}]
-        case TypeText(text):
-            return [{"action_type": "TYPE_TEXT", "text": text}]
-        case Press(keys):
-            return [{"action_type": "PRESS_KEY", "key": _package_key(keys)}]
+        case Click(button="left"):
+            return [_mouse("CLICK", action.x, action.y)]
+        case DoubleClick():
+            return [_mouse("DBLCLICK", action.x, action.y)]
+        case Hover():
+            return [_mouse("MOVE", action.x, action.y)]
+        case Drag():
+            (x0, y0), (x1, y1) = SPACE.from_relative(action.x, action.y), SPACE.from_relative(action.to_x, action.to_y)
+            parts = [part / DRAG_STEPS for part in range(1, DRAG_STEPS + 1)]
+            places = [(x0 + (x1 - x0) * part, y0 + (y1 - y0) * part) for part in parts]
+            moves: list[Call] = [{"action_type": "MOVE_COORDS", "coords": place} for place in places]
+            return [_mouse("MOUSEDOWN", action.x, action.y), *moves, _mouse("MOUSEUP", action.to_x, action.to_y)]
+        case Type():
+            calls = [] if action.x is None or action.y is None else [_mouse("CLICK", action.x, action.y)]
+            calls += [_key(keys) for keys in CLEAR_KEYS] if action.clear else []
+            calls += [_text(action.text)] if action.text else []
+            return calls + ([_key("Enter")] if action.enter else [])
+        case Select():
+            return [_mouse("CLICK", action.x, action.y), _text(action.option), _key("Enter")]
+        case Press():
+            return [_key(action.keys)] * action.repeat
     return None
 
 
@@ -81,8 +101,8 @@ def chromedriver() -> Path:
     return Path(found)
 
 
-def play_in_package(task: str, episodes: Sequence[tuple[int, Sequence[Primitive]]]) -> Iterator[tuple[bool, float]]:
-    """Play primitives in the package's Selenium environment, unchanged but for a reload before each episode."""
+def play_in_package(task: str, episodes: Sequence[tuple[int, Sequence[Action]]]) -> Iterator[tuple[bool, float]]:
+    """Play actions in the package's Selenium environment, unchanged but for a reload before each episode."""
     # By name, because the package has no types to check against.
     actions, environment, rewards = (import_module(f"miniwob.{name}") for name in ("action", "environment", "reward"))
     plans = [(seed, [call for action in played for call in package_calls(action) or ()]) for seed, played in episodes]
@@ -112,28 +132,28 @@ async def compare(
     at_once: int = 3,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[Comparison]:
-    """For each task: the scripted solution of each seed, and a few random clicks on each."""
+    """For each task: the oracle's solution of each seed, and a few random clicks on each."""
     # The package's environment mostly sleeps, so several tasks can be compared at once.
     places = asyncio.Semaphore(at_once)
 
     async def one(task: str) -> list[Comparison]:
         async with places:
-            found = await _compare_task(miniwob, task, seeds)
+            found = await _compare_task(pool, task, seeds)
         progress(f"{task}: {sum(c.agree for c in found)} of {len(found)} agree")
         return found
 
     with _package_browser():
-        async with MiniWoB(MiniWoBConfig()) as miniwob:
-            return [c for found in await asyncio.gather(*map(one, tasks or solvable())) for c in found]
+        async with miniwob_pool() as pool:
+            return [c for found in await asyncio.gather(*map(one, MiniWoBSuite().select(tasks or ()))) for c in found]
 
 
 def report(compared: Sequence[Comparison], seconds: float) -> dict[str, Any]:
     scripted = [c for c in compared if c.kind == "scripted"]
     return {
-        "what": "the same primitives on the same seeds here and in the miniwob package's Selenium environment",
+        "what": "the same actions on the same seeds here and in the miniwob package's Selenium environment",
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "miniwob": version("miniwob"),
-        "browser": find_browser().name,
+        "browser": require_chromium().name,
         "tasks": len({c.task for c in compared}),
         "scripted_tasks_all_agree": len({c.task for c in scripted} - {c.task for c in scripted if not c.agree}),
         "episodes": len(compared),
@@ -145,7 +165,7 @@ def report(compared: Sequence[Comparison], seconds: float) -> dict[str, Any]:
 
 
 async def write_agreement(path: Path, progress: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Compare every task that has a solver and write the result."""
+    """Compare every task that has an oracle and write the result."""
     started = time.perf_counter()
     result = report(await compare(progress=progress), time.perf_counter() - started)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,35 +175,48 @@ async def write_agreement(path: Path, progress: Callable[[str], None] = lambda _
     return result
 
 
-async def _compare_task(miniwob: MiniWoB, task: str, seeds: Sequence[int]) -> list[Comparison]:
-    async with miniwob.env() as env:
-        attempts = [("scripted", await solve(env, task, seed)) for seed in seeds]
-        attempts += [("random", await _click_around(env, task, seed)) for seed in seeds]
-    plans = [(kind, a) for kind, a in attempts if all(package_calls(action) is not None for action in a.actions)]
-    episodes = [(attempt.seed, attempt.actions) for _, attempt in plans]
+async def _compare_task(pool: MiniWoBPool, task: str, seeds: Sequence[int]) -> list[Comparison]:
+    async with pool.lease() as env:
+        attempts = [await _by_oracle(env, task, seed) for seed in seeds]
+        attempts += [await _click_around(env, task, seed) for seed in seeds]
+    plans = [each for each in attempts if all(package_calls(action) is not None for action in each.actions)]
+    episodes = [(each.seed, each.actions) for each in plans]
     theirs = await asyncio.to_thread(lambda: list(play_in_package(task, episodes)))
     return [
-        Comparison(task, a.seed, kind, len(a.actions), a.result.done, a.result.raw_reward, done, reward)
-        for (kind, a), (done, reward) in zip(plans, theirs, strict=True)
+        Comparison(
+            task, each.seed, each.kind, len(each.actions), each.status.done, each.status.reward or 0.0, done, reward
+        )
+        for each, (done, reward) in zip(plans, theirs, strict=True)
     ]
 
 
-async def _click_around(env: MiniWoBEnv, task: str, seed: int) -> Attempt:
-    """Random clicks: most end in a failure, and both must call it the same."""
-    policy = RandomPolicy(seed)
-    observation = await env.reset(task, seed)
-    actions: list[Primitive] = []
-    while len(actions) < RANDOM_CLICKS:
-        action = policy(observation)
-        if isinstance(action, Click):
-            actions.append(action)
-    return Attempt(task, seed, tuple(actions), await replay(env, task, seed, actions))
+async def _by_oracle(env: MiniWoBEnvironment, task: str, seed: int) -> Attempted:
+    await env.reset(as_task(task, seed), seed)
+    agent = Agent(None, env, budget=Budget(steps=30), supervision=Supervision(MiniWoBSuite().teacher(env)))
+    ending = await agent.run(env.instruction)
+    actions = tuple(step.action for step in agent.steps if step.action is not None)
+    return Attempted("scripted", seed, actions, TaskStatus(ending.reason == "done", ending.reward))
+
+
+async def _click_around(env: MiniWoBEnvironment, task: str, seed: int) -> Attempted:
+    """Random clicks below the instruction: most end in a failure, and both must call it the same."""
+    draw = random.Random(seed)
+    actions = tuple(Click(x=draw.randint(0, 1000), y=draw.randint(240, 1000)) for _ in range(RANDOM_CLICKS))
+    await env.reset(as_task(task), seed)
+    for action in actions:
+        await env.act(action)
+        await env.status()
+    return Attempted("random", seed, actions, await env.status())
 
 
 @contextmanager
 def _package_browser() -> Iterator[None]:
     """The environment variables by which the package finds its browser."""
-    wanted = {"MINIWOB_CHROME_BINARY": str(find_browser()), "MINIWOB_CHROMEDRIVER": str(chromedriver()), "TZ": "UTC"}
+    wanted = {
+        "MINIWOB_CHROME_BINARY": str(require_chromium()),
+        "MINIWOB_CHROMEDRIVER": str(chromedriver()),
+        "TZ": "UTC",
+    }
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -196,6 +229,15 @@ def _package_browser() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _package_key(keys: str) -> str:
-    *modifiers, key = keys.split("+")
-    return "".join(MODIFIERS[modifier] for modifier in modifiers) + (key if len(key) == 1 else f"<{key}>")
+def _mouse(what: str, x: int, y: int) -> Call:
+    return {"action_type": f"{what}_COORDS", "coords": SPACE.from_relative(x, y)}
+
+
+def _text(text: str) -> Call:
+    return {"action_type": "TYPE_TEXT", "text": text}
+
+
+def _key(keys: str) -> Call:
+    *modifiers, key = playwright_keys(keys).split("+")
+    name = key if len(key) == 1 else f"<{key}>"
+    return {"action_type": "PRESS_KEY", "key": "".join(MODIFIERS[modifier] for modifier in modifiers) + name}

@@ -1,4 +1,4 @@
-"""How many steps a second this machine's pages give: a primitive, a screenshot and the result are one step."""
+"""How many steps a second this machine's pages give: an action, a screenshot and the result are one step."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import time
 from dataclasses import asdict, dataclass, replace
 from itertools import cycle
 
-from holotron.suites.miniwob.actions import Move
+from holotron.actions.action import Hover
+from holotron.env.browser.chromium import require_chromium
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.pages import MiniWoB, find_browser
-from holotron.suites.miniwob.tasks import HEIGHT, WIDTH
+from holotron.suites.miniwob.environment import SPACE, MiniWoBEnvironment
+from holotron.suites.miniwob.pool import miniwob_pool
+from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, as_task
 
 
 @dataclass(frozen=True)
@@ -34,32 +36,33 @@ async def measure_steps(
     pages: int = 8, seconds: float = 10.0, task: str = "click-checkboxes", config: MiniWoBConfig | None = None
 ) -> StepRate:
     """Steps of a policy that only moves the mouse, then resets by themselves, on all pages at once."""
-    config = replace(config or MiniWoBConfig(), pages=pages)
-    async with MiniWoB(config) as miniwob:
+    asked, config = as_task(task), replace(config or MiniWoBConfig(), pages=pages)
+    async with miniwob_pool(config) as pool:
         seeds = iter(range(10**9))
 
-        async def reset_until(env_index: int, end: float) -> int:
+        async def reset_until(env: MiniWoBEnvironment, end: float) -> int:
             count = 0
             while time.perf_counter() < end:
-                await miniwob.envs[env_index].reset(task, next(seeds))
+                await env.reset(asked, next(seeds))
                 count += 1
             return count
 
-        async def step_until(env_index: int, end: float) -> int:
+        async def step_until(env: MiniWoBEnvironment, end: float) -> int:
             count = 0
-            for x, y in cycle((x, y) for y in range(60, HEIGHT, 7) for x in range(5, WIDTH, 11)):
+            points = [SPACE.to_relative(x, y) for y in range(60, HEIGHT, 7) for x in range(5, WIDTH, 11)]
+            for x, y in cycle(points):
                 if time.perf_counter() >= end:
                     break
-                await miniwob.envs[env_index].step(Move(x, y))
+                await env.step(Hover(x=x, y=y))
                 count += 1
             return count
 
-        await asyncio.gather(*(env.reset(task, seed) for seed, env in enumerate(miniwob.envs)))  # pages open
+        await asyncio.gather(*(env.reset(asked, seed) for seed, env in enumerate(pool.envs)))  # pages open
         started = time.perf_counter()
-        steps = sum(await asyncio.gather(*(step_until(i, started + seconds) for i in range(pages))))
+        steps = sum(await asyncio.gather(*(step_until(env, started + seconds) for env in pool.envs)))
         stepped = time.perf_counter() - started
         started = time.perf_counter()
-        resets = sum(await asyncio.gather(*(reset_until(i, started + seconds / 2) for i in range(pages))))
+        resets = sum(await asyncio.gather(*(reset_until(env, started + seconds / 2) for env in pool.envs)))
         resetting = time.perf_counter() - started
     return StepRate(
         pages=pages,
@@ -70,5 +73,5 @@ async def measure_steps(
         resets_per_second=round(resets / resetting, 1),
         load=round(os.getloadavg()[0], 2),
         cores=os.cpu_count() or 1,
-        browser=str((config.executable or find_browser()).name),
+        browser=str((config.executable or require_chromium()).name),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import random
 import shutil
 import subprocess
 import time
@@ -11,18 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from holotron.agent.baselines import random_action
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.env import MiniWoBEnv
-from holotron.suites.miniwob.observation import MiniWoBResult
-from holotron.suites.miniwob.pages import MiniWoB
-from holotron.suites.miniwob.random_policy import RandomPolicy
-from holotron.suites.miniwob.tasks import all_tasks
+from holotron.suites.miniwob.environment import MiniWoBEnvironment
+from holotron.suites.miniwob.pool import miniwob_pool
+from holotron.suites.miniwob.protocols import MiniWoBResult
+from holotron.suites.miniwob.tasks import all_tasks, as_task
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Ending:
+class RandomEnding:
     """How an episode of random actions ended."""
 
     task: str
@@ -42,25 +43,27 @@ async def first_screens(
 ) -> dict[tuple[str, int], str]:
     """Hashes of the first screenshots, in browsers started for this."""
 
-    async def look(env: MiniWoBEnv, job: tuple[str, int]) -> str:
-        return hashlib.sha256((await env.reset(*job)).png).hexdigest()
+    async def look(env: MiniWoBEnvironment, job: tuple[str, int]) -> str:
+        task, seed = job
+        return hashlib.sha256((await env.reset(as_task(task), seed)).image).hexdigest()
 
     jobs = [(task, seed) for task in tasks for seed in seeds]
     return dict(zip(jobs, await _spread(jobs, look, config), strict=True))
 
 
-async def random_endings(tasks: Sequence[str], seed: int, config: MiniWoBConfig) -> list[Ending]:
+async def random_endings(tasks: Sequence[str], seed: int, config: MiniWoBConfig) -> list[RandomEnding]:
     """Play each task at random until it ends; `config.time_limit` must make sure that it does."""
     if config.time_limit is None:
         config = replace(config, time_limit="task")
 
-    async def play(env: MiniWoBEnv, job: tuple[str, int]) -> Ending:
-        policy = RandomPolicy(job[1])
-        observation, result, steps = await env.reset(*job), MiniWoBResult(done=False), 0
+    async def play(env: MiniWoBEnvironment, job: tuple[str, int]) -> RandomEnding:
+        task, seed = job
+        draw, result, steps = random.Random(seed), MiniWoBResult(done=False), 0
+        await env.reset(as_task(task), seed)
         while not result.done:
-            observation, result = await env.step(policy(observation))
+            _, result = await env.step(random_action(draw))
             steps += 1
-        return Ending(*job, steps, result.done, result.raw_reward, result.reason)
+        return RandomEnding(task, seed, steps, result.done, result.raw_reward, result.reason)
 
     return await _spread([(task, seed) for task in tasks], play, config)
 
@@ -104,14 +107,14 @@ def arial() -> str:
 
 
 async def _spread(
-    jobs: Sequence[tuple[str, int]], work: Callable[[MiniWoBEnv, tuple[str, int]], Any], config: MiniWoBConfig
+    jobs: Sequence[tuple[str, int]], work: Callable[[MiniWoBEnvironment, tuple[str, int]], Any], config: MiniWoBConfig
 ) -> list[Any]:
     """The work done for each job by the pages of one pool, answers in the order of the jobs."""
 
-    async with MiniWoB(config) as miniwob:
+    async with miniwob_pool(config) as pool:
 
         async def one(job: tuple[str, int]) -> Any:
-            async with miniwob.env() as env:
+            async with pool.lease() as env:
                 return await work(env, job)
 
         return await asyncio.gather(*map(one, jobs))

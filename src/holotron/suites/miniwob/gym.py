@@ -15,13 +15,13 @@ from gymnasium.vector.utils import batch_space, iterate
 from numpy.typing import NDArray
 
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.env import MiniWoBEnv
+from holotron.suites.miniwob.environment import MiniWoBEnvironment
 from holotron.suites.miniwob.errors import MiniWoBError
-from holotron.suites.miniwob.observation import MiniWoBObservation, MiniWoBResult
-from holotron.suites.miniwob.pages import MiniWoB
-from holotron.suites.miniwob.protocols import TRAINING_SEEDS
-from holotron.suites.miniwob.spaces import action_space, observation_space, to_arrays, to_primitive
-from holotron.suites.miniwob.tasks import find_task
+from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
+from holotron.suites.miniwob.protocols import MiniWoBResult
+from holotron.suites.miniwob.spaces import action_space, observation_space, to_action, to_arrays
+from holotron.suites.miniwob.tasks import as_task, find_task
+from holotron.suites.suite import TRAINING_SEEDS
 
 T = TypeVar("T")
 Arrays = dict[str, Any]
@@ -55,13 +55,12 @@ class MiniWoBGym(gymnasium.Env[Arrays, Arrays]):
         super().reset(seed=seed)
         played = seed if seed is not None else int(self.np_random.integers(len(TRAINING_SEEDS)))
         self._steps = 0
-        self._seen = to_arrays(self._pages.run(self._pages.envs[0].reset(self.task, played)))
+        self._seen = self._pages.run(_reset(self._pages.envs[0], self.task, played))
         return self._seen, {"task": self.task, "seed": played}
 
     def step(self, action: Arrays) -> tuple[Arrays, float, bool, bool, Arrays]:
-        observation, result = self._pages.run(self._pages.envs[0].step(to_primitive(action)))
+        self._seen, result = self._pages.run(_step(self._pages.envs[0], action))
         self._steps += 1
-        self._seen = to_arrays(observation)
         truncated = not result.done and self.max_steps is not None and self._steps >= self.max_steps
         return self._seen, result.raw_reward if result.done else 0.0, result.done, truncated, _info(result)
 
@@ -104,7 +103,7 @@ class MiniWoBVectorGym(VectorEnv[Arrays, Arrays, NDArray[Any]]):
         self._steps[:] = 0
         self._over[:] = False
         envs = self._pages.envs
-        seen = self._pages.together(env.reset(task, s) for env, task, s in zip(envs, self.tasks, seeds, strict=True))
+        seen = self._pages.together(_reset(env, task, s) for env, task, s in zip(envs, self.tasks, seeds, strict=True))
         return _stack(seen), {"seed": np.array(seeds)}
 
     def step(self, actions: Arrays) -> tuple[Arrays, NDArray[Any], NDArray[Any], NDArray[Any], Arrays]:
@@ -121,11 +120,11 @@ class MiniWoBVectorGym(VectorEnv[Arrays, Arrays, NDArray[Any]]):
     def close_extras(self, **kwargs: Any) -> None:
         self._pages.close()
 
-    async def _advance(self, index: int, action: Arrays) -> tuple[MiniWoBObservation, MiniWoBResult]:
-        env: MiniWoBEnv = self._pages.envs[index]
+    async def _advance(self, index: int, action: Arrays) -> tuple[Arrays, MiniWoBResult]:
+        env = self._pages.envs[index]
         if self._over[index]:
-            return await env.reset(self.tasks[index], self._draw()), MiniWoBResult(done=False)
-        return await env.step(to_primitive(action))
+            return await _reset(env, self.tasks[index], self._draw()), MiniWoBResult(done=False)
+        return await _step(env, action)
 
     def _draw(self) -> int:
         return int(self.np_random.integers(len(TRAINING_SEEDS)))
@@ -138,18 +137,18 @@ class _Pages:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="miniwob", daemon=True)
         self._thread.start()
-        self._miniwob: MiniWoB | None = None
+        self._pool: MiniWoBPool | None = None
         try:
-            self._miniwob = self.run(_enter(config))
+            self._pool = self.run(miniwob_pool(config).__aenter__())
         except BaseException:
             self.close()
             raise
 
     @property
-    def envs(self) -> list[MiniWoBEnv]:
-        if self._miniwob is None:
+    def envs(self) -> list[MiniWoBEnvironment]:
+        if self._pool is None:
             raise MiniWoBError("this environment is closed; make another")
-        return self._miniwob.envs
+        return self._pool.envs
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -170,20 +169,25 @@ class _Pages:
     def close(self) -> None:
         if self._loop.is_closed():
             return
-        miniwob, self._miniwob = self._miniwob, None
-        if miniwob is not None:
-            self.run(miniwob.close())
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            self.run(pool.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
 
-async def _enter(config: MiniWoBConfig) -> MiniWoB:
-    return await MiniWoB(config).__aenter__()
+async def _reset(env: MiniWoBEnvironment, task: str, seed: int) -> Arrays:
+    observation = await env.reset(as_task(task), seed)
+    return to_arrays(observation, env.instruction)
 
 
-def _stack(seen: Sequence[MiniWoBObservation]) -> Arrays:
-    arrays = [to_arrays(observation) for observation in seen]
+async def _step(env: MiniWoBEnvironment, action: Arrays) -> tuple[Arrays, MiniWoBResult]:
+    observation, result = await env.step(to_action(action))
+    return to_arrays(observation, env.instruction), result
+
+
+def _stack(arrays: Sequence[Arrays]) -> Arrays:
     return {
         "screenshot": np.stack([array["screenshot"] for array in arrays]),
         "utterance": tuple(array["utterance"] for array in arrays),

@@ -1,4 +1,4 @@
-"""What a scripted solver may look at: the page's elements and what its seed decided."""
+"""What an oracle may look at: the page's elements and what its seed decided."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holotron.suites.miniwob.actions import Click
-from holotron.suites.miniwob.env import MiniWoBEnv
+from holotron.suites.miniwob.environment import MiniWoBEnvironment
 from holotron.suites.miniwob.errors import MiniWoBError
 
 FIND = Path(__file__).with_name("page_inspector.js").read_text()
@@ -18,7 +17,7 @@ Point = tuple[float, float]
 
 
 class NotFound(MiniWoBError):
-    """A solver looked for something the page does not show."""
+    """An oracle looked for something the page does not show."""
 
 
 @dataclass(frozen=True)
@@ -39,21 +38,16 @@ class Element:
     def center(self) -> Point:
         return self.left + self.width / 2, self.top + self.height / 2
 
-    def click(self, count: int = 1) -> Click:
-        if self.point is None:
-            raise NotFound(f"no click reaches <{self.text or self.attributes}>")
-        return Click(*self.point, count=count)
-
 
 class PageInspector:
-    """The privileged view. It changes nothing: whatever a solver does, it yields as a primitive."""
+    """The privileged view. It changes nothing."""
 
-    def __init__(self, env: MiniWoBEnv) -> None:
+    def __init__(self, env: MiniWoBEnvironment) -> None:
         self._env = env
 
     @property
     def utterance(self) -> str:
-        return self._env.utterance
+        return self._env.instruction
 
     @property
     def quoted(self) -> list[str]:
@@ -82,23 +76,9 @@ class PageInspector:
     async def shows(self, selector: str, text: str | None = None) -> bool:
         return any(element.point is not None for element in await self.all(selector, text))
 
-    async def click(self, selector: str, text: str | None = None, count: int = 1) -> Click:
-        return (await self.one(selector, text)).click(count)
-
     async def read(self, expression: str) -> Any:
         """The value of a JavaScript expression."""
         return await self._env.evaluate(expression)
-
-    async def wait_for(self, condition: str, seconds: float = 5.0) -> None:
-        """Wait until a JavaScript expression is true."""
-        held = await self._env.evaluate(
-            f"new Promise(resolve => {{ const start = performance.now(); const look = () => {{"
-            f" if ({condition}) resolve(true);"
-            f" else if (performance.now() - start > {seconds * 1000}) resolve(false);"
-            f" else requestAnimationFrame(look); }}; look(); }})"
-        )
-        if not held:
-            raise NotFound(f"{self._env.task} seed {self._env.seed}: waited {seconds:g} s for {condition}")
 
     async def peek(self, expression: str) -> Any:
         """The value of a JavaScript expression that draws the episode's random numbers again, from the first one."""

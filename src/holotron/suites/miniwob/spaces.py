@@ -11,15 +11,16 @@ import numpy as np
 from gymnasium import spaces
 from PIL import Image
 
-from holotron.suites.miniwob.actions import Click, Drag, Move, Press, Primitive, Scroll, TypeText, Wait
-from holotron.suites.miniwob.observation import MiniWoBObservation
+from holotron.actions.action import Action, Click, DoubleClick, Drag, Hover, Press, Scroll, Type, Wait
+from holotron.env.environment import Observation
+from holotron.suites.miniwob.environment import SPACE
 from holotron.suites.miniwob.tasks import HEIGHT, WIDTH
 
 TYPED = string.ascii_letters + string.digits + string.punctuation + " "
 SHOWN = TYPED + "Öé♥プヘル取定消确"  # one task writes its instruction in three scripts
 LONGEST_UTTERANCE = 512
 LONGEST_TEXT = 64
-SCROLL_PIXELS = 50
+SCROLL_PERCENT = 24  # of the height: about 50 pixels
 
 KINDS = ("click", "double_click", "right_click", "move", "drag", "type", "press", "scroll_down", "scroll_up", "wait")
 KEYS = (
@@ -52,31 +53,32 @@ def action_space() -> spaces.Dict:
     )
 
 
-def to_primitive(action: Mapping[str, Any]) -> Primitive:
-    x, y = (int(value) for value in action["at"])
-    match KINDS[int(action["kind"])]:
+def to_action(given: Mapping[str, Any]) -> Action:
+    """The action that an element of `action_space` stands for."""
+    x, y = SPACE.to_relative(*given["at"])
+    kind = KINDS[int(given["kind"])]
+    match kind:
         case "click":
-            return Click(x, y)
+            return Click(x=x, y=y)
         case "double_click":
-            return Click(x, y, count=2)
+            return DoubleClick(x=x, y=y)
         case "right_click":
-            return Click(x, y, button="right")
+            return Click(x=x, y=y, button="right")
         case "move":
-            return Move(x, y)
+            return Hover(x=x, y=y)
         case "drag":
-            return Drag(((x, y), (int(action["to"][0]), int(action["to"][1]))))
+            to_x, to_y = SPACE.to_relative(*given["to"])
+            return Drag(x=x, y=y, to_x=to_x, to_y=to_y)
         case "type":
-            return TypeText(action["text"])
+            return Type(text=given["text"])
         case "press":
-            return Press(KEYS[int(action["key"])])
-        case "scroll_down":
-            return Scroll(x, y, SCROLL_PIXELS)
-        case "scroll_up":
-            return Scroll(x, y, -SCROLL_PIXELS)
-    return Wait()
+            return Press(keys=KEYS[int(given["key"])])
+        case "scroll_down" | "scroll_up":
+            return Scroll(direction="down" if kind == "scroll_down" else "up", amount=SCROLL_PERCENT, x=x, y=y)
+    return Wait(seconds=0)
 
 
-def to_arrays(observation: MiniWoBObservation) -> dict[str, Any]:
-    with Image.open(io.BytesIO(observation.png)) as image:
+def to_arrays(observation: Observation, instruction: str) -> dict[str, Any]:
+    with Image.open(io.BytesIO(observation.image)) as image:
         pixels = np.asarray(image.convert("RGB"))
-    return {"screenshot": pixels, "utterance": observation.utterance[:LONGEST_UTTERANCE]}
+    return {"screenshot": pixels, "utterance": instruction[:LONGEST_UTTERANCE]}

@@ -9,16 +9,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, cast
 
+from holotron.env.task import Task
 from holotron.suites.miniwob.errors import MiniWoBError, MiniWoBMissing
 
+BENCHMARK = "miniwob"
 WIDTH, HEIGHT = 160, 210
 
 Reward = Literal["binary", "partial", "continuous"]
 
 
 @dataclass(frozen=True)
-class Task:
-    """One task.
+class MiniWoBTask:
+    """What is known about one task.
 
     split: BrowserGym's train (62) or test (63). webgum, pix2act: whether those papers evaluated it.
     reward: what an episode can give besides 1 and -1: nothing, a few values (partial), any value up to 1 (continuous).
@@ -33,19 +35,24 @@ class Task:
 
 
 @cache
-def all_tasks() -> dict[str, Task]:
+def all_tasks() -> dict[str, MiniWoBTask]:
     """Every task by name, in alphabetical order."""
     with open(Path(__file__).with_name("tasks.csv"), newline="") as file:
         return {row["task"]: _task(row) for row in csv.DictReader(file)}
 
 
-def find_task(name: str) -> Task:
+def find_task(name: str) -> MiniWoBTask:
     task = all_tasks().get(name)
     if task is None:
         near = [known for known in all_tasks() if name.lower() in known or known in name.lower()]
         hint = f"did you mean {', '.join(near[:5])}?" if near else "names are those of MiniWoB++, such as click-test"
         raise MiniWoBError(f"there is no MiniWoB++ task {name!r}; {hint}")
     return task
+
+
+def as_task(name: str, seed: int | None = None) -> Task:
+    """The task of that name for an environment. What it asks for is known once its page has drawn it."""
+    return Task(text=name, benchmark=BENCHMARK, name=find_task(name).name, seed=seed)
 
 
 @cache
@@ -64,8 +71,8 @@ def task_url(name: str) -> str:
     return (html_folder() / f"{find_task(name).name}.html").as_uri()
 
 
-def _task(row: dict[str, str]) -> Task:
-    return Task(
+def _task(row: dict[str, str]) -> MiniWoBTask:
+    return MiniWoBTask(
         name=row["task"],
         category=row["category"],
         split=cast(Literal["train", "test"], row["split"]),

@@ -13,14 +13,18 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from PIL import Image
-from playwright.async_api import Browser, BrowserContext, CDPSession, Error, Page, Playwright, async_playwright
+from playwright.async_api import CDPSession, Error, Page
 
-from holotron.env.browser.chromium import VARIABLE, find_chromium, launch_arguments
+from holotron.env.browser.launch import LaunchOptions
+from holotron.env.browser.local_pool import SharedContext, close_quietly
+from holotron.env.browser.pool import Browsers
+from holotron.env.errors import InfrastructureError
 from holotron.suites.screens.labels import ScreenElement, Writing, from_page, writing_of
 
 T = TypeVar("T")
 LABELS = Path(__file__).with_name("labels.js").read_text()
-ARGUMENTS = ["--host-resolver-rules=MAP * ~NOTFOUND", "--disable-checker-imaging", "--disable-partial-raster"]
+ARGUMENTS = ("--host-resolver-rules=MAP * ~NOTFOUND", "--disable-checker-imaging", "--disable-partial-raster")
+CONTEXT = {"device_scale_factor": 1, "locale": "en-US", "timezone_id": "UTC", "offline": True}
 TIMEOUT = 20.0
 # A tab that has drawn this many documents is replaced: memory that pages leave behind adds up.
 DOCUMENTS_PER_TAB = 400
@@ -79,30 +83,21 @@ class Shot:
 
 
 class Renderer:
-    """`async with Studio() as studio: shot = await studio.draw(document)`; several may be drawn at once."""
+    """`async with Renderer() as renderer: shot = await renderer.draw(document)`; several may be drawn at once."""
 
     def __init__(self) -> None:
-        self._playwright: Playwright | None = None
-        self._browser: Browser | None = None
-        self._context: BrowserContext | None = None
-        self._starting = asyncio.Lock()
+        self._browsers = Browsers(1, LaunchOptions(arguments=ARGUMENTS, hide_scrollbars=False))
+        self._context = SharedContext(self._browsers, CONTEXT, seconds=TIMEOUT)
         self._tabs: dict[tuple[int, int], list[_Tab]] = {}
 
     async def __aenter__(self) -> Renderer:
-        self._playwright = await async_playwright().start()
-        try:
-            await self._open_context()  # a browser that does not start at all is no matter of one document
-        except BaseException:
-            await self._playwright.stop()
-            raise
+        await self._context.open()  # a browser that does not start at all is no matter of one document
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._close_browser()
-        if self._playwright is not None:
-            await self._playwright.stop()
+        await self._browsers.close()
 
     async def draw(self, document: Document) -> Shot:
         """RenderingError where it cannot be drawn."""
@@ -119,60 +114,37 @@ class Renderer:
         try:
             async with asyncio.timeout(TIMEOUT):
                 free = self._tabs.setdefault(size, [])
-                tab = free.pop() if free else await self._open_tab(*size)
+                while free and tab is None:
+                    tab = free.pop()
+                    tab = None if tab.page.is_closed() else tab  # its browser may have died
+                if tab is None:
+                    tab = await self._open_tab(*size)
                 done = await work(tab)
-        except (Error, TimeoutError) as error:
+        except (Error, TimeoutError, InfrastructureError) as error:
             if tab is not None:
-                await tab.close()
-            if self._browser is None or not self._browser.is_connected():
-                await self._close_browser()
+                await close_quietly(tab.page)
             raise RenderingError(str(error) or f"no answer within {TIMEOUT:g} s") from error
         if tab.drawn >= DOCUMENTS_PER_TAB:
-            await tab.close()
+            await close_quietly(tab.page)
         else:
             free.append(tab)
         return done
 
     async def _open_tab(self, width: int, height: int) -> _Tab:
-        context = await self._open_context()
-        page = await context.new_page()
-        await page.set_viewport_size({"width": width, "height": height})
-        return _Tab(page, await context.new_cdp_session(page))
-
-    async def _open_context(self) -> BrowserContext:
-        async with self._starting:
-            if self._context is None:
-                if self._playwright is None:
-                    raise RuntimeError("the studio is closed; use it as `async with Studio() as studio`")
-                self._browser = await self._playwright.chromium.launch(
-                    executable_path=_browser_path(),
-                    args=[*launch_arguments(), *ARGUMENTS],
-                    ignore_default_args=["--hide-scrollbars"],
-                )
-                self._context = await self._browser.new_context(
-                    device_scale_factor=1, locale="en-US", timezone_id="UTC", offline=True
-                )
-            return self._context
-
-    async def _close_browser(self) -> None:
-        browser, self._browser, self._context, self._tabs = self._browser, None, None, {}
-        if browser is not None:
-            try:
-                async with asyncio.timeout(5):
-                    await browser.close()
-            except (Error, TimeoutError):
-                pass
+        opened = await self._context.open_page()
+        await opened.page.set_viewport_size({"width": width, "height": height})
+        return _Tab(opened.page, opened.cdp)
 
 
 class _Tab:
     def __init__(self, page: Page, cdp: CDPSession) -> None:
-        self._page, self._cdp = page, cdp
+        self.page, self._cdp = page, cdp
         self.drawn = 0
 
     async def draw(self, document: Document) -> Shot:
         self.drawn += 1
         if document.url:
-            await self._page.goto(document.url, wait_until="load", timeout=TIMEOUT * 500)
+            await self.page.goto(document.url, wait_until="load", timeout=TIMEOUT * 500)
             await self._evaluate(
                 "(part) => window.scrollTo(0, part * (document.documentElement.scrollHeight - innerHeight))",
                 document.scroll,
@@ -202,13 +174,6 @@ class _Tab:
         answer = await self._cdp.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
         return base64.b64decode(answer["data"])
 
-    async def close(self) -> None:
-        try:
-            async with asyncio.timeout(5):
-                await self._page.close()
-        except (Error, TimeoutError):
-            pass
-
     async def _evaluate(self, function: str, *arguments: object) -> Any:
         given = ", ".join(json.dumps(argument) for argument in arguments)
         call = {"expression": f"({function})({given})", "returnByValue": True}
@@ -221,10 +186,3 @@ class _Tab:
 def smallest_side(width: int) -> int:
     """The least size, in pixels, of something worth asking about."""
     return 5 if width < SMALL else 8
-
-
-def _browser_path() -> Path:
-    path, how = find_chromium()
-    if path is None:
-        raise RenderingError(f"no Chromium ({how}): playwright install chromium-headless-shell, or set ${VARIABLE}")
-    return path

@@ -14,7 +14,7 @@ from typing import Any
 from holotron.episodes.examples import Example
 from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.errors import MiniWoBError
-from holotron.suites.miniwob.pages import MiniWoB
+from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.tasks import html_folder
 from holotron.suites.screens.miniwob import draw_miniwob
 from holotron.suites.screens.packages import find_files, make_package_page
@@ -41,7 +41,7 @@ class Sources:
         self._stack = AsyncExitStack()
         self._files: list[Path] | None = None
         self.renderer = Renderer()
-        self._miniwob: MiniWoB | None = None
+        self._miniwob: MiniWoBPool | None = None
 
     async def __aenter__(self) -> Sources:
         await self._stack.enter_async_context(self.renderer)
@@ -56,7 +56,7 @@ class Sources:
         """Start what these sources need, before several samples are asked for at once."""
         if "miniwob" in sources and self._miniwob is None:
             html_folder()  # says so now if the pages are not installed
-            pool = MiniWoB(MiniWoBConfig(pages=self._at_once))
+            pool = miniwob_pool(MiniWoBConfig(pages=self._at_once))
             self._miniwob = await self._stack.enter_async_context(pool)
         if "packages" in sources and self._files is None:
             self._files = find_files(self._folders, held_out=self._held_out)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holotron.actions.action import Click, DoubleClick, Drag, Hover, Scroll, Select, Type
+from holotron.suites.miniwob.environment import SPACE
 from holotron.suites.miniwob.page_inspector import Element, NotFound, Point
-from holotron.suites.miniwob.world import SPACE
 
 
 def at(place: Element | Point) -> tuple[int, int]:

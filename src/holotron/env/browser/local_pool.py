@@ -1,0 +1,122 @@
+"""Pages in contexts of their own that serve one task after another, opened again after they died."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from playwright.async_api import CDPSession, Error, Page
+
+from holotron.env.browser.launch import LaunchOptions
+from holotron.env.browser.pool import Browsers, Lease
+from holotron.env.errors import PageCrashed
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OpenPage:
+    page: Page
+    cdp: CDPSession
+
+
+class SharedContext:
+    """One context for many pages, opened in another process when its own died.
+
+    options: Playwright's for `new_context`. script: runs in each page before its own.
+    """
+
+    def __init__(
+        self, browsers: Browsers, options: dict[str, Any], *, script: Path | None = None, seconds: float = 30.0
+    ) -> None:
+        self._browsers, self._options, self._script, self._seconds = browsers, options, script, seconds
+        self._lease: Lease | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> Lease:
+        """The context, opened if there is none or its process died."""
+        async with self._opening:
+            if self._lease is not None and self._lease.lost:
+                await self._lease.close()
+                self._lease = None
+            if self._lease is None:
+                self._lease = await self._browsers.open_context(**self._options)
+                if self._script is not None:
+                    await self._lease.context.add_init_script(path=self._script)
+            return self._lease
+
+    async def open_page(self) -> OpenPage:
+        """A new page; PageCrashed where none can be opened, and then the next one comes from another process."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                context = (await self.open()).context
+                page = await context.new_page()
+                return OpenPage(page, await context.new_cdp_session(page))
+        except (Error, TimeoutError) as error:
+            if self._lease is not None:
+                self._lease.give_up()
+            raise PageCrashed(f"Chromium opens no page: {str(error) or 'no answer'}") from error
+
+
+class EnvironmentPool(Generic[T]):
+    """Environments on local pages: `async with pool`, then `async with pool.lease() as env`.
+
+    make: an environment from what opens its page. Pages of one process share a context.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Callable[[], Awaitable[OpenPage]]], T],
+        pages: int,
+        *,
+        launch: LaunchOptions,
+        context: dict[str, Any],
+        browsers: int = 1,
+        script: Path | None = None,
+        seconds: float = 30.0,
+    ) -> None:
+        self.browsers = Browsers(browsers, launch)
+        self.contexts = [SharedContext(self.browsers, context, script=script, seconds=seconds) for _ in range(browsers)]
+        self.envs = [make(self.contexts[index % browsers].open_page) for index in range(pages)]
+        self._free: asyncio.Queue[T] = asyncio.Queue()
+        for env in self.envs:
+            self._free.put_nowait(env)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await asyncio.gather(*(context.open() for context in self.contexts))
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def lease(self) -> AsyncIterator[T]:
+        """An environment for one user at a time, as soon as one is free."""
+        env = await self._free.get()
+        try:
+            yield env
+        finally:
+            self._free.put_nowait(env)
+
+    async def close(self) -> None:
+        await self.browsers.close()
+
+
+async def close_quietly(page: Page) -> None:
+    """Close a page that may be dead."""
+    try:
+        async with asyncio.timeout(5):
+            await page.close()
+    except (Error, TimeoutError):
+        pass

@@ -1,0 +1,174 @@
+"""Worker processes with browsers of their own, and one model for all of them, which stays in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import pickle
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, nullcontext
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, Generic, TypeVar
+
+from holotron.agent.chat import ChatModel
+from holotron.agent.hosted_model import ModelHandle, ModelHost
+from holotron.env.workers import end_with_parent
+
+PATIENCE = 15.0  # seconds in which a worker that is told to end may close its browsers
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class WorkerDied(RuntimeError):
+    """A worker process ended without a result: it was killed, or ran out of memory."""
+
+
+@dataclass
+class Share(Generic[T]):
+    """One worker's part of a list that all take from, and the model that all ask."""
+
+    items: Sequence[T]
+    model: ChatModel | None = None
+    report: Callable[[Any], None] = lambda _: None
+    taken: Any = None  # how many items all workers have taken, in memory that they share
+
+    def take(self) -> Iterator[T]:
+        """The items that nobody has taken yet, one by one, for several to iterate at once."""
+        if self.taken is None:
+            yield from self.items
+            return
+        while True:
+            with self.taken.get_lock():
+                index = self.taken.value
+                self.taken.value += 1
+            if index >= len(self.items):
+                return
+            yield self.items[index]
+
+    async def each(self, work: Callable[[T], Awaitable[R]], at_once: int) -> list[R]:
+        """What becomes of the items of this share, so many at once, in the order in which they end."""
+        left, done = self.take(), list[R]()
+
+        async def one() -> None:
+            for item in left:
+                done.append(await work(item))
+
+        await asyncio.gather(*(one() for _ in range(at_once)))
+        return done
+
+
+async def share_out(
+    work: Callable[[Share[T]], Awaitable[R]],
+    items: Sequence[T],
+    model: ChatModel | None,
+    *,
+    workers: int = 1,
+    on_report: Callable[[int, Any], None] = lambda *_: None,
+) -> list[R]:
+    """What `work` makes of the items, once for each worker; `work` must be picklable.
+
+    One worker is this process itself. on_report: told a worker's number and what it reported. If a worker dies the
+    others go on to the end; then WorkerDied is raised.
+    """
+    if workers == 1:
+        return [await work(Share(items, model, lambda value: on_report(0, value)))]
+    spawn = multiprocessing.get_context("spawn")
+    taken = spawn.Value("q", 0)
+    results: list[R] = []
+    processes: list[BaseProcess] = []
+    with ExitStack() as stack:
+        host = stack.enter_context(ModelHost(model)) if model is not None else None
+        ends = []
+        try:
+            for number in range(workers):
+                receiver, sender = spawn.Pipe(duplex=False)
+                arguments = (work, items, None if host is None else host.handle(), taken, sender)
+                processes.append(spawn.Process(target=_main, args=arguments, daemon=True))
+                processes[-1].start()
+                sender.close()
+                ends.append(_follow(receiver, number, results, on_report))
+            await asyncio.gather(*ends)
+        except BaseException:
+            for process in processes:
+                process.terminate()
+            raise
+        finally:
+            await asyncio.shield(asyncio.to_thread(_end, processes))
+    if died := [process for process in processes if process.exitcode]:
+        raise WorkerDied(f"{len(died)} of {workers} worker processes died, one with exit code {died[0].exitcode}")
+    return results
+
+
+async def _follow(receiver: Connection, number: int, results: list[R], on_report: Callable[[int, Any], None]) -> None:
+    """Hear a worker out until it ends; its error is raised here."""
+    loop, over = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+    def hear() -> None:
+        try:
+            kind, value = receiver.recv()
+            if kind == "report":
+                on_report(number, value)
+            elif kind == "result":
+                results.append(value)
+            elif not over.done():
+                over.set_exception(value)
+        except (EOFError, OSError):  # it has ended, or was killed in the middle of a message
+            if not over.done():
+                over.set_result(None)
+            loop.remove_reader(receiver.fileno())
+
+    loop.add_reader(receiver.fileno(), hear)
+    try:
+        await over
+    finally:
+        loop.remove_reader(receiver.fileno())
+        receiver.close()
+
+
+def _end(processes: Sequence[BaseProcess]) -> None:
+    """Wait for workers; those that do not end are killed with all that they started."""
+    for process in processes:
+        process.join(PATIENCE)
+        if process.is_alive() and process.pid is not None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.join()
+
+
+def _main(
+    work: Callable[[Share[Any]], Awaitable[Any]],
+    items: Sequence[Any],
+    handle: ModelHandle | None,
+    taken: Any,
+    sender: Connection,
+) -> None:
+    """A worker's life."""
+    os.setsid()  # the terminal's Ctrl-C is for the parent; it must not end browsers in the middle of a step
+    end_with_parent()
+
+    async def live() -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        async with AsyncExitStack() as stack:
+            model = await stack.enter_async_context(nullcontext() if handle is None else await handle.connect())
+            return await work(Share(items, model, lambda value: sender.send(("report", value)), taken))
+
+    try:
+        sender.send(("result", asyncio.run(live())))
+    except asyncio.CancelledError:
+        pass  # the parent wants no result any more
+    except Exception as error:
+        sender.send(("error", _portable(error)))
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself where it can cross to another process, else one that says the same."""
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,194 @@
+"""The one evaluator: any suite by its protocols, from an episode store that a second run goes on in."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from holotron.agent.agent import Budget
+from holotron.agent.chat import ChatModel
+from holotron.agent.policy_format import PolicyFormat
+from holotron.env.task import Task
+from holotron.episodes.fleet import Counters
+from holotron.episodes.record import EpisodeInfo, PolicyInfo
+from holotron.episodes.store import EpisodeStore
+from holotron.eval.cpu_steal import stolen_seconds, stolen_since
+from holotron.eval.statistics import typical, wilson
+from holotron.suites.play import MAX_STEPS, Play, play_tasks
+from holotron.suites.suite import EvalProtocol, Suite
+
+MANIFEST = "run.json"
+Played = dict[tuple[str, int], EpisodeInfo]
+
+
+class EvalError(ValueError):
+    """The evaluation cannot be run as asked for."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is evaluated, where its episodes go, and with how much at once.
+
+    Protocols that play the same task and seed share the episode: it has the larger budget of steps, and for the smaller
+    one it is a failure if it took more. seeds: instead of the protocols'. sessions: episodes at once; workers: the
+    processes that they are shared out to, each with so many browsers. noise: how often something clumsy is done when
+    the teacher plays.
+    """
+
+    suite: Suite[Any]
+    protocols: tuple[EvalProtocol, ...]
+    out: Path
+    policy: str
+    policy_format: PolicyFormat
+    seeds: tuple[int, ...] = ()
+    sessions: int = 8
+    workers: int = 1
+    browsers: int = 1
+    seconds: float = 600.0
+    noise: float = 0.0
+
+    def seeds_of(self, protocol: EvalProtocol) -> tuple[int, ...]:
+        return self.seeds or protocol.seeds
+
+    @property
+    def tasks(self) -> list[Task]:
+        """Every task and seed, all tasks with the first seed first, each with its budget of steps."""
+        budgets: dict[tuple[str, int], int] = {}
+        for protocol in self.protocols:
+            for seed in self.seeds_of(protocol):
+                for name in protocol.tasks:
+                    budgets[name, seed] = max(budgets.get((name, seed), 0), protocol.max_steps)
+        return [
+            self.suite.task(name, seed).model_copy(update={"extra": {MAX_STEPS: steps}})
+            for (name, seed), steps in budgets.items()
+        ]
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return {
+            "suite": self.suite.name,
+            "protocols": [protocol.name for protocol in self.protocols],
+            "policy": self.policy,
+            "tasks": [list(protocol.tasks) for protocol in self.protocols],
+            "seeds": [list(self.seeds_of(protocol)) for protocol in self.protocols],
+            "format": self.policy_format.spec,
+            "noise": self.noise,
+        }
+
+
+async def evaluate(
+    run: Evaluation, model: ChatModel | None, on_change: Callable[[Counters], None] = lambda _: None
+) -> dict[str, Any]:
+    """Play what is not played yet, and report. Without a model the teacher plays."""
+    tasks = run.tasks
+    if model is None and (missing := {task.name for task in tasks} - set(run.suite.taught())):
+        raise EvalError(f"{len(missing)} tasks have no teacher, {min(map(str, missing))} among them; see --tasks")
+    _check_manifest(run)
+    began, stolen = time.monotonic(), stolen_seconds()
+    play = Play(
+        run.suite,
+        run.out,
+        PolicyInfo(model=run.policy, extra={} if model is None else {"format": run.policy_format.spec}),
+        run.policy_format,
+        Budget(seconds=run.seconds),
+        run.protocols[0].rule,
+        taught=model is None,
+        noise=run.noise,
+    )
+    counters = await play_tasks(
+        play,
+        tasks,
+        model,
+        sessions=run.sessions,
+        browsers=run.browsers,
+        workers=run.workers,
+        on_change=on_change,
+    )
+    seconds = time.monotonic() - began
+    return report(run) | {
+        "date": date.today().isoformat(),
+        "seconds": seconds,
+        "steps_per_second": counters.steps / seconds,
+        "sessions": run.sessions,
+        "workers": run.workers,
+        "stolen_seconds": stolen_since(stolen),
+        "infrastructure_failures": counters.infrastructure,
+        "retried": counters.retried,
+    }
+
+
+def _check_manifest(run: Evaluation) -> None:
+    """A folder belongs to one evaluation: a table with scores of two policies would describe neither."""
+    path = run.out / MANIFEST
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if different := [key for key, value in run.manifest.items() if before.get(key) != value]:
+            raise EvalError(f"{run.out} holds another evaluation (its {different[0]} differs); choose another --out")
+        return
+    run.out.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(run.manifest), encoding="utf-8")
+
+
+def report(run: Evaluation) -> dict[str, Any]:
+    """What the store says by each protocol; the first one's figures stand at the top, too."""
+    store = EpisodeStore(run.out)
+    wanted = {(task.name, task.seed) for task in run.tasks}
+    played: Played = {
+        (info.task.name or "", info.task.seed or 0): info
+        for info in store.list_episodes(benchmark=run.suite.name, finished=True)
+        if info.counts and (info.task.name, info.task.seed) in wanted
+    }
+    spent = [step.timings for info in played.values() for step in store.steps(info.id)]
+    protocols = {protocol.name: _figures(run, protocol, played) for protocol in run.protocols}
+    first = run.protocols[0].name
+    return {
+        "benchmark": run.suite.name,
+        "protocol": first,
+        "policy": run.policy,
+        **protocols[first],
+        "step_seconds": typical([step.observe + step.think + step.act for step in spent]),
+        "think_seconds": typical([step.think for step in spent]),
+        "protocols": protocols,
+    }
+
+
+def _figures(run: Evaluation, protocol: EvalProtocol, played: Played) -> dict[str, Any]:
+    """Success by task and over all, with intervals. Episodes that the infrastructure spoiled are missing."""
+    rows, wanted = [], 0
+    for name in protocol.tasks:
+        keys = [(name, seed) for seed in run.seeds_of(protocol)]
+        wanted += len(keys)
+        rows.append(_row(run.suite, protocol, name, [played[key] for key in keys if key in played]))
+    total, solved = (sum(row[key] for row in rows) for key in ("episodes", "successes"))
+    return {
+        "success_rate": solved / total if total else None,
+        "interval": list(wilson(solved, total)),
+        "episodes": total,
+        "successes": solved,
+        "missing": wanted - total,
+        "max_steps": protocol.max_steps,
+        "tasks": rows,
+    }
+
+
+def _row(suite: Suite[Any], protocol: EvalProtocol, name: str, played: list[EpisodeInfo]) -> dict[str, Any]:
+    rewards = []
+    for info in played:
+        assert info.outcome is not None
+        within = (info.step_count or 0) <= protocol.max_steps
+        rewards.append((info.outcome.reward or 0.0) if within else 0.0)
+    solved = sum(suite.is_success(protocol.rule, name, reward) for reward in rewards)
+    return {
+        "task": name,
+        "episodes": len(rewards),
+        "successes": solved,
+        "success_rate": solved / len(rewards) if rewards else None,
+        "interval": list(wilson(solved, len(rewards))),
+        "mean_reward": sum(rewards) / len(rewards) if rewards else None,
+        "mean_steps": sum(info.step_count or 0 for info in played) / len(played) if played else None,
+    }

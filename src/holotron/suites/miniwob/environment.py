@@ -1,0 +1,164 @@
+"""MiniWoB++ as an environment: a page that plays episodes and knows itself whether they are solved."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+from playwright.async_api import Error
+
+from holotron.actions.action import Action
+from holotron.actions.space import Space
+from holotron.env.browser.local_page import LocalPage
+from holotron.env.browser.local_pool import OpenPage
+from holotron.env.environment import Observation, TaskStatus
+from holotron.env.errors import ActionFailed
+from holotron.env.executor import Point, execute
+from holotron.env.task import Task
+from holotron.suites.miniwob.config import MiniWoBConfig
+from holotron.suites.miniwob.errors import MiniWoBError
+from holotron.suites.miniwob.protocols import MiniWoBResult, Rule, is_success
+from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, task_url
+
+SPACE = Space("pixels", WIDTH, HEIGHT)
+PARKED = (480, 310)
+LONGEST_WAIT = 10.0  # seconds; longer waits than this have no use in tasks that take ten
+NAVIGATED = "navigated or closed"  # what Chromium says of a question whose page is gone
+LEFT_THE_PAGE = "the page was left"
+
+
+class MiniWoBEnvironment(LocalPage):
+    """One page of a `miniwob_pool`. `rule` says which rewards count as success."""
+
+    reason: ClassVar[str] = "the task is one page without an address bar"
+    script_error: ClassVar[type[Exception]] = MiniWoBError
+
+    def __init__(
+        self, open_page: Callable[[], Awaitable[OpenPage]], config: MiniWoBConfig, rule: Rule = "positive"
+    ) -> None:
+        super().__init__(open_page, config.timeout)
+        self.config = config
+        self.rule = rule
+        self.task = ""
+        self.seed = 0
+        self.instruction = ""
+        self._result = MiniWoBResult(done=True)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return WIDTH, HEIGHT
+
+    async def reset(self, task: Task, seed: int, *, reuse: bool = False) -> Observation:
+        """Load the task's page afresh and begin the episode of that seed. The clock starts after the screenshot.
+
+        task: `name` is one of MiniWoB++; `instruction` has the text that the page draws. reuse: where the last episode
+        was of this task, begin on its page, at a third of the cost. The pages are made to be used so, but what an
+        episode leaves behind may show: for data, not for judging.
+        """
+        name = task.name or ""
+        url = task_url(name)
+        limit = self.config.time_limit
+        limit_ms = -1 if limit == "task" else 0 if limit is None else int(limit * 1000)
+        again = reuse and name == self.task and self._result.reason != LEFT_THE_PAGE
+        self.task, self.seed, self.name = name, seed, f"{name} seed {seed}"
+        self._result = MiniWoBResult(done=False)
+        if await self.ensure_open():
+            again = False
+        await self._park_mouse()
+        if again:
+            self.instruction = await self.evaluate(f"holotron.again({seed})")
+        else:
+            await self.guarded(self.opened.page.goto(url, wait_until="load", timeout=0))
+            self.instruction = await self.evaluate(f"holotron.start({seed}, {limit_ms})")
+        observation = await self._look()
+        await self.evaluate("holotron.run_clock()")
+        return observation
+
+    async def observe(self) -> Observation:
+        """What the page shows once it is quiet."""
+        await self.result()
+        return await self._look()
+
+    async def act(self, action: Action) -> None:
+        """Carry out an action. After the end of the episode nothing happens."""
+        if self._result.done:
+            return
+        try:
+            await execute(self, action)
+        except MiniWoBError as error:
+            raise ActionFailed(str(error)) from error
+
+    async def status(self) -> TaskStatus:
+        result = await self.result()
+        if not result.done:
+            return TaskStatus()
+        reward = 0.0 if math.isnan(result.raw_reward) else result.raw_reward
+        return TaskStatus(True, reward, is_success(self.rule, self.task, result.raw_reward))
+
+    async def step(self, action: Action) -> tuple[Observation, MiniWoBResult]:
+        """Act, wait until the page is quiet, look."""
+        await self.act(action)
+        result = await self.result()
+        return await self._look(), result
+
+    async def result(self) -> MiniWoBResult:
+        """Waits until the page is quiet. A page that navigated away has ended as if its time had run out."""
+        if not self._result.done:
+            question = f"window.holotron ? holotron.state({int(self.config.settle * 1000)}) : null"
+            try:
+                state = await self.evaluate(question, crash=lambda error: NAVIGATED not in error.message)
+            except Error:  # in the middle of the question, by navigating or by dying; a page that navigated answers
+                state = await self.evaluate(question)
+            if state is None:
+                self._result = MiniWoBResult(True, -1.0, -1.0, LEFT_THE_PAGE)
+            else:
+                done, raw, reward, reason, self.instruction = state
+                self._result = MiniWoBResult(done, _number(raw), _number(reward), reason)
+        return self._result
+
+    async def dom(self) -> dict[str, Any]:
+        """The package's own tree of visible elements with their boxes. Not for policies that see pixels."""
+        tree: dict[str, Any] = await self.evaluate("core.getDOMInfo()")
+        return tree
+
+    # ---- what this surface does in its own way ----
+
+    async def type_text(self, text: str) -> None:
+        await self.guarded(self.opened.page.keyboard.type(text))
+
+    async def select_option(self, x: float, y: float, choice: str) -> None:
+        # A click opens the list, on whose options the mouse has no effect; typing ahead finds them.
+        await self.click(x, y)
+        await self.type_text(choice)
+        await self.press("Enter")
+
+    async def scroll(self, dx: float, dy: float, at: Point | None = None) -> None:
+        x, y = at or (WIDTH // 2, HEIGHT // 2)
+        self.aim(x, y)
+        mouse = self.opened.page.mouse
+        await self.guarded(mouse.move(x, y))
+        # The browser scrolls some time after the wheel has turned, so the page is asked whether and when.
+        will_scroll = await self.evaluate(f"holotron.expect_scroll({x}, {y}, {dx}, {dy})")
+        await self.guarded(mouse.wheel(dx, dy))
+        if will_scroll:
+            await self.evaluate("holotron.scrolled()")
+
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(min(seconds, LONGEST_WAIT))
+
+    async def _look(self) -> Observation:
+        return Observation(await self.screenshot(), WIDTH, HEIGHT, f"miniwob:{self.task}", self.task)
+
+    async def _park_mouse(self) -> None:
+        """Beside the task's area: the mouse outlives the page, and what lies under it would look touched."""
+        await self.release()
+        if self.mouse_used:
+            await self.guarded(self.opened.page.mouse.move(*PARKED))
+        self.mouse_used = False
+
+
+def _number(reward: float | None) -> float:
+    """A task's arithmetic can end in NaN, which arrives as None; no success rule accepts it."""
+    return math.nan if reward is None else float(reward)

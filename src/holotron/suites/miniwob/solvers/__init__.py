@@ -1,1 +1,0 @@
-"""One small solver per task, grouped by what they do with the page."""

@@ -1,0 +1,97 @@
+"""MiniWoB++ as a suite: 125 small tasks, four protocols, and an oracle for nearly every task."""
+
+from __future__ import annotations
+
+import random
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from holotron.actions.action import Action, Click
+from holotron.agent.policy_format import WIDGET_KINDS
+from holotron.agent.teacher import TeacherFailed
+from holotron.episodes.record import EnvironmentInfo
+from holotron.suites.miniwob.config import MiniWoBConfig
+from holotron.suites.miniwob.environment import MiniWoBEnvironment
+from holotron.suites.miniwob.errors import MiniWoBError
+from holotron.suites.miniwob.oracle.registry import ORACLES
+from holotron.suites.miniwob.oracle.teachers import load_teachers
+from holotron.suites.miniwob.page_inspector import PageInspector
+from holotron.suites.miniwob.pool import miniwob_pool
+from holotron.suites.miniwob.protocols import Rule, is_success, protocols
+from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, all_tasks, find_task
+from holotron.suites.suite import EvalProtocol, Suite, SuiteError
+
+
+class MiniWoBSuite(Suite[MiniWoBEnvironment]):
+    """splits: BrowserGym's train and test."""
+
+    name = "miniwob"
+    kinds = WIDGET_KINDS
+    splits = ("train", "test")
+    near = 30
+    calm = 0.5
+    rule = "strict"
+
+    @property
+    def environment(self) -> EnvironmentInfo:
+        return EnvironmentInfo(name="miniwob++", viewport=(WIDTH, HEIGHT))
+
+    def names(self, split: str | None = None) -> tuple[str, ...]:
+        return tuple(name for name, task in all_tasks().items() if split in (None, task.split))
+
+    def taught(self) -> tuple[str, ...]:
+        return tuple(sorted(load_teachers()))
+
+    def protocols(self) -> tuple[EvalProtocol, ...]:
+        return protocols()
+
+    def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
+        return miniwob_pool(MiniWoBConfig(pages=pages, browsers=browsers))
+
+    def teacher(self, env: MiniWoBEnvironment) -> OracleTeacher:
+        if env.task not in load_teachers():
+            raise SuiteError(f"{env.task} has no oracle")
+        return OracleTeacher(env)
+
+    async def disturbance(
+        self, env: MiniWoBEnvironment, chance: random.Random, last: Action | None, wanted: Action
+    ) -> Action:
+        """A click where it just was, beside the mark, or anywhere."""
+        kind = chance.random()
+        if kind < 0.3 and isinstance(last, Click):
+            return _beside(last, 6, chance)
+        if kind < 0.6 and isinstance(wanted, Click):
+            return _beside(wanted, 90, chance)
+        return Click(x=chance.randrange(20, 980), y=chance.randrange(260, 980))
+
+    def is_success(self, rule: str, name: str, reward: float) -> bool:
+        return is_success(cast(Rule, rule), name, reward)
+
+    def unknown(self, name: str) -> SuiteError:
+        try:
+            find_task(name)
+        except MiniWoBError as error:
+            return SuiteError(str(error))
+        raise AssertionError(f"{name} is known")
+
+
+@dataclass(frozen=True)
+class OracleTeacher:
+    """The oracle of the task that an environment was reset to."""
+
+    env: MiniWoBEnvironment
+
+    async def ask(self) -> Action | None:
+        """What the oracle would do now; TeacherFailed where the page was changed so that it cannot read it any more."""
+        env = self.env
+        try:
+            return await ORACLES[env.task](PageInspector(env), random.Random(env.seed))
+        except (LookupError, ValueError) as error:
+            raise TeacherFailed(f"{env.task}, seed {env.seed}: {type(error).__name__}: {error}") from error
+
+
+def _beside(click: Click, most: int, chance: random.Random) -> Click:
+    """A click at most that many thousandths away."""
+    x, y = (min(990, max(10, place + chance.randint(-most, most))) for place in (click.x, click.y))
+    return Click(x=x, y=y)

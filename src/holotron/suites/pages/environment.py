@@ -1,0 +1,128 @@
+"""Generated pages as an environment, and the judge of what was done on them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+from holotron.actions.action import Action
+from holotron.env.browser.local_page import LocalPage
+from holotron.env.browser.local_pool import OpenPage
+from holotron.env.browser.scripts import SELECT
+from holotron.env.environment import Observation, TaskStatus
+from holotron.env.errors import ActionFailed
+from holotron.env.executor import Point, execute
+from holotron.env.task import Task
+from holotron.suites.pages.task import PageTask, draw_task
+
+LONGEST_WAIT = 2.0  # seconds; nothing on these pages happens by itself
+LONGEST_CALL = 20.0
+WON, LOST = TaskStatus(True, 1.0, True), TaskStatus(True, 0.0, False)
+
+
+class PageEnvironment(LocalPage):
+    """One page of a `page_pool`.
+
+    A task ends when the policy says so (an Answer that is acted, or `judge`) or when it does what cannot be undone,
+    which is worth nothing.
+    """
+
+    reason: ClassVar[str] = "the task is one page without an address"
+
+    def __init__(self, open_page: Callable[[], Awaitable[OpenPage]]) -> None:
+        super().__init__(open_page, LONGEST_CALL)
+        self._task: PageTask | None = None
+        self._shown_size = (0, 0)
+        self._ending: TaskStatus | None = None
+
+    @property
+    def task(self) -> PageTask:
+        if self._task is None:
+            raise RuntimeError("no task was begun; await env.reset(task, seed) first")
+        return self._task
+
+    @property
+    def instruction(self) -> str:
+        return self.task.text
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.task.viewport
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """Draw the page of this seed. task: `name` is a template's."""
+        await self.show(draw_task(task.name or "", seed))
+        return await self.observe()
+
+    async def show(self, task: PageTask) -> None:
+        """Begin a task that was drawn already. The one before is forgotten, whatever became of it."""
+        self._task, self._ending, self.name = task, None, f"{task.template} seed {task.seed}"
+        if await self.ensure_open():
+            self._shown_size = (0, 0)
+        page, (width, height) = self.opened.page, task.viewport
+        await self.release()
+        if self._shown_size != task.viewport:
+            await self.guarded(page.set_viewport_size({"width": width, "height": height}))
+        self._shown_size = task.viewport
+        await self.guarded(page.set_content(task.html))
+
+    async def observe(self) -> Observation:
+        return Observation(await self.screenshot(), *self.size)
+
+    async def act(self, action: Action) -> None:
+        """Carry out an action. After the end of the task nothing happens."""
+        if self._ending is None:
+            await execute(self, action)
+
+    async def status(self) -> TaskStatus:
+        if self._ending is None and await self.evaluate("__task.done"):
+            self._ending = LOST
+        return self._ending or TaskStatus()
+
+    async def judge(self, answer: str) -> TaskStatus:
+        """End the task with this answer: 1 if everything is done and the answer is what was asked for, else 0."""
+        if self._ending is None:
+            verdict = await self.evaluate("__page.judge()")
+            right = verdict["answer"] is None or plain(answer) == plain(verdict["answer"])
+            self._ending = WON if verdict["solved"] and right else LOST
+        return self._ending
+
+    # ---- what this surface does in its own way ----
+
+    async def type_text(self, text: str) -> None:
+        # At once: key by key would take as long as everything else together.
+        await self.guarded(self.opened.page.keyboard.insert_text(text))
+
+    async def select_option(self, x: float, y: float, choice: str) -> None:
+        found = await self.evaluate(f"({SELECT})({x}, {y}, {json.dumps([choice])})")
+        if "problem" in found:
+            raise ActionFailed(found["problem"])
+
+    async def scroll(self, dx: float, dy: float, at: Point | None = None) -> None:
+        width, height = self.size
+        x, y = at or (width // 2, height // 2)
+        mouse = self.opened.page.mouse
+        await self.guarded(mouse.move(x, y))
+        # The browser scrolls some time after the wheel has turned, so the page is asked whether and when.
+        moves = dy != 0 and await self.evaluate(f"__page.will_scroll({x}, {y}, {dy})")
+        await self.guarded(mouse.wheel(dx, dy))
+        if moves:
+            await self.evaluate("__page.scrolled().then(() => true)")
+
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(min(seconds, LONGEST_WAIT))
+
+    async def answer(self, text: str) -> None:
+        await self.judge(text)
+
+    async def give_up(self, why: str) -> None:
+        self._ending = LOST
+
+
+def plain(text: str) -> str:
+    """An answer without what people write differently: case, blanks, signs of currency and quotes around it."""
+    words = re.sub(r"[€$£\"'“”‘’]|\b(eur|usd)\b", " ", text.lower()).split()
+    return " ".join(words).rstrip(".! ")

@@ -1,0 +1,63 @@
+"""Generated pages as a suite: a template is a task, and the page itself its teacher."""
+
+from __future__ import annotations
+
+import random
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any
+
+from holotron.actions.action import Action
+from holotron.agent.agent import Ending
+from holotron.agent.policy_format import PAGE_KINDS
+from holotron.env.task import Task
+from holotron.episodes.record import EnvironmentInfo
+from holotron.suites.pages.environment import PageEnvironment
+from holotron.suites.pages.pool import page_pool
+from holotron.suites.pages.task import all_templates
+from holotron.suites.pages.teacher import PageTeacher, disturbance
+from holotron.suites.suite import EvalProtocol, Suite
+
+
+class PagesSuite(Suite[PageEnvironment]):
+    """splits: templates to learn from, and those that are held out for evaluation."""
+
+    name = "pages"
+    kinds = PAGE_KINDS
+    splits = ("train", "held-out")
+    training_split = "train"
+    near = 12  # rows of lists are no more than twice as high
+    max_steps = 30
+
+    @property
+    def environment(self) -> EnvironmentInfo:
+        return EnvironmentInfo(name="pages")
+
+    def names(self, split: str | None = None) -> tuple[str, ...]:
+        return tuple(found.name for found in all_templates(None if split is None else split == "held-out"))
+
+    def taught(self) -> tuple[str, ...]:
+        return self.names()
+
+    def protocols(self) -> tuple[EvalProtocol, ...]:
+        return (
+            EvalProtocol("held-out", self.names("held-out"), 20, 15),
+            EvalProtocol("taught", self.names("train"), 20, 15),
+        )
+
+    def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
+        return page_pool(pages)
+
+    def teacher(self, env: PageEnvironment) -> PageTeacher:
+        return PageTeacher(env)
+
+    async def disturbance(
+        self, env: PageEnvironment, chance: random.Random, last: Action | None, wanted: Action
+    ) -> Action:
+        return await disturbance(env, chance, last, wanted)
+
+    async def judge(self, env: PageEnvironment, task: Task, ending: Ending, rule: str) -> Ending:
+        """The page judges an answer; whatever else ended the episode is worth nothing."""
+        if ending.reason == "answered":
+            ending = replace(ending, reward=(await env.judge(ending.answer)).reward)
+        return await super().judge(env, task, ending, rule)
