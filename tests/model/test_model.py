@@ -77,7 +77,7 @@ def test_counts_must_agree(seeing):
 
 
 def test_a_blind_model_says_so():
-    with pytest.raises(ModelError, match="tiny has no eyes"):
+    with pytest.raises(ModelError, match="tiny has no vision tower"):
         tiny_model("M-").encode_images([image((2, 2))])
 
 
@@ -89,7 +89,7 @@ def test_pixel_shuffle_puts_squares_side_by_side():
 
 
 def test_training_reaches_every_parameter():
-    """Gradients flow through eyes, projector, experts and scan from one loss."""
+    """Gradients flow through vision tower, projector, experts and scan from one loss."""
     model = tiny_model("ME*-", vision=tiny_eyes()).train()
     ids = [*draw_tokens(9), IMAGE_TOKEN, IMAGE_TOKEN, *draw_tokens(8, 1)]
     (logits,) = model.score([ids], model.encode_images([image((2, 4))]))

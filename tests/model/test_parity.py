@@ -91,7 +91,7 @@ def test_radio(seed: int):
     )
     ours = VisionTower(vision).eval()
     weights = {"vision_model." + name: tensor for name, tensor in theirs.state_dict().items()}
-    model_config = ModelConfig(name="eyes", pattern="-", hidden_size=8, vocab_size=8, mlp=oracle_mlp(), vision=vision)
+    model_config = ModelConfig(name="tower", pattern="-", hidden_size=8, vocab_size=8, mlp=oracle_mlp(), vision=vision)
     spelling = Dialect(prefix="language_model.", released=False)
     with torch.no_grad():
         for name, parameter in ours.named_parameters():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from holotron.model.batch import Batch, Memory
 from holotron.model.model import Model
+from holotron.ops import Packing
 
 from .tiny import DENSE_TRANSFORMER, draw_tokens, tiny_model
 
@@ -22,15 +23,35 @@ PAGE = 4
 MOST = 24
 
 
+def continuing(lengths, *, past, slots, pages, page_size, steps) -> Batch:
+    """New tokens of sessions with `past` tokens each; the first `steps` bring one."""
+    places = [
+        table[i // page_size] * page_size + i % page_size
+        for length, before, table in zip(lengths, past, pages, strict=True)
+        for i in range(before, before + length)
+    ]
+    entries = [before + length for before, length in zip(past, lengths, strict=True)]
+    return Batch(
+        Packing(tuple(lengths[steps:])) if lengths[steps:] else None,
+        torch.cat([torch.arange(before, end) for before, end in zip(past, entries, strict=True)]),
+        steps=steps,
+        slots_S=torch.tensor(slots),
+        page_table_SM=torch.tensor(pages),
+        places_T=torch.tensor(places),
+        kv_lengths_S=torch.tensor(entries),
+        piece_lengths=tuple(entries[steps:]),
+    )
+
+
 class Sessions:
     """Sessions over one Memory: each owns a slot and a run of pages scattered through the pool."""
 
-    def __init__(self, model: Model, count: int, dtype: torch.dtype = torch.float64, extra_slots: int = 0):
+    def __init__(self, model: Model, count: int, dtype: torch.dtype = torch.float64):
         per_session = -(-MOST // PAGE)
         self.model = model
         self.memory = Memory.allocate(
             model.config,
-            slots=count + extra_slots,
+            slots=count,
             pages=count * per_session,
             page_size=PAGE,
             dtype=dtype,
@@ -41,19 +62,17 @@ class Sessions:
         self.past = [0] * count
 
     @torch.no_grad()
-    def append(self, tokens: dict[int, list[int]], marks=(), mark_slots=()) -> dict[int, torch.Tensor]:
+    def append(self, tokens: dict[int, list[int]]) -> dict[int, torch.Tensor]:
         """Logits of the new tokens of the sessions named; their memory advances."""
         # Sessions that bring one token go through the ops for single steps, the others through those for pieces.
-        who = sorted(tokens, key=lambda i: len(tokens[i]) > 1 or bool(marks))
-        batch = Batch.continuing(
+        who = sorted(tokens, key=lambda i: len(tokens[i]) > 1)
+        batch = continuing(
             [len(tokens[i]) for i in who],
             past=[self.past[i] for i in who],
             slots=who,
             pages=[self.pages[i] for i in who],
             page_size=PAGE,
-            steps=0 if marks else sum(len(tokens[i]) == 1 for i in who),
-            marks=marks,
-            mark_slots=mark_slots,
+            steps=sum(len(tokens[i]) == 1 for i in who),
         )
         flat = torch.tensor([t for i in who for t in tokens[i]])
         logits = self.model.decoder.logits(self.model(flat, batch, self.memory))
@@ -116,28 +135,6 @@ def test_float32_agrees_to_rounding(kind, length):
     torch.testing.assert_close(torch.cat(parts), whole, rtol=1e-4, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=25)
-@given(prefix=st.integers(0, 12), rest=st.integers(0, 8), other=st.integers(1, 9), data=st.data())
-def test_a_marked_state_continues_as_if_the_session_had_stopped_there(prefix, rest, other, data):
-    """A mark inside a prefill is a full checkpoint: from it another continuation is exact."""
-    model = MODELS["hybrid"]
-    if prefix + rest == 0:
-        return
-    shared, tail, neighbour = draw_tokens(prefix, 1), draw_tokens(rest, 2), draw_tokens(other, 3)
-    sessions = Sessions(model, 2, extra_slots=1)
-    sessions.append({0: shared + tail, 1: neighbour}, marks=[(0, prefix)], mark_slots=[2])
-
-    # Session 0 goes back to the mark: its state is the marked one and only `prefix` entries of its pages count.
-    for pool in (sessions.memory.ssm_VMHPN, sessions.memory.conv_VMCJ):
-        pool[0] = pool[2]
-    sessions.past[0] = prefix
-    branch = draw_tokens(data.draw(st.integers(1, 6)), 4)
-    logits = sessions.append({0: branch})[0]
-    with torch.no_grad():
-        (expected,) = model.score([shared + branch])
-    torch.testing.assert_close(logits, expected[prefix:], rtol=1e-9, atol=1e-9)
-
-
 def test_sixteen_bit_states_are_a_choice_that_costs_little():
     model = tiny_model("M-M*-", seed=3, dtype=torch.float32)
     tokens = draw_tokens(MOST, 5)
@@ -161,11 +158,3 @@ def test_memory_is_as_large_as_the_config_says():
     memory = Memory.allocate(config, slots=3, pages=5, page_size=PAGE, dtype=torch.bfloat16, state_dtype=torch.float32)
     state = 3 * (4 * config.ssm_values + 2 * config.conv_values)
     assert memory.nbytes == state + 2 * 5 * PAGE * config.kv_values_per_token
-
-
-def test_batches_that_do_not_fit_are_refused():
-    common = {"slots": [0], "page_size": 4}
-    with pytest.raises(ValueError, match="9 tokens do not fit 2 pages of 4"):
-        Batch.continuing([5], past=[4], pages=[[0, 1]], **common)
-    with pytest.raises(ValueError, match="one entry per session"):
-        Batch.continuing([5], past=[4, 1], pages=[[0, 1]], **common)

@@ -5,7 +5,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holotron.ops import Packing, causal_conv, causal_conv_step
+from holotron.ops import Packing
+from holotron.ops.plain.conv import causal_conv, causal_conv_step
 
 
 def whole(x_LC, weight_CK, bias_C, state_CJ):
@@ -32,30 +33,27 @@ def draw(lengths, channels, kernel, seed):
     kernel=st.integers(2, 5),
     with_bias=st.booleans(),
     seed=st.integers(0, 99),
-    data=st.data(),
 )
-def test_equals_the_whole_convolution(lengths, kernel, with_bias, seed, data):
-    marks = tuple((s, data.draw(st.integers(0, n))) for s, n in enumerate(lengths))
-    packing = Packing(tuple(lengths), marks)
+def test_equals_the_whole_convolution(lengths, kernel, with_bias, seed):
+    packing = Packing(tuple(lengths))
     x, weight, bias, state = draw(lengths, 3, kernel, seed)
     bias = bias if with_bias else None
-    y, final, marked = causal_conv(x, weight, bias, packing, state)
+    y, final = causal_conv(x, weight, bias, packing, state)
     for s, (start, end) in enumerate(zip(packing.starts, packing.starts[1:], strict=False)):
         torch.testing.assert_close(y[start:end], whole(x[start:end], weight, bias, state[s]))
         rows = torch.cat([state[s], x[start:end].T], dim=1)
         assert torch.equal(final[s], rows[:, rows.shape[1] - kernel + 1 :])
-        assert torch.equal(marked[s], rows[:, marks[s][1] : marks[s][1] + kernel - 1])
 
 
 def test_starts_from_zero_without_a_state():
     x, weight, bias, state = draw([4], 3, 4, 0)
-    y, _, _ = causal_conv(x, weight, bias, Packing((4,)))
+    y, _ = causal_conv(x, weight, bias, Packing((4,)))
     torch.testing.assert_close(y, whole(x, weight, bias, torch.zeros_like(state[0])))
 
 
 def test_steps_equal_the_whole():
     x, weight, bias, state = draw([6], 3, 4, 1)
-    y, final, _ = causal_conv(x, weight, bias, Packing((6,)), state)
+    y, final = causal_conv(x, weight, bias, Packing((6,)), state)
     for t in range(6):
         step, state = causal_conv_step(x[t : t + 1], weight, bias, state)
         torch.testing.assert_close(step[0], y[t])
@@ -64,18 +62,17 @@ def test_steps_equal_the_whole():
 
 def test_no_tokens_leave_the_states_as_they_are():
     x, weight, bias, state = draw([0, 0], 3, 4, 0)
-    y, final, marked = causal_conv(x, weight, bias, Packing((0, 0), ((1, 0),)), state)
+    y, final = causal_conv(x, weight, bias, Packing((0, 0)), state)
     assert y.shape == (0, 3)
     assert torch.equal(final, state)
-    assert torch.equal(marked, state[1:])
 
 
 def test_a_broken_sequence_does_not_touch_its_neighbours():
     x, weight, bias, state = draw([5, 2, 3], 3, 4, 3)
     packing = Packing((5, 2, 3))
-    y, final, _ = causal_conv(x, weight, bias, packing, state)
+    y, final = causal_conv(x, weight, bias, packing, state)
     x[4] = float("nan")
-    hurt_y, hurt_final, _ = causal_conv(x, weight, bias, packing, state)
+    hurt_y, hurt_final = causal_conv(x, weight, bias, packing, state)
     assert torch.isnan(hurt_y[4]).all()
     assert torch.equal(hurt_y[5:], y[5:])
     assert torch.equal(hurt_final[1:], final[1:])
@@ -83,5 +80,5 @@ def test_a_broken_sequence_does_not_touch_its_neighbours():
 
 def test_gradients():
     x, weight, bias, state = (t.requires_grad_() for t in draw([2, 3], 2, 3, 2))
-    packing = Packing((2, 3), ((1, 1),))
+    packing = Packing((2, 3))
     assert torch.autograd.gradcheck(lambda *t: causal_conv(t[0], t[1], t[2], packing, t[3]), (x, weight, bias, state))

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holotron.ops import Packing, discretize, ssd_scan, ssd_step
+from holotron.ops import Packing, discretize
+from holotron.ops.plain.scan import ssd_scan, ssd_step
 
 settings.register_profile("ops", deadline=None, max_examples=60)
 settings.load_profile("ops")
@@ -47,26 +48,21 @@ def recurrence(x_THP, dt_TH, A_H, B_TGN, C_TGN, D_H, packing, state_SHPN):
 lengths_strategy = st.lists(st.integers(0, 13), min_size=1, max_size=4).filter(lambda lengths: sum(lengths) > 0)
 
 
-@given(lengths=lengths_strategy, chunk=st.integers(1, 9), seed=st.integers(0, 99), data=st.data())
-def test_equals_the_recurrence(lengths, chunk, seed, data):
-    marks = tuple(
-        (s, data.draw(st.integers(0, lengths[s]))) for s in data.draw(st.lists(st.integers(0, len(lengths) - 1)))
-    )
-    packing = Packing(tuple(lengths), marks)
+@given(lengths=lengths_strategy, chunk=st.integers(1, 9), seed=st.integers(0, 99))
+def test_equals_the_recurrence(lengths, chunk, seed):
+    packing = Packing(tuple(lengths))
     inputs, state = draw_inputs(lengths, seed=seed)
-    y, final, marked = ssd_scan(**inputs, packing=packing, chunk_size=chunk, state_SHPN=state)
+    y, final = ssd_scan(**inputs, packing=packing, chunk_size=chunk, state_SHPN=state)
     expected, states = recurrence(**inputs, packing=packing, state_SHPN=state)
     torch.testing.assert_close(y, expected, rtol=1e-10, atol=1e-10)
     for s, seen in enumerate(states):
         torch.testing.assert_close(final[s], seen[-1], rtol=1e-10, atol=1e-10)
-    for (s, count), got in zip(marks, marked, strict=True):
-        torch.testing.assert_close(got, states[s][count], rtol=1e-10, atol=1e-10)
 
 
 def test_starts_from_zero_without_a_state():
     inputs, state = draw_inputs([5, 2])
     packing = Packing((5, 2))
-    y, final, _ = ssd_scan(**inputs, packing=packing, chunk_size=4)
+    y, final = ssd_scan(**inputs, packing=packing, chunk_size=4)
     expected, states = recurrence(**inputs, packing=packing, state_SHPN=torch.zeros_like(state))
     torch.testing.assert_close(y, expected)
     torch.testing.assert_close(final[1], states[1][-1])
@@ -74,7 +70,7 @@ def test_starts_from_zero_without_a_state():
 
 def test_one_token_is_one_step():
     inputs, state = draw_inputs([1, 1, 1])
-    y, final, _ = ssd_scan(**inputs, packing=Packing((1, 1, 1)), chunk_size=4, state_SHPN=state)
+    y, final = ssd_scan(**inputs, packing=Packing((1, 1, 1)), chunk_size=4, state_SHPN=state)
     stepped, new_state = ssd_step(*inputs.values(), state)
     torch.testing.assert_close(stepped, y)
     torch.testing.assert_close(new_state, final)
@@ -83,7 +79,7 @@ def test_one_token_is_one_step():
 @pytest.mark.parametrize("chunk", [1, 3, 8])
 def test_gradients(chunk):
     inputs, state = draw_inputs([4, 3], heads=2, groups=1, head_dim=2, state_size=2)
-    packing = Packing((4, 3), ((0, 2),))
+    packing = Packing((4, 3))
     values = [tensor.requires_grad_() for tensor in (*inputs.values(), state)]
 
     def run(*tensors):
@@ -100,7 +96,7 @@ def test_long_float32_decays_stay_accurate():
     packing = Packing(tuple(lengths))
     expected, _ = recurrence(**inputs, packing=packing, state_SHPN=state)
     narrow = {name: tensor.float() for name, tensor in inputs.items()}
-    y, _, _ = ssd_scan(**narrow, packing=packing, chunk_size=128, state_SHPN=state.float())
+    y, _ = ssd_scan(**narrow, packing=packing, chunk_size=128, state_SHPN=state.float())
     error = (y.double() - expected).norm() / expected.norm()
     assert error < 2e-7, error
 
@@ -108,10 +104,10 @@ def test_long_float32_decays_stay_accurate():
 def test_a_broken_sequence_does_not_touch_its_neighbours():
     inputs, state = draw_inputs([5, 6, 3])
     packing = Packing((5, 6, 3))
-    y, final, _ = ssd_scan(**inputs, packing=packing, chunk_size=4, state_SHPN=state)
+    y, final = ssd_scan(**inputs, packing=packing, chunk_size=4, state_SHPN=state)
     inputs["x_THP"] = inputs["x_THP"].clone()
     inputs["x_THP"][0] = float("nan")
-    hurt_y, hurt_final, _ = ssd_scan(**inputs, packing=packing, chunk_size=4, state_SHPN=state)
+    hurt_y, hurt_final = ssd_scan(**inputs, packing=packing, chunk_size=4, state_SHPN=state)
     assert torch.isnan(hurt_y[0]).all()
     assert torch.equal(hurt_y[5:], y[5:])
     assert torch.equal(hurt_final[1:], final[1:])
@@ -119,18 +115,17 @@ def test_a_broken_sequence_does_not_touch_its_neighbours():
 
 def test_no_tokens_leave_the_states_as_they_are():
     inputs, state = draw_inputs([0, 0])
-    y, final, marked = ssd_scan(**inputs, packing=Packing((0, 0), ((1, 0),)), chunk_size=4, state_SHPN=state)
+    y, final = ssd_scan(**inputs, packing=Packing((0, 0)), chunk_size=4, state_SHPN=state)
     assert y.shape == (0, 4, 3)
     assert torch.equal(final, state)
-    assert torch.equal(marked, state[1:])
 
 
 def test_half_precision_accumulates_in_float32():
     inputs, state = draw_inputs([40], dtype=torch.float32)
     narrow = {name: t.bfloat16() if name in ("x_THP", "B_TGN", "C_TGN") else t for name, t in inputs.items()}
     wide = {name: t.float() for name, t in narrow.items()}
-    y, final, _ = ssd_scan(**narrow, packing=Packing((40,)), chunk_size=8, state_SHPN=state)
-    exact, exact_final, _ = ssd_scan(**wide, packing=Packing((40,)), chunk_size=8, state_SHPN=state)
+    y, final = ssd_scan(**narrow, packing=Packing((40,)), chunk_size=8, state_SHPN=state)
+    exact, exact_final = ssd_scan(**wide, packing=Packing((40,)), chunk_size=8, state_SHPN=state)
     assert y.dtype == torch.bfloat16
     assert final.dtype == torch.float32
     assert torch.equal(y, exact.bfloat16())
@@ -145,7 +140,7 @@ def test_dt_limits():
     assert limited.max() == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize(("lengths", "marks"), [((), ()), ((-1,), ()), ((3,), ((0, 4),)), ((3,), ((1, 0),))])
-def test_bad_packings_are_refused(lengths, marks):
+@pytest.mark.parametrize("lengths", [(), (-1,), (3, -2)])
+def test_bad_packings_are_refused(lengths):
     with pytest.raises(ValueError, match="length"):
-        Packing(lengths, marks)
+        Packing(lengths)

@@ -71,9 +71,9 @@ class Draw:
     def pool(self, slots, *shape, dtype=torch.float32):
         return self.normal(slots, LAYERS, *shape, dtype=dtype)
 
-    def slots(self, sequences, marks, spare=2):
-        order = torch.randperm(sequences + marks + spare, generator=self.generator)
-        return order[:sequences], order[sequences : sequences + marks], len(order)
+    def slots(self, sequences, spare=2):
+        order = torch.randperm(sequences + spare, generator=self.generator)
+        return order[:sequences], len(order)
 
 
 def scan_inputs(draw, tokens, heads=4, groups=2, head_dim=20, state_size=8, dtype=torch.float32, decay=4.0):
@@ -88,16 +88,15 @@ def scan_inputs(draw, tokens, heads=4, groups=2, head_dim=20, state_size=8, dtyp
     ]
 
 
-def both(fast, plain, inputs, packing, pools, *slots, **options):
+def both(fast, plain, inputs, packing, pools, slots, **options):
     """Each op on pools of its own. Returns the outputs, and the pools after what must not change was compared."""
     results = []
-    touched = torch.cat(slots).unique()
     for op, extra in ((plain, {}), (fast, options)):
         mine = [pool.clone() for pool in pools]
-        y = op(*inputs, *packing, *(pool[:, LAYER] for pool in mine), *slots, **extra)
+        y = op(*inputs, *packing, *(pool[:, LAYER] for pool in mine), slots, **extra)
         for before, after in zip(pools, mine, strict=True):
             kept = torch.ones(before.shape[:2], dtype=torch.bool)
-            kept[touched, LAYER] = False
+            kept[slots, LAYER] = False
             assert torch.equal(after[kept], before[kept])
         results.append((y, *mine))
     return results
@@ -117,10 +116,7 @@ def error(values, exact):
 @st.composite
 def packings(draw, longest=150):
     lengths = draw(st.lists(st.sampled_from([0, 1, 2, 3, 5, 63, 64, 65, longest]), min_size=1, max_size=4))
-    marks = []
-    for sequence in draw(st.lists(st.integers(0, len(lengths) - 1), max_size=4)):
-        marks.append((sequence, draw(st.integers(0, lengths[sequence]))))
-    return Packing(tuple(lengths), tuple(marks + marks[:1]))
+    return Packing(tuple(lengths))
 
 
 # --- scan ---
@@ -137,23 +133,21 @@ def packings(draw, longest=150):
 )
 def test_scan(packing, head_dim, state_size, shape, pool_dtype, seed):
     draw, (heads, groups) = Draw(seed), shape
-    slots, mark_slots, total = draw.slots(packing.sequences, len(packing.marks))
+    slots, total = draw.slots(packing.sequences)
     inputs = scan_inputs(draw, packing.tokens, heads, groups, head_dim, state_size)
     pool = draw.pool(total, heads, head_dim, state_size, dtype=pool_dtype)
-    theirs, ours = both(scan.ssd_scan_, plain_scan.ssd_scan_, inputs, (packing, 16), [pool], slots, mark_slots)
+    theirs, ours = both(scan.ssd_scan_, plain_scan.ssd_scan_, inputs, (packing, 16), [pool], slots)
     assert_near(ours[0], theirs[0])
     assert_near(ours[1], theirs[1], 1e-5 if pool_dtype == torch.float32 else 2**-10)
 
 
 @pytest.mark.parametrize("config", scan.SCAN_CONFIGS, ids=str)
 def test_scan_configs(config):
-    draw, packing = Draw(1), Packing((130, 7), ((0, 100), (1, 7)))
-    slots, mark_slots, total = draw.slots(2, 2)
+    draw, packing = Draw(1), Packing((130, 7))
+    slots, total = draw.slots(2)
     inputs = scan_inputs(draw, packing.tokens, 2, 1, 20, 16)
     pool = draw.pool(total, 2, 20, 16)
-    theirs, ours = both(
-        scan.ssd_scan_, plain_scan.ssd_scan_, inputs, (packing, 64), [pool], slots, mark_slots, config=config
-    )
+    theirs, ours = both(scan.ssd_scan_, plain_scan.ssd_scan_, inputs, (packing, 64), [pool], slots, config=config)
     assert_near(ours[0], theirs[0])
     assert_near(ours[1], theirs[1])
 
@@ -162,13 +156,13 @@ def test_scan_configs(config):
 def test_scan_in_bfloat16():
     """Scores, state and what is added to it are rounded like the output: four equal errors, so twice one."""
     draw, packing = Draw(2), Packing((150, 40))
-    slots, no_marks, total = draw.slots(2, 0)
+    slots, total = draw.slots(2)
     inputs = scan_inputs(draw, packing.tokens, 2, 1, 80, 16, torch.bfloat16, decay=1.0)
     pool = draw.pool(total, 2, 80, 16)
-    theirs, ours = both(scan.ssd_scan_, plain_scan.ssd_scan_, inputs, (packing, 64), [pool], slots, no_marks)
+    theirs, ours = both(scan.ssd_scan_, plain_scan.ssd_scan_, inputs, (packing, 64), [pool], slots)
     exact_pool = pool.double()
     wide = [tensor.double() for tensor in inputs]
-    exact = plain_scan.ssd_scan_(*wide, packing, 64, exact_pool[:, LAYER], slots, no_marks)
+    exact = plain_scan.ssd_scan_(*wide, packing, 64, exact_pool[:, LAYER], slots)
     assert ours[0].dtype == torch.bfloat16
     assert error(ours[0], exact) < 2 * error(theirs[0], exact) < 4e-3
     assert error(ours[1][slots, LAYER], exact_pool[slots, LAYER]) < 2e-3
@@ -177,48 +171,44 @@ def test_scan_in_bfloat16():
 def test_scan_of_long_decays():
     """Sums of log decays reach thousands inside a chunk; neighbours must not suffer for it."""
     draw, packing = Draw(3), Packing((128,))
-    slots, no_marks, total = draw.slots(1, 0)
+    slots, total = draw.slots(1)
     inputs = scan_inputs(draw, 128, 4, 2, 4, 8)
     inputs[2] = inputs[2] * 4
     pool = draw.pool(total, 4, 4, 8)
-    y = scan.ssd_scan_(*inputs, packing, 64, pool.clone()[:, LAYER], slots, no_marks)
+    y = scan.ssd_scan_(*inputs, packing, 64, pool.clone()[:, LAYER], slots)
     wide = [tensor.double() for tensor in inputs]
-    exact = plain_scan.ssd_scan_(*wide, packing, 64, pool.double()[:, LAYER], slots, no_marks)
+    exact = plain_scan.ssd_scan_(*wide, packing, 64, pool.double()[:, LAYER], slots)
     assert error(y, exact) < 3e-7
 
 
 @pytest.mark.parametrize("cut", [1, 64, 99])
 def test_scan_in_two_calls(cut):
-    draw, none = Draw(4), torch.tensor([], dtype=torch.long)
+    draw = Draw(4)
     inputs, pool, slot = scan_inputs(draw, 130, 2, 1), draw.pool(2, 2, 20, 8), torch.tensor([1])
     whole = pool.clone()
-    y = scan.ssd_scan_(*inputs, Packing((130,)), 64, whole[:, LAYER], slot, none)
+    y = scan.ssd_scan_(*inputs, Packing((130,)), 64, whole[:, LAYER], slot)
     halves = []
     for part in (slice(0, cut), slice(cut, 130)):
         x, dt, A, B, C, D = inputs
         piece = x[part], dt[part], A, B[part], C[part], D
-        halves.append(scan.ssd_scan_(*piece, Packing((len(x[part]),)), 64, pool[:, LAYER], slot, none))
+        halves.append(scan.ssd_scan_(*piece, Packing((len(x[part]),)), 64, pool[:, LAYER], slot))
     assert_near(torch.cat(halves), y)
     assert_near(pool, whole)
 
 
 def test_scan_without_tokens():
-    """Nothing to compute, but a mark before the first token still asks for the state as it is."""
     draw = Draw(5)
-    for marks in ((), ((1, 0), (1, 0))):
-        packing = Packing((0, 0), marks)
-        slots, mark_slots, total = draw.slots(2, len(marks))
-        pool = draw.pool(total, 2, 20, 8, dtype=torch.float16)
-        theirs, ours = both(
-            scan.ssd_scan_, plain_scan.ssd_scan_, scan_inputs(draw, 0, 2, 1), (packing, 64), [pool], slots, mark_slots
-        )
-        assert len(ours[0]) == 0
-        assert torch.equal(ours[1], theirs[1])
+    slots, total = draw.slots(2)
+    pool = draw.pool(total, 2, 20, 8, dtype=torch.float16)
+    inputs = scan_inputs(draw, 0, 2, 1)
+    theirs, ours = both(scan.ssd_scan_, plain_scan.ssd_scan_, inputs, (Packing((0, 0)), 64), [pool], slots)
+    assert len(ours[0]) == 0
+    assert torch.equal(ours[1], theirs[1])
 
 
 def test_a_broken_sequence_does_not_touch_its_neighbours():
-    draw, packing = Draw(6), Packing((5, 70, 3), ((1, 2),))
-    slots, mark_slots, total = draw.slots(3, 1)
+    draw, packing = Draw(6), Packing((5, 70, 3))
+    slots, total = draw.slots(3)
     inputs, pool = scan_inputs(draw, 78, 2, 1), draw.pool(total, 2, 20, 8)
     x = draw.normal(78, 11)
     weight, conv_pool = draw.normal(11, 4), draw.pool(total, 11, 3)
@@ -227,17 +217,16 @@ def test_a_broken_sequence_does_not_touch_its_neighbours():
         if broken:
             inputs[0][4], inputs[3][4], x[4] = float("nan"), float("inf"), float("nan")
         ssm, carried = pool.clone(), conv_pool.clone()
-        y = scan.ssd_scan_(*inputs, packing, 64, ssm[:, LAYER], slots, mark_slots)
-        convolved = conv.causal_conv_(x, weight, None, packing, carried[:, LAYER], slots, mark_slots)
+        y = scan.ssd_scan_(*inputs, packing, 64, ssm[:, LAYER], slots)
+        convolved = conv.causal_conv_(x, weight, None, packing, carried[:, LAYER], slots)
         results.append((y, convolved, ssm, carried))
     (y, convolved, *pools), (hurt_y, hurt_convolved, *hurt_pools) = results
     assert torch.isnan(hurt_y[4]).all()
     assert torch.isnan(hurt_convolved[4]).all()
     assert torch.equal(hurt_y[5:], y[5:])
     assert torch.equal(hurt_convolved[5:], convolved[5:])
-    others = torch.cat([slots[1:], mark_slots])
     for before, after in zip(pools, hurt_pools, strict=True):
-        assert torch.equal(after[others], before[others])
+        assert torch.equal(after[slots[1:]], before[slots[1:]])
 
 
 # --- convolution ---
@@ -253,11 +242,11 @@ def test_a_broken_sequence_does_not_touch_its_neighbours():
 )
 def test_conv(packing, kernel, with_bias, dtypes, seed):
     draw, (dtype, pool_dtype) = Draw(seed), dtypes
-    slots, mark_slots, total = draw.slots(packing.sequences, len(packing.marks))
+    slots, total = draw.slots(packing.sequences)
     (x,) = draw.views(packing.tokens, 37, dtype=dtype)
     inputs = [x, draw.normal(37, kernel, dtype=dtype), draw.normal(37, dtype=dtype) if with_bias else None]
     pool = draw.pool(total, 37, kernel - 1, dtype=pool_dtype)
-    theirs, ours = both(conv.causal_conv_, plain_conv.causal_conv_, inputs, (packing,), [pool], slots, mark_slots)
+    theirs, ours = both(conv.causal_conv_, plain_conv.causal_conv_, inputs, (packing,), [pool], slots)
     # The interpreter cuts bfloat16 off: one bit in the last place.
     assert_near(ours[0], theirs[0], 1e-6 if dtype == torch.float32 else 2**-7)
     assert torch.equal(ours[1], theirs[1])
@@ -265,25 +254,23 @@ def test_conv(packing, kernel, with_bias, dtypes, seed):
 
 @pytest.mark.parametrize("config", conv.CONV_CONFIGS, ids=str)
 def test_conv_configs(config):
-    draw, packing = Draw(7), Packing((70, 2), ((0, 1), (1, 2)))
-    slots, mark_slots, total = draw.slots(2, 2)
+    draw, packing = Draw(7), Packing((70, 2))
+    slots, total = draw.slots(2)
     inputs = [draw.normal(72, 130), draw.normal(130, 4), draw.normal(130)]
     pool = draw.pool(total, 130, 3)
-    theirs, ours = both(
-        conv.causal_conv_, plain_conv.causal_conv_, inputs, (packing,), [pool], slots, mark_slots, config=config
-    )
+    theirs, ours = both(conv.causal_conv_, plain_conv.causal_conv_, inputs, (packing,), [pool], slots, config=config)
     assert_near(ours[0], theirs[0], 1e-6)
     assert torch.equal(ours[1], theirs[1])
 
 
 @pytest.mark.parametrize("cut", [1, 2, 16, 19])
 def test_conv_in_two_calls(cut):
-    draw, none = Draw(8), torch.tensor([], dtype=torch.long)
+    draw = Draw(8)
     x, weight, pool, slot = draw.normal(20, 5), draw.normal(5, 4), draw.pool(2, 5, 3), torch.tensor([1])
     whole = pool.clone()
-    y = conv.causal_conv_(x, weight, None, Packing((20,)), whole[:, LAYER], slot, none)
+    y = conv.causal_conv_(x, weight, None, Packing((20,)), whole[:, LAYER], slot)
     halves = [
-        conv.causal_conv_(part, weight, None, Packing((len(part),)), pool[:, LAYER], slot, none)
+        conv.causal_conv_(part, weight, None, Packing((len(part),)), pool[:, LAYER], slot)
         for part in (x[:cut], x[cut:])
     ]
     assert_near(torch.cat(halves), y, 1e-6)
@@ -342,7 +329,7 @@ def both_steps(inputs, pools, slots, groups, limit=(0.0, float("inf")), **option
 )
 def test_step(rows, head_dim, state_size, shape, kernel, with_bias, limit, pool_dtype, seed):
     draw, (heads, groups) = Draw(seed), shape
-    slots, _, total = draw.slots(rows, 0)
+    slots, total = draw.slots(rows)
     inputs = step_inputs(draw, rows, heads, groups, head_dim, state_size, kernel, with_bias)
     pools = step_pools(draw, total, inputs, heads, head_dim, state_size, pool_dtype)
     theirs, ours = both_steps(inputs, pools, slots, groups, limit)
@@ -354,7 +341,7 @@ def test_step(rows, head_dim, state_size, shape, kernel, with_bias, limit, pool_
 @pytest.mark.parametrize("config", mamba.STEP_CONFIGS, ids=str)
 def test_step_configs(config):
     draw = Draw(9)
-    slots, _, total = draw.slots(2, 0)
+    slots, total = draw.slots(2)
     inputs = step_inputs(draw, 2, 3, 1, 80, 16)
     pools = step_pools(draw, total, inputs, 3, 80, 16)
     theirs, ours = both_steps(inputs, pools, slots, 1, config=config)
@@ -367,7 +354,7 @@ def test_step_configs(config):
 def test_step_in_bfloat16():
     """It rounds where the plain version rounds, so results differ in the last bit at most."""
     draw = Draw(10)
-    slots, _, total = draw.slots(3, 0)
+    slots, total = draw.slots(3)
     inputs = step_inputs(draw, 3, 4, 2, 20, 16, dtype=torch.bfloat16)
     pools = step_pools(draw, total, inputs, 4, 20, 16, torch.bfloat16)
     theirs, ours = both_steps(inputs, pools, slots, 2)

@@ -34,10 +34,7 @@ SESSIONS = 100
 # Rounding the result alone gives 0.0017; the scan also rounds its scores, its state and what it adds to it.
 BF16_ERROR = 1e-2
 NOT_WORSE = 1.5
-BATCHES = [
-    ((2368,), ()),
-    ((2368, 0, 1, 64, 900), ((0, 0), (0, 2304), (0, 2304), (2, 1), (4, 65), (4, 900))),
-]
+BATCHES = [(2368,), (2368, 0, 1, 64, 900)]
 
 
 def device():
@@ -70,8 +67,8 @@ def unchanged(before, after, touched):
     return torch.equal(before[kept], after[kept])
 
 
-def scan_case(lengths, marks):
-    packing = Packing(lengths, marks, device())
+def scan_case(lengths):
+    packing = Packing(lengths, device())
     tokens = packing.tokens
     xBC = F.silu(draw(tokens, CHANNELS, seed=1, dtype=torch.float32)).to(BF16)
     x, B, C = xBC.split([INNER, SHARED, SHARED], dim=-1)
@@ -85,83 +82,79 @@ def scan_case(lengths, marks):
         C.unflatten(-1, (GROUPS, STATE)),
         draw(HEADS, seed=3, dtype=torch.float32),
     ]
-    order = torch.randperm(len(lengths) + len(marks) + 2, generator=torch.Generator().manual_seed(0)).cuda()
-    return packing, inputs, order[: len(lengths)], order[len(lengths) : len(lengths) + len(marks)], len(order)
+    order = torch.randperm(len(lengths) + 2, generator=torch.Generator().manual_seed(0)).cuda()
+    return packing, inputs, order[: len(lengths)], len(order)
 
 
-def compare_scan(lengths, marks, pool_dtype, configs):
-    packing, inputs, slots, mark_slots, total = scan_case(lengths, marks)
+def compare_scan(lengths, pool_dtype, configs):
+    packing, inputs, slots, total = scan_case(lengths)
     pool = pool_of(total, HEADS, HEAD_DIM, STATE, dtype=pool_dtype)
     rest = packing, 64
     exact_pool = pool[:, LAYER].double()
-    exact = plain_scan.ssd_scan_(*(t.double() for t in inputs), *rest, exact_pool, slots, mark_slots)
+    exact = plain_scan.ssd_scan_(*(t.double() for t in inputs), *rest, exact_pool, slots)
     plain_pool = pool.clone()
-    plain = plain_scan.ssd_scan_(*inputs, *rest, plain_pool[:, LAYER], slots, mark_slots)
-    touched = torch.cat([slots, mark_slots])
+    plain = plain_scan.ssd_scan_(*inputs, *rest, plain_pool[:, LAYER], slots)
     for config in configs:
         our_pool = pool.clone()
-        ours = scan.ssd_scan_(*inputs, *rest, our_pool[:, LAYER], slots, mark_slots, config=config)
+        ours = scan.ssd_scan_(*inputs, *rest, our_pool[:, LAYER], slots, config=config)
         check(f"{config} {pool_dtype} y", ours, plain, exact)
-        assert unchanged(pool, our_pool, touched)
-        for slot in touched.tolist():
+        assert unchanged(pool, our_pool, slots)
+        for slot in slots.tolist():
             got, want = our_pool[slot, LAYER], exact_pool[slot]
             assert error(got, want) < BF16_ERROR, (slot, error(got, want))
 
 
 def test_scan():
-    for lengths, marks in BATCHES:
+    for lengths in BATCHES:
         for pool_dtype in (torch.float32, torch.float16):
-            compare_scan(lengths, marks, pool_dtype, [None])
+            compare_scan(lengths, pool_dtype, [None])
 
 
 def test_scan_of_many_sequences():
-    lengths = tuple(17 * n % 301 for n in range(60))
-    compare_scan(lengths, tuple((n, lengths[n] // 2) for n in range(0, 60, 7)), torch.float16, [None])
+    compare_scan(tuple(17 * n % 301 for n in range(60)), torch.float16, [None])
 
 
 def test_scan_configs():
-    compare_scan((500, 130), ((0, 100),), torch.float32, scan.SCAN_CONFIGS)
+    compare_scan((500, 130), torch.float32, scan.SCAN_CONFIGS)
 
 
 def test_scan_in_float32():
-    packing, inputs, slots, mark_slots, total = scan_case((200, 70), ((0, 100),))
+    packing, inputs, slots, total = scan_case((200, 70))
     inputs = [t.float() for t in inputs]
     pool = pool_of(total, HEADS, HEAD_DIM, STATE, dtype=torch.float32)
     exact_pool = pool[:, LAYER].double()
-    exact = plain_scan.ssd_scan_(*(t.double() for t in inputs), packing, 64, exact_pool, slots, mark_slots)
+    exact = plain_scan.ssd_scan_(*(t.double() for t in inputs), packing, 64, exact_pool, slots)
     small = scan.ScanConfig(64, 16, 4, 1)
-    ours = scan.ssd_scan_(*inputs, packing, 64, pool[:, LAYER], slots, mark_slots, config=small)
+    ours = scan.ssd_scan_(*inputs, packing, 64, pool[:, LAYER], slots, config=small)
     assert error(ours, exact) < 1e-5
     assert error(pool[slots, LAYER], exact_pool[slots]) < 1e-5
 
 
 def test_a_broken_sequence_does_not_touch_its_neighbours():
-    packing, inputs, slots, mark_slots, total = scan_case((130, 70), ())
+    packing, inputs, slots, total = scan_case((130, 70))
     pool = pool_of(total, HEADS, HEAD_DIM, STATE, dtype=torch.float16)
     hurt = pool.clone()
-    y = scan.ssd_scan_(*inputs, packing, 64, pool[:, LAYER], slots, mark_slots)
+    y = scan.ssd_scan_(*inputs, packing, 64, pool[:, LAYER], slots)
     inputs[0][129] = float("nan")
-    hurt_y = scan.ssd_scan_(*inputs, packing, 64, hurt[:, LAYER], slots, mark_slots)
+    hurt_y = scan.ssd_scan_(*inputs, packing, 64, hurt[:, LAYER], slots)
     assert torch.equal(hurt_y[130:], y[130:])
     assert torch.equal(hurt[slots[1]], pool[slots[1]])
 
 
 def test_conv():
-    for lengths, marks in BATCHES:
-        packing = Packing(lengths, marks, device())
+    for lengths in BATCHES:
+        packing = Packing(lengths, device())
         wide = draw(packing.tokens, INNER + CHANNELS + HEADS, seed=4)
         x, weight, bias = wide[:, INNER : INNER + CHANNELS], draw(CHANNELS, KERNEL, seed=5), draw(CHANNELS, seed=6)
         slots = torch.arange(len(lengths), device="cuda") + 1
-        mark_slots = torch.arange(len(marks), device="cuda") + 1 + len(lengths)
-        pool = pool_of(2 + len(lengths) + len(marks), CHANNELS, KERNEL - 1, dtype=BF16)
-        rest = packing, slots, mark_slots
+        pool = pool_of(2 + len(lengths), CHANNELS, KERNEL - 1, dtype=BF16)
         exact_pool = pool[:, LAYER].double()
-        exact = plain_conv.causal_conv_(x.double(), weight.double(), bias.double(), packing, exact_pool, *rest[1:])
+        exact = plain_conv.causal_conv_(x.double(), weight.double(), bias.double(), packing, exact_pool, slots)
         plain_pool = pool.clone()
-        plain = plain_conv.causal_conv_(x, weight, bias, packing, plain_pool[:, LAYER], *rest[1:])
+        plain = plain_conv.causal_conv_(x, weight, bias, packing, plain_pool[:, LAYER], slots)
         for config in conv.CONV_CONFIGS:
             our_pool = pool.clone()
-            ours = conv.causal_conv_(x, weight, bias, packing, our_pool[:, LAYER], *rest[1:], config=config)
+            ours = conv.causal_conv_(x, weight, bias, packing, our_pool[:, LAYER], slots, config=config)
             check(f"{config}", ours, plain, exact)
             assert torch.equal(our_pool, plain_pool)
 
@@ -242,14 +235,13 @@ def test_step_in_a_graph():
 def test_slots_beyond_32_bits():
     """A slot of the real model holds 37 million values: the 59th lies beyond what 32 bits can address."""
     layers, slot = 28, torch.tensor([69], device="cuda")
-    none = torch.tensor([], dtype=torch.long, device="cuda")
     pool = torch.zeros(70, layers, HEADS, HEAD_DIM, STATE, dtype=torch.float16, device="cuda")
     conv_pool = torch.zeros(70, layers, CHANNELS, KERNEL - 1, dtype=BF16, device="cuda")
-    packing, inputs, *_ = scan_case((3,), ())
+    packing, inputs, *_ = scan_case((3,))
     small = torch.zeros(1, HEADS, HEAD_DIM, STATE, dtype=torch.float16, device="cuda")
     first = torch.tensor([0], device="cuda")
-    y = scan.ssd_scan_(*inputs, packing, 64, pool[:, -1], slot, none)
-    assert torch.equal(y, scan.ssd_scan_(*inputs, packing, 64, small, first, none))
+    y = scan.ssd_scan_(*inputs, packing, 64, pool[:, -1], slot)
+    assert torch.equal(y, scan.ssd_scan_(*inputs, packing, 64, small, first))
     assert torch.equal(pool[69, -1], small[0])
     small_conv = torch.zeros(1, CHANNELS, KERNEL - 1, dtype=BF16, device="cuda")
     step, options = step_case(1), {"groups": GROUPS, "eps": 1e-5}

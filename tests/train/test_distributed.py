@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from holotron.model.loading import load
-from holotron.train.batches import Batch, Budget
+from holotron.train.batches import BatchBudget, TrainingBatch
 from holotron.train.loader import BatchStream
 from holotron.train.lora import LoraConfig
 from holotron.train.optimizer import OptimizerConfig
@@ -45,7 +45,7 @@ def recipe(folder: Path, run: str) -> Recipe:
         workers=0,
         log_every=1,
         keep_every=100,
-        batch=Budget(tokens=384, patches=256, learned=96, sequences=8, images=16),
+        batch=BatchBudget(tokens=384, patches=256, learned=96, sequences=8, images=16),
         optimizer=OptimizerConfig(kind=kind, rate=3e-3, warmup=2, average=0.5),  # type: ignore[arg-type]
         lora=LoraConfig(rank=4, alpha=8.0) if run == "lora" else LoraConfig(),
         ocr_loss=0.5 if run == "muon" else 0.0,
@@ -55,7 +55,8 @@ def recipe(folder: Path, run: str) -> Recipe:
 def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
     """A command of Python's, once per rank, as torchrun does it."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", *arguments]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 
@@ -102,7 +103,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Pair:
     """The batches of both ranks, as one."""
 
-    def __init__(self, *members: Batch) -> None:
+    def __init__(self, *members: TrainingBatch) -> None:
         self.members = members
 
     def to(self, device: torch.device) -> Pair:

@@ -1,26 +1,45 @@
-"""The compiled form of the model against the plain one: outputs and gradients, packed and padded."""
+"""Training batches through the model's own layers against plain scoring: outputs and gradients, packed and padded."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo.testing import CompileCounter
 
+from holotron.model.config import AttentionConfig, MlpConfig, ModelConfig, MoeConfig
 from holotron.model.image import load_image
 from holotron.model.initialize import random_model
 from holotron.model.model import Model
 from holotron.model.text.policy_tokenizer import policy_tokenizer
 from holotron.model.tiling import ImageProcessor
-from holotron.train.batches import Batch, Budget, Packer
-from holotron.train.forward import logits_of_learned, place_patches, prepare_patches
+from holotron.ops import fixed
+from holotron.train import forward
+from holotron.train.batches import BatchBudget, Packer, TrainingBatch
+from holotron.train.forward import encode_images, logits_of_learned, place_patches, prepare_patches
 from holotron.train.sequences import Sequence, SequenceWriter
 
 from .samples import CONFIG, policy_writer, sample
 
-BUDGET = Budget(tokens=1024, patches=768, learned=128, sequences=12, images=24)
+BUDGET = BatchBudget(tokens=1024, patches=768, learned=128, sequences=12, images=24)
+ROTARY = {
+    "pattern": "*-*-",
+    "mamba": None,
+    "attention": AttentionConfig(heads=4, kv_heads=2, head_dim=16, rope_theta=10_000.0, qk_norm=True),
+    "mlp": MlpConfig(96, gated=True),
+}
+CONFIGS: dict[str, ModelConfig] = {
+    "hybrid": CONFIG,
+    "rotary hybrid": replace(CONFIG, attention=ROTARY["attention"]),
+    "experts": replace(CONFIG, pattern="ME*E", mlp=None, moe=MoeConfig(4, 2, 32, 32, latent_size=48)),
+    "rotary": replace(CONFIG, **ROTARY),  # type: ignore[arg-type]
+    "rotary without vision": replace(CONFIG, **ROTARY, vision=None),  # type: ignore[arg-type]
+    "hybrid without vision": replace(CONFIG, vision=None),
+}
 
 
 def sequences(seeds: range) -> list[Sequence]:
@@ -28,18 +47,27 @@ def sequences(seeds: range) -> list[Sequence]:
     return [writer.write(sample(seed)) for seed in seeds]
 
 
-def fast(model: Model, batch: Batch) -> torch.Tensor:
-    assert model.vision is not None
+def without_pictures(sequence: Sequence) -> Sequence:
     assert CONFIG.vision is not None
-    patches = prepare_patches(batch, CONFIG.vision, BUDGET.patches, torch.device("cpu"), torch.float64)
-    return logits_of_learned(model, batch, patches, place_patches(batch, model.vision, BUDGET.patches))
+    said = sequence.token_ids != CONFIG.vision.image_token_id
+    return Sequence(sequence.token_ids[said], sequence.learn[said], ())
 
 
-def plain(model: Model, sequence: Sequence) -> torch.Tensor:
-    """Logits behind each row that a learned token follows, by the model's own way."""
-    assert CONFIG.vision is not None
-    processor = ImageProcessor(CONFIG.vision)
-    images = model.encode_images([processor(load_image(picture.png)) for picture in sequence.pictures])
+def packed(model: Model, batch: TrainingBatch) -> torch.Tensor:
+    """Logits behind each row that a learned token follows, as training computes them."""
+    if model.vision is None:
+        return logits_of_learned(model, batch, None)
+    patches = prepare_patches(batch, model.vision.config, BUDGET.patches, model.device, model.dtype)
+    images = encode_images(model, batch, patches, place_patches(batch, model.vision, BUDGET.patches))
+    return logits_of_learned(model, batch, images)
+
+
+def scored(model: Model, sequence: Sequence) -> torch.Tensor:
+    """The same of one sequence alone, by `Model.score`."""
+    images = []
+    if model.config.vision is not None:
+        processor = ImageProcessor(model.config.vision)
+        images = model.encode_images([processor(load_image(picture.png)) for picture in sequence.pictures])
     [logits] = model.score([sequence.token_ids.tolist()], images)
     return logits[torch.from_numpy(np.flatnonzero(sequence.learn) - 1)]
 
@@ -51,39 +79,123 @@ def over_one_picture(seeds: range) -> list[Sequence]:
     return [replace(each, pictures=made[0].pictures) for each in made]
 
 
+def gradients(model: Model, logits: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
+    model.zero_grad(set_to_none=True)
+    F.cross_entropy(logits, targets).backward()
+    # A table that no token of the batch is looked up in may have no gradient at all.
+    return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in model.named_parameters()}
+
+
+def assert_equal_to_scoring(model: Model, made: list[Sequence], batch: TrainingBatch, tolerance: float) -> None:
+    learned = sum(int(sequence.learn.sum()) for sequence in made)
+    got = packed(model, batch)[:learned]
+    expected = torch.cat([scored(model, sequence) for sequence in made])
+    assert (got - expected).abs().max() < tolerance
+    targets = batch.targets_N[:learned]
+    ours, theirs = (gradients(model, logits, targets) for logits in (got, expected))
+    for name, gradient in theirs.items():
+        assert gradient.any() or name.endswith("e_score_correction_bias"), name
+        assert (gradient - ours[name]).abs().max() <= tolerance * max(1.0, float(gradient.abs().max())), name
+
+
 @pytest.mark.parametrize("shared", [1, 2, 5])
-def test_outputs_and_gradients_equal_the_plain_model(shared: int) -> None:
+def test_outputs_and_gradients_equal_plain_scoring(shared: int) -> None:
     made = [*sequences(range(3)), *over_one_picture(range(20, 24)), *sequences(range(3, 6))]
     model = random_model(CONFIG, dtype=torch.float64, seed=3).double().train()
     batch = Packer(CONFIG, replace(BUDGET, shared=shared)).build(made)
     looked_at = sum(len(pixels) for pixels in batch.pixels)
     assert looked_at == sum(len(each.pictures) for each in made) - 4 + {1: 4, 2: 2, 5: 1}[shared]
-    learned = [int(sequence.learn.sum()) for sequence in made]
+    assert_equal_to_scoring(model, made, batch, 1e-9)
 
-    got = fast(model, batch)[: sum(learned)]
-    expected = torch.cat([plain(model, sequence) for sequence in made])
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_every_kind_of_model_is_trained_as_it_is_scored(kind: str) -> None:
+    config = CONFIGS[kind]
+    made = sequences(range(5)) if config.vision else [without_pictures(each) for each in sequences(range(5))]
+    batch = Packer(config, BUDGET).build(made)
+    # Weights of the usual size would hide positions: attention over them is nearly even.
+    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
+        model = random_model(config, dtype=dtype, seed=3).to(dtype).train()
+        with torch.no_grad():
+            for parameter in model.decoder.layers.parameters():
+                if parameter.dim() > 1:
+                    parameter.mul_(4)
+        assert_equal_to_scoring(model, made, batch, tolerance)
+
+
+def test_positions_of_a_rotary_model_start_anew_with_each_sequence() -> None:
+    """Moved behind others in the batch, a sequence computes the same; without its positions it would not."""
+    config = CONFIGS["rotary"]
+    made = sequences(range(4))
+    model = random_model(config, dtype=torch.float64).double()
+    with torch.no_grad():
+        for parameter in model.decoder.layers.parameters():
+            parameter.mul_(4)
+    batch = Packer(config, BUDGET).build(made)
+    last = slice(sum(int(each.learn.sum()) for each in made[:3]), sum(int(each.learn.sum()) for each in made))
+    expected, got = scored(model, made[3]), packed(model, batch)[last]
     assert (got - expected).abs().max() < 1e-9
+    still = replace(batch, text=replace(batch.text, positions_T=torch.zeros_like(batch.text.positions_T)))
+    assert (packed(model, still)[last] - expected).abs().max() > 1e-3
 
-    targets = batch.targets_N[: sum(learned)]
-    gradients = []
-    for logits in (got, expected):
-        model.zero_grad(set_to_none=True)
-        F.cross_entropy(logits, targets).backward()
-        gradients.append({name: p.grad for name, p in model.named_parameters()})
-    for name, gradient in gradients[1].items():
-        assert gradient is not None, name
-        other = gradients[0][name]
-        assert other is not None, name
-        assert (gradient - other).abs().max() <= 1e-9 * max(1.0, float(gradient.abs().max())), name
+
+def test_compiled_layers_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Traced, differentiated and run as a graph; generating C++ from it is PyTorch's business and takes minutes here.
+    monkeypatch.setattr(forward, "compiled", partial(torch.compile, dynamic=False, backend="aot_eager"))
+    config = replace(CONFIG, pattern="MM*-", attention=ROTARY["attention"])
+    made = sequences(range(2))
+    batch = Packer(config, BUDGET).build(made)
+    results = []
+    for compile_them in (False, True):
+        model = random_model(config, dtype=torch.float64, seed=3).double().train()
+        if compile_them:
+            forward.compile_layers(model)
+        logits = packed(model, batch)[: int(batch.weights_N.sum())]
+        results.append((logits, gradients(model, logits, batch.targets_N[: len(logits)])))
+    (plain, plain_gradients), (fast, fast_gradients) = results
+    torch.testing.assert_close(fast, plain, rtol=1e-9, atol=1e-9)
+    for name, gradient in plain_gradients.items():
+        torch.testing.assert_close(fast_gradients[name], gradient, rtol=1e-9, atol=1e-9, msg=name)
+
+
+def test_each_kind_of_layer_is_compiled_once_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More layers and other batches are the same programs. On a CPU two ops loop over tables, and stand aside here."""
+    monkeypatch.setattr(fixed, "_carry", lambda kept_CH, added_CHPN, *_: added_CHPN)
+    monkeypatch.setattr(fixed, "attention", lambda q, k, v, packing, causal: q * (packing.bounds_S[1] > 0))
+    counter = CompileCounter()
+    compile_whole = partial(torch.compile, dynamic=False, fullgraph=True, backend=counter)
+    monkeypatch.setattr(forward, "compiled", compile_whole)
+    torch._dynamo.reset()
+    config = replace(CONFIG, pattern="MM*-M*-", attention=ROTARY["attention"])
+    model = random_model(config).train()
+    forward.compile_layers(model)
+    for seeds in (range(2), range(2, 5)):
+        packed(model, Packer(config, BUDGET).build(sequences(seeds)))
+    assert counter.frame_count == len(["tower block", "first layer", "M", "*", "-"])
+
+
+def test_patches_are_those_of_the_image_processor() -> None:
+    assert CONFIG.vision is not None
+    made = sequences(range(6))
+    batch = Packer(CONFIG, BUDGET).build(made)
+    patches = prepare_patches(batch, CONFIG.vision, BUDGET.patches, torch.device("cpu"), torch.float32)
+    processor = ImageProcessor(CONFIG.vision)
+    pictures = [picture for each in made for picture in each.pictures]
+    sizes = list(dict.fromkeys(picture.size for picture in pictures))
+    assert len(sizes) > 1
+    in_order = sorted(pictures, key=lambda picture: sizes.index(picture.size))
+    expected = torch.cat([processor(load_image(picture.png)).patches for picture in in_order])
+    assert torch.equal(patches[: len(expected)], expected)
+    assert not patches[len(expected) :].any()
 
 
 def test_a_sequence_sees_nothing_of_its_neighbours() -> None:
     made = sequences(range(6))
     model = random_model(CONFIG, dtype=torch.float64).double()
     packer = Packer(CONFIG, BUDGET)
-    alone = fast(model, packer.build([made[3]]))[: int(made[3].learn.sum())]
+    alone = packed(model, packer.build([made[3]]))[: int(made[3].learn.sum())]
     before = sum(int(sequence.learn.sum()) for sequence in made[:3])
-    among = fast(model, packer.build(made))[before : before + len(alone)]
+    among = packed(model, packer.build(made))[before : before + len(alone)]
     assert (alone - among).abs().max() < 1e-10
 
 
@@ -131,6 +243,15 @@ def test_a_batch_keeps_to_the_budget() -> None:
 
 
 def test_what_can_never_fit_is_known() -> None:
-    small = Packer(CONFIG, Budget(tokens=64, patches=32, learned=64, sequences=4, images=4))
+    small = Packer(CONFIG, BatchBudget(tokens=64, patches=32, learned=64, sequences=4, images=4))
     fitting = [sequence for sequence in sequences(range(10)) if small.fits(sequence)]
     assert 0 < len(fitting) < 10
+
+
+def test_a_budget_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="learned is 65 and tokens is 64"):
+        BatchBudget(tokens=64, learned=65)
+    with pytest.raises(ValueError, match="patches is 30; it must be a multiple of 4"):
+        BatchBudget(patches=30)
+    with pytest.raises(ValueError, match="sequences is 0"):
+        BatchBudget(sequences=0)

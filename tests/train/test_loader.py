@@ -13,7 +13,7 @@ import torch
 
 from holotron.episodes.examples import Example, ExampleError
 from holotron.episodes.shards import ShardWriter
-from holotron.train.batches import Budget, Packer
+from holotron.train.batches import BatchBudget, Packer
 from holotron.train.loader import BatchStream, Drawn, SourceShare
 from holotron.train.recipe import Source
 from holotron.train.sequences import SequenceWriter
@@ -71,7 +71,7 @@ def test_samples_of_one_screen_stay_together(tmp_path: Path) -> None:
 def test_a_batch_counts_a_shared_picture_once() -> None:
     first, *rest = (WRITER.write(sample(seed, steps=1, size=(64, 64))) for seed in range(4))
     bunch = (first, *(replace(each, pictures=first.pictures) for each in rest))
-    room = Packer(CONFIG, Budget(tokens=512, patches=16, learned=128, sequences=8, images=1, shared=4)).room()
+    room = Packer(CONFIG, BatchBudget(tokens=512, patches=16, learned=128, sequences=8, images=1, shared=4)).room()
     assert room.takes(bunch)
     assert not room.takes((first, rest[0]))
 
@@ -82,7 +82,7 @@ def test_batches_are_filled_with_what_still_fits_and_lose_nothing(tmp_path: Path
         for seed in range(60):
             made = sample(seed, steps=12 if seed % 5 == 0 else 1, size=(64, 64))
             shards.add(Example(f"number/{seed}", made.turns))
-    packer = Packer(CONFIG, Budget(tokens=640, patches=256, learned=128, sequences=12, images=16))
+    packer = Packer(CONFIG, BatchBudget(tokens=640, patches=256, learned=128, sequences=12, images=16))
     stream = iter(BatchStream([Source(shards=str(tmp_path))], WRITER, packer, seed=0))
     drawn = [next(stream) for _ in range(12)]
     numbers = [int(kind.split("/")[1]) for each in drawn for kind in each.kinds]
@@ -100,7 +100,7 @@ def test_batches_from_a_store_go_on_anywhere_and_leave_out_what_was_damaged(
 ) -> None:
     write_store(tmp_path / "store")
     source = Source(store="store", task_weights={"task-1": 2.5, "task-0": 0.5})
-    packer = Packer(CONFIG, Budget(tokens=640, patches=256, learned=128, sequences=12, images=16))
+    packer = Packer(CONFIG, BatchBudget(tokens=640, patches=256, learned=128, sequences=12, images=16))
 
     def stream(**more: object) -> Iterator[Drawn]:
         return iter(BatchStream([source], WRITER, packer, seed=0, folder=tmp_path, **more))  # type: ignore[arg-type]

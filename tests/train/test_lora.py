@@ -18,8 +18,8 @@ from holotron.model.loading import load
 from holotron.model.model import Model
 from holotron.model.presets import preset
 from holotron.model.text.policy_tokenizer import save_policy_texts
-from holotron.train.batches import Batch, Budget, Packer
-from holotron.train.forward import logits_of_learned, place_patches, prepare_patches
+from holotron.train.batches import BatchBudget, Packer, TrainingBatch
+from holotron.train.forward import encode_images, logits_of_learned, place_patches, prepare_patches
 from holotron.train.lora import LoraConfig, LoraLinear, add_lora
 from holotron.train.optimizer import Average, OptimizerConfig, make_optimizers, trained
 from holotron.train.recipe import Recipe, RecipeError, Source, read_recipe
@@ -27,7 +27,7 @@ from holotron.train.sft import Interrupted, Progress, Trainer
 
 from .samples import CONFIG, sample
 
-BUDGET = Budget(tokens=512, patches=384, learned=96, sequences=8, images=16)
+BUDGET = BatchBudget(tokens=512, patches=384, learned=96, sequences=8, images=16)
 LORA = LoraConfig(rank=8, alpha=16.0)
 
 
@@ -65,15 +65,16 @@ def recipe(folder: Path, start: str = "wide", **changes: object) -> Recipe:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def a_batch(trainer: Trainer) -> Batch:
+def a_batch(trainer: Trainer) -> TrainingBatch:
     return Packer(CONFIG, BUDGET).build([trainer.writer.write(sample(seed)) for seed in range(500, 503)])
 
 
-def logits(model: Model, batch: Batch) -> torch.Tensor:
+def logits(model: Model, batch: TrainingBatch) -> torch.Tensor:
     assert model.vision is not None
     patches = prepare_patches(batch, model.vision.config, BUDGET.patches, model.device, model.vision.prefix.dtype)
     with torch.no_grad():
-        return logits_of_learned(model, batch, patches, place_patches(batch, model.vision, BUDGET.patches))
+        images = encode_images(model, batch, patches, place_patches(batch, model.vision, BUDGET.patches))
+        return logits_of_learned(model, batch, images)
 
 
 def test_it_starts_as_the_model_it_changes(folder: Path, tmp_path: Path) -> None:
@@ -117,7 +118,9 @@ def test_only_the_changes_learn(folder: Path, tmp_path: Path, start: str, dtype:
 def test_merged_weights_compute_what_the_changes_do(folder: Path, tmp_path: Path) -> None:
     trainer = Trainer(recipe(folder), tmp_path, "cpu")
     trainer.run()
-    trainer.average.copy_to(trainer.model)
+    with torch.no_grad():
+        for name, parameter in trained(trainer.model).items():
+            parameter.copy_(trainer.average.weights[name])
     batch = a_batch(trainer)
     merged = load(trainer.export(tmp_path / "wide" / "weights", torch.float32), "cpu")
     assert not any(isinstance(module, LoraLinear) for module in merged.modules())

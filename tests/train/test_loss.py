@@ -42,10 +42,10 @@ def test_a_near_miss_costs_less_than_a_far_one() -> None:
 
 
 def test_nothing_is_lost_where_the_bell_is_met() -> None:
-    first, spread = COORDINATES.first_ids[0], COORDINATES.spread
+    first, sigma = COORDINATES.first_ids[0], COORDINATES.sigma
     logits = torch.full((1, CONFIG.vocab_size), -1e9)
     values = torch.arange(1001)
-    logits[0, first : first + 1001] = -((values - 300) ** 2) / (2 * spread**2)
+    logits[0, first : first + 1001] = -((values - 300) ** 2) / (2 * sigma**2)
     assert float(losses_of_learned(logits, torch.tensor([first + 300]), COORDINATES)) == pytest.approx(0, abs=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""What is written where: the characters of each patch, and eyes that learn to tell them."""
+"""The OCR loss: the characters of each patch, and a vision tower that learns to tell them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from holotron.model.loading import load
-from holotron.train.batches import Budget, Packer
+from holotron.train.batches import BatchBudget, Packer
 from holotron.train.lora import LoraConfig
-from holotron.train.ocr_loss import KINDS, OTHER, SLOTS, UNREAD, OcrHead, glyphs_of, loss_of_glyphs
+from holotron.train.ocr_loss import KINDS, OTHER, SLOTS, UNREAD, OcrHead, ocr_labels, ocr_loss
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import Recipe, RecipeError, Source
 from holotron.train.sequences import SequenceWriter
@@ -19,7 +19,7 @@ from holotron.train.sft import Interrupted, Progress, Trainer
 
 from .samples import CONFIG, policy_writer, write_start, written
 
-BUDGET = Budget(tokens=512, patches=256, learned=96, sequences=12, images=12)
+BUDGET = BatchBudget(tokens=512, patches=256, learned=96, sequences=12, images=12)
 
 
 def codes(text: str) -> list[int]:
@@ -31,31 +31,31 @@ def test_characters_stand_in_their_patches_in_reading_order() -> None:
         "words": [("below", 14, (33, 35, 37, 39, 41)), ("a€", 8, (34, 49)), ("out", 90, (1, 2, 3))],
         "unread": [(0.0, 20.0, 15.0, 40.0)],
     }
-    glyphs = glyphs_of(writing, (64, 64), (4, 4)).reshape(4, 4, SLOTS)
-    assert glyphs[0, 2].tolist() == codes("abelow")  # the higher line first; there is no room for more
-    assert glyphs[0, 3].tolist() == [OTHER, *[0] * (SLOTS - 1)]
-    assert (glyphs[1:3, 0] == UNREAD).all()
-    rest = glyphs.copy()
+    labels = ocr_labels(writing, (64, 64), (4, 4)).reshape(4, 4, SLOTS)
+    assert labels[0, 2].tolist() == codes("abelow")  # the higher line first; there is no room for more
+    assert labels[0, 3].tolist() == [OTHER, *[0] * (SLOTS - 1)]
+    assert (labels[1:3, 0] == UNREAD).all()
+    rest = labels.copy()
     rest[0, 2:] = rest[1:3, 0] = 0
     assert not rest.any()
 
 
 def test_an_image_of_another_size_than_its_grid() -> None:
-    glyphs = glyphs_of({"words": [("ab", 150, (10, 199))], "unread": []}, (200, 160), (4, 6)).reshape(4, 6, SLOTS)
-    assert glyphs[3, 0].tolist() == codes("a")
-    assert glyphs[3, 5].tolist() == codes("b")
+    labels = ocr_labels({"words": [("ab", 150, (10, 199))], "unread": []}, (200, 160), (4, 6)).reshape(4, 6, SLOTS)
+    assert labels[3, 0].tolist() == codes("a")
+    assert labels[3, 5].tolist() == codes("b")
 
 
 def test_a_batch_has_them_in_the_order_of_its_image_tokens() -> None:
     writer = SequenceWriter(policy_writer(CONFIG))
     sequences = [writer.write(written(seed)) for seed in range(3)]
     batch = Packer(CONFIG, BUDGET).build(sequences)
-    corners = batch.glyphs_YG.numpy()
+    corners = batch.ocr_labels_YG.numpy()
     for place, sequence in enumerate(sequences):
         [picture] = sequence.pictures
         rows, columns = picture.grid
-        assert picture.glyphs is not None
-        table = picture.glyphs.reshape(rows, columns, SLOTS)
+        assert picture.ocr_labels is not None
+        table = picture.ocr_labels.reshape(rows, columns, SLOTS)
         for token in range(rows * columns // 4):
             row, column = 2 * (token // (columns // 2)), 2 * (token % (columns // 2))
             here = corners[rows * columns * place + 4 * token :][:4]
@@ -63,13 +63,13 @@ def test_a_batch_has_them_in_the_order_of_its_image_tokens() -> None:
     assert (corners[batch.used_patches :] == UNREAD).all()
 
 
-def test_what_nobody_knows_is_not_learned() -> None:
+def test_what_is_not_known_is_not_learned() -> None:
     head = OcrHead(16)
     images = torch.randn(2, 16, requires_grad=True)
-    glyphs = torch.full((8, SLOTS), UNREAD, dtype=torch.uint8)
-    assert loss_of_glyphs(head, images, glyphs).item() == 0
-    glyphs[5, 0] = 33  # a corner of the second token
-    loss = loss_of_glyphs(head, images, glyphs)
+    labels = torch.full((8, SLOTS), UNREAD, dtype=torch.uint8)
+    assert ocr_loss(head, images, labels).item() == 0
+    labels[5, 0] = 33  # a corner of the second token
+    loss = ocr_loss(head, images, labels)
     row = head(images)[5 * SLOTS]
     torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(row[None], torch.tensor([33])))
     loss.backward()
@@ -81,7 +81,7 @@ def test_what_nobody_knows_is_not_learned() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made: Path = tmp_path_factory.mktemp("glyphs")
+    made: Path = tmp_path_factory.mktemp("ocr")
     write_start(made)
     return made
 
@@ -100,14 +100,14 @@ def recipe(folder: Path, steps: int, **changes: object) -> Recipe:
     return Recipe("writing", "localization", str(folder / "start"), steps, (source,), **(given | changes))  # type: ignore[arg-type]
 
 
-def test_the_eyes_learn_to_tell_them_and_the_head_stays_behind(folder: Path, tmp_path: Path) -> None:
+def test_the_tower_learns_to_tell_them_and_the_head_stays_behind(folder: Path, tmp_path: Path) -> None:
     told: list[Progress] = []
     out = Trainer(recipe(folder, 60), tmp_path / "run", "cpu").run(told.append)
-    glyphs = [progress.ocr_loss for progress in told]
-    assert glyphs[0] is not None
-    assert glyphs[-1] is not None
-    assert glyphs[-1] < 0.3 * glyphs[0]
-    assert not any(name.startswith("glyphs") for name, _ in load(out).named_parameters())
+    losses = [progress.ocr_loss for progress in told]
+    assert losses[0] is not None
+    assert losses[-1] is not None
+    assert losses[-1] < 0.3 * losses[0]
+    assert not any(name.startswith("ocr_head") for name, _ in load(out).named_parameters())
 
 
 def test_an_interrupted_run_goes_on_bit_for_bit(folder: Path, tmp_path: Path) -> None:
@@ -123,6 +123,6 @@ def test_an_interrupted_run_goes_on_bit_for_bit(folder: Path, tmp_path: Path) ->
         assert torch.equal(parameter, second.model.get_parameter(name)), name
 
 
-def test_low_rank_changes_have_no_eyes_to_teach(folder: Path) -> None:
+def test_low_rank_changes_have_no_ocr_loss(folder: Path) -> None:
     with pytest.raises(RecipeError, match="0 beside low-rank changes"):
         recipe(folder, 1, lora=LoraConfig(rank=4))

@@ -13,14 +13,14 @@ from holotron.agent.policy_format import NANO, format_of
 from holotron.episodes.examples import ExampleError
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.loading import load
-from holotron.train.batches import Budget
+from holotron.train.batches import BatchBudget
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import Recipe, RecipeError, Source, read_recipe
 from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
 
 from .samples import CONFIG, write_start, write_store
 
-BUDGET = Budget(tokens=512, patches=384, learned=96, sequences=8, images=16)
+BUDGET = BatchBudget(tokens=512, patches=384, learned=96, sequences=8, images=16)
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +129,7 @@ def test_recipes_name_what_is_wrong(tmp_path: Path) -> None:
     for text, message in (
         (good.replace("navigation", "dreaming"), "stage is 'dreaming'"),
         (good + "[batch]\ntoken=3\n", "unknown key 'token'"),
+        (good + "[batch]\ntokens=128\n", "batch: learned is 8192 and tokens is 128"),
         (good + '[optimizer]\nkind="sgd"\n', "known are 'adamw' and 'muon'"),
         (good.replace("steps=5", 'steps="5"'), "steps is '5'"),
         (good.replace('[[data]]\nshards="x"\n', ""), "data"),

@@ -14,7 +14,7 @@ from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, Model
 from holotron.model.initialize import random_model
 from holotron.model.text.policy_tokenizer import save_policy_texts
 from holotron.suites.screens.generate import GroundSettings, generate
-from holotron.train.batches import Budget
+from holotron.train.batches import BatchBudget
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import Recipe, Source
 from holotron.train.sft import Trainer
@@ -60,7 +60,7 @@ def stage(folder: Path, name: str, start: Path, data: str, steps: int) -> Path:
         log_every=50,
         keep_every=10**6,
         coordinate_sigma=12.0,
-        batch=Budget(tokens=1024, patches=2240, learned=320, sequences=16, images=16),
+        batch=BatchBudget(tokens=1024, patches=2240, learned=320, sequences=16, images=16),
         optimizer=OptimizerConfig(kind="muon", rate=3e-3, warmup=10, average=0.9, decay=0.4),
     )
     return Trainer(recipe, folder / name, "cpu").run()

@@ -68,7 +68,7 @@ Case = tuple[str, str, Any, Callable[[], Tensor], float, float]
 
 def _scans(device: torch.device) -> Iterator[Case]:
     for lengths in BATCHES:
-        packing = Packing(lengths, (), device)
+        packing = Packing(lengths, device)
         tokens, sequences = packing.tokens, packing.sequences
         xBC_TC = F.silu(_draw(tokens, CHANNELS, device=device))
         x, B, C = xBC_TC.split([INNER, SHARED, SHARED], dim=-1)
@@ -81,26 +81,26 @@ def _scans(device: torch.device) -> Iterator[Case]:
             C.unflatten(-1, grouped),
             torch.ones(HEADS, device=device),
         )
-        slots, none = _slots(sequences, device), torch.empty(0, dtype=torch.long, device=device)
+        slots = _slots(sequences, device)
         moved = tokens * (2 * (2 * INNER + 2 * SHARED) + 4 * HEADS)
         arithmetic = 2.0 * tokens * HEADS * (CHUNK * STATE + CHUNK * HEAD_DIM + 2 * HEAD_DIM * STATE)
         for dtype in (torch.float32, torch.float16):
             pool = _pool(sequences + 1, HEADS, HEAD_DIM, STATE, dtype=dtype, device=device)
             states = 2 * sequences * INNER * STATE * dtype.itemsize
             for config in SCAN_CONFIGS if dtype == torch.float32 else SCAN_CONFIGS[:2]:
-                run = partial(ssd_scan_, *inputs, packing, CHUNK, pool, slots, none, config=config)
+                run = partial(ssd_scan_, *inputs, packing, CHUNK, pool, slots, config=config)
                 yield "scan", f"{lengths} {dtype}", config, run, moved + states, arithmetic
 
 
 def _convs(device: torch.device) -> Iterator[Case]:
     weight, bias = _draw(CHANNELS, KERNEL, device=device), _draw(CHANNELS, device=device)
     for lengths in BATCHES:
-        packing = Packing(lengths, (), device)
+        packing = Packing(lengths, device)
         _, x_TC, _ = _projected(packing.tokens, device)
         pool = _pool(packing.sequences + 1, CHANNELS, KERNEL - 1, dtype=torch.bfloat16, device=device)
-        slots, none = _slots(packing.sequences, device), torch.empty(0, dtype=torch.long, device=device)
+        slots = _slots(packing.sequences, device)
         for config in CONV_CONFIGS:
-            run = partial(causal_conv_, x_TC, weight, bias, packing, pool, slots, none, config=config)
+            run = partial(causal_conv_, x_TC, weight, bias, packing, pool, slots, config=config)
             yield "conv", f"{lengths}", config, run, packing.tokens * CHANNELS * 4.0, 0.0
 
 

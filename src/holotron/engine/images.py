@@ -12,9 +12,9 @@ from torch import Tensor
 
 from holotron.engine.errors import EngineError
 from holotron.model.config import ModelConfig
+from holotron.model.grids import Grid
 from holotron.model.model import Model
 from holotron.model.tiling import ProcessedImage
-from holotron.model.vision import Grid
 
 
 @dataclass(frozen=True)

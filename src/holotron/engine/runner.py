@@ -189,7 +189,6 @@ class Runner:
             numbers.positions,
             steps=steps,
             slots_S=numbers.slots,
-            mark_slots_Q=numbers.slots[:0],
             page_table_SM=self._table[numbers.slots],
             places_T=numbers.places,
             kv_lengths_S=numbers.lengths,

@@ -1,1 +1,1 @@
-"""What the policy is: its configuration, its layers, its eyes, its files and its inputs."""
+"""What the policy is: its configuration, its layers, its vision tower, its files and its inputs."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from holotron.model.config import ModelConfig
-from holotron.ops import Packing
+from holotron.ops import FixedPacking, Packing
 
 
 @dataclass(frozen=True)
@@ -18,17 +18,16 @@ class Batch:
     """New tokens of S sessions: first `steps` sessions with one token each, then the packed pieces of the others.
 
     The single tokens go through the ops made for one step, the pieces through those for whole sequences; matrix
-    products see them all together. Without memory (training, scoring) only `packing` and `positions_T` matter. With a
-    Memory, slots_S says where each session's state lies, mark_slots_Q where the states at the packing's marks go,
-    page_table_SM which pages hold its keys and values, places_T where the new ones are written and kv_lengths_S how
-    many entries there are with them; piece_lengths says the latter of the pieces again, on the host.
+    products see them all together. Without memory (training, scoring) only `packing` and `positions_T` matter; training
+    packs into arrays of fixed size. With a Memory, slots_S says where each session's state lies, page_table_SM which
+    pages hold its keys and values, places_T where the new ones are written and kv_lengths_S how many entries there are
+    with them; piece_lengths says the latter of the pieces again, on the host.
     """
 
-    packing: Packing | None
+    packing: Packing | FixedPacking | None
     positions_T: Tensor
     steps: int = 0
     slots_S: Tensor | None = None
-    mark_slots_Q: Tensor | None = None
     page_table_SM: Tensor | None = None
     places_T: Tensor | None = None
     kv_lengths_S: Tensor | None = None
@@ -38,59 +37,7 @@ class Batch:
     def fresh(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> Self:
         """Sequences that start from nothing and leave nothing behind."""
         packing = Packing(tuple(lengths), device=torch.device(device))
-        return cls(packing, _positions(lengths, (0,) * len(lengths), packing.device))
-
-    @classmethod
-    def continuing(
-        cls,
-        lengths: Sequence[int],
-        *,
-        past: Sequence[int],
-        slots: Sequence[int],
-        pages: Sequence[Sequence[int]],
-        page_size: int,
-        steps: int = 0,
-        marks: Sequence[tuple[int, int]] = (),
-        mark_slots: Sequence[int] = (),
-        device: torch.device | str = "cpu",
-    ) -> Self:
-        """Sequences that continue sessions with `past` tokens each; `pages` must have room for the new ones.
-
-        The first `steps` of them must bring one token. Marks count the sequences after those.
-        """
-        if not (len(past) == len(slots) == len(pages) == len(lengths)) or len(marks) != len(mark_slots):
-            raise ValueError("lengths, past, slots and pages must have one entry per session, mark_slots one per mark")
-        if any(length != 1 for length in lengths[:steps]):
-            raise ValueError(f"the first {steps} sessions must bring one token each, got {list(lengths[:steps])}")
-        device = torch.device(device)
-        places: list[int] = []
-        for length, before, table in zip(lengths, past, pages, strict=True):
-            if before + length > len(table) * page_size:
-                raise ValueError(f"{before + length} tokens do not fit {len(table)} pages of {page_size}")
-            places += [table[i // page_size] * page_size + i % page_size for i in range(before, before + length)]
-        widest = max(len(table) for table in pages)
-        padded = [[*table, *[0] * (widest - len(table))] for table in pages]
-
-        def tensor(values: object) -> Tensor:
-            return torch.tensor(values, dtype=torch.long, device=device)
-
-        rest = tuple(lengths[steps:])
-        entries = [before + length for before, length in zip(past, lengths, strict=True)]
-        return cls(
-            Packing(rest, tuple(marks), device) if rest else None,
-            _positions(lengths, past, device),
-            steps=steps,
-            slots_S=tensor(list(slots)),
-            mark_slots_Q=tensor(list(mark_slots)),
-            page_table_SM=tensor(padded),
-            places_T=tensor(places),
-            kv_lengths_S=tensor(entries),
-            piece_lengths=tuple(entries[steps:]),
-        )
-
-
-def _positions(lengths: Sequence[int], past: Sequence[int], device: torch.device) -> Tensor:
-    return torch.cat([torch.arange(b, b + n) for b, n in zip(past, lengths, strict=True)]).to(device)
+        return cls(packing, torch.cat([torch.arange(length) for length in lengths]).to(packing.device))
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ class VisionConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A policy: a pattern of mixers over one residual stream, and optionally eyes.
+    """A policy: a pattern of mixers over one residual stream, and optionally a vision tower.
 
     The pattern has one character per layer: M Mamba-2, * attention, - MLP, E mixture of experts.
     """

@@ -12,12 +12,19 @@ from holotron.model.mixers import AttentionMixer, LayerMemory, MambaMixer, MlpMi
 
 
 class Layer(nn.Module):
-    """Adds mixer(norm(x)) to the residual stream x."""
+    """Adds mixer(norm(x)) to the residual stream x, which the next layer does together with its own norm."""
 
     def __init__(self, config: ModelConfig, symbol: str) -> None:
         super().__init__()
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.mixer = _mixer(config, symbol)
+
+    def forward(
+        self, x_TD: Tensor, delta_TD: Tensor | None, batch: Batch, memory: LayerMemory | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The stream with what the layer before adds to it (None before the first), and what this one adds."""
+        x_TD, normed_TD = _add_and_norm(x_TD, delta_TD, self.norm)
+        return x_TD, self.mixer(normed_TD, batch, memory)
 
 
 def _mixer(config: ModelConfig, symbol: str) -> nn.Module:
@@ -46,16 +53,21 @@ class Decoder(nn.Module):
         if config.tied_embeddings:
             self.lm_head.weight = self.embeddings.weight
 
-    def forward(self, x_TD: Tensor, batch: Batch, memory: Memory | None = None) -> Tensor:
-        """Hidden states of the new tokens; with a memory, sessions continue from it and are advanced in it."""
+    def forward(self, x_TD: Tensor, batch: Batch, memory: Memory | None = None, rows_N: Tensor | None = None) -> Tensor:
+        """Hidden states of the new tokens, or of those in `rows_N`.
+
+        With a memory, sessions continue from it and are advanced in it.
+        """
         seen: dict[str, int] = {}
         delta_TD: Tensor | None = None
         for symbol, layer in zip(self.config.pattern, self.layers, strict=True):
-            assert isinstance(layer, Layer)
             index = seen[symbol] = seen.get(symbol, -1) + 1
-            x_TD, normed_TD = _add_and_norm(x_TD, delta_TD, layer.norm)
-            delta_TD = layer.mixer(normed_TD, batch, None if memory is None else LayerMemory(memory, index))
-        return _add_and_norm(x_TD, delta_TD, self.norm_f)[1]
+            x_TD, delta_TD = layer(x_TD, delta_TD, batch, None if memory is None else LayerMemory(memory, index))
+        if rows_N is None:
+            return _add_and_norm(x_TD, delta_TD, self.norm_f)[1]
+        assert delta_TD is not None
+        out: Tensor = self.norm_f((x_TD + delta_TD)[rows_N])
+        return out
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits in float32 at least: sampling and log-probabilities need the precision."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from holotron import ops
 from holotron.model.batch import Batch, Memory
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, MoeConfig
-from holotron.ops import Packing
+from holotron.ops import FixedPacking, Packing
 
 
 class RMSNorm(nn.Module):
@@ -89,22 +89,28 @@ class MambaMixer(nn.Module):
         )
 
     def _scan(
-        self, z_TI: Tensor, xBC_TC: Tensor, dt_TH: Tensor, batch: Batch, packing: Packing, layer: LayerMemory | None
+        self,
+        z_TI: Tensor,
+        xBC_TC: Tensor,
+        dt_TH: Tensor,
+        batch: Batch,
+        packing: Packing | FixedPacking,
+        layer: LayerMemory | None,
     ) -> Tensor:
         """Whole pieces: convolution and scan from the sessions' states to their new ones, then the gated norm."""
         c = self.config
         conv = self.conv1d.weight.squeeze(1), self.conv1d.bias
         dt_TH, A_H = ops.discretize(dt_TH, self.dt_bias, c.dt_limit), -self.A_log.exp()
         if layer is None:
-            xBC_TC, _, _ = ops.causal_conv(xBC_TC, *conv, packing)
-            y_THP, _, _ = ops.ssd_scan(*self._split(xBC_TC, dt_TH, A_H), self.D, packing, c.chunk_size)
+            xBC_TC = ops.causal_conv(xBC_TC, *conv, packing)
+            y_THP = ops.ssd_scan(*self._split(xBC_TC, dt_TH, A_H), self.D, packing, c.chunk_size)
         else:
             assert batch.slots_S is not None
-            assert batch.mark_slots_Q is not None
-            slots = batch.slots_S[batch.steps :], batch.mark_slots_Q
+            assert isinstance(packing, Packing)
+            slots_S = batch.slots_S[batch.steps :]
             conv_VCJ, ssm_VHPN = layer.memory.conv_VMCJ[:, layer.index], layer.memory.ssm_VMHPN[:, layer.index]
-            xBC_TC = ops.causal_conv_(xBC_TC, *conv, packing, conv_VCJ, *slots)
-            y_THP = ops.ssd_scan_(*self._split(xBC_TC, dt_TH, A_H), self.D, packing, c.chunk_size, ssm_VHPN, *slots)
+            xBC_TC = ops.causal_conv_(xBC_TC, *conv, packing, conv_VCJ, slots_S)
+            y_THP = ops.ssd_scan_(*self._split(xBC_TC, dt_TH, A_H), self.D, packing, c.chunk_size, ssm_VHPN, slots_S)
         return ops.gated_rms_norm(y_THP.flatten(1), z_TI, self.norm.weight, self.eps, c.groups)
 
     def _split(self, xBC_TC: Tensor, dt_TH: Tensor, A_H: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -134,7 +140,7 @@ class AttentionMixer(nn.Module):
         if self.q_norm is not None and self.k_norm is not None:
             q_THP, k_TKP = self.q_norm(q_THP), self.k_norm(k_TKP)
         if c.rope_theta is not None:
-            cos, sin = rotations(batch.positions_T, c.head_dim, c.rope_theta, x_TD.dtype)
+            cos, sin = rotations(batch.positions_T, c.head_dim, c.rope_theta, q_THP.dtype)
             q_THP, k_TKP = rotate(q_THP, cos, sin), rotate(k_TKP, cos, sin)
         if layer is None:
             assert batch.packing is not None
@@ -157,6 +163,7 @@ class AttentionMixer(nn.Module):
                 ops.paged_step_attention(q_THP[:n], keys, values, batch.page_table_SM[:n], batch.kv_lengths_S[:n])
             )
         if batch.packing is not None:
+            assert isinstance(batch.packing, Packing)
             parts.append(
                 ops.paged_attention(
                     q_THP[n:], keys, values, batch.page_table_SM[n:], batch.piece_lengths, batch.packing
@@ -205,8 +212,10 @@ class Router(nn.Module):
     def forward(self, x_TD: Tensor) -> tuple[Tensor, Tensor]:
         c = self.config
         wide = torch.promote_types(x_TD.dtype, torch.float32)
+        with torch.autocast(x_TD.device.type, enabled=False):
+            logits_TE = F.linear(x_TD.to(wide), self.weight.to(wide))
         return ops.route(
-            F.linear(x_TD.to(wide), self.weight.to(wide)),
+            logits_TE,
             self.e_score_correction_bias,
             c.experts_per_token,
             groups=c.groups,

@@ -1,4 +1,4 @@
-"""The policy as one module: eyes, projector and decoder."""
+"""The policy as one module: vision tower, projector and decoder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from holotron.model.checkpoint.source import Source
 from holotron.model.config import ModelConfig
 from holotron.model.decoder import Decoder
 from holotron.model.errors import ModelError
+from holotron.model.grids import Grid
 from holotron.model.tiling import ProcessedImage
-from holotron.model.vision import Grid, Projector, VisionTower
+from holotron.model.vision import Projector, VisionTower, pixel_shuffle
 
 
 class Model(nn.Module):
@@ -48,8 +49,11 @@ class Model(nn.Module):
     def encode_patches(self, patches: Tensor, grids: Sequence[Grid]) -> list[Tensor]:
         """Token embeddings of each grid of normalised patches."""
         if self.vision is None or self.projector is None:
-            raise ModelError(f"{self.config.name} has no eyes; use a vision-language model to give it images")
-        return self.projector(self.vision(patches, grids), grids)
+            raise ModelError(f"{self.config.name} has no vision tower; use a vision-language model to give it images")
+        features = self.vision(patches, grids)
+        shuffled = [pixel_shuffle(image, grid) for image, grid in zip(features, grids, strict=True)]
+        tokens: Tensor = self.projector(torch.cat(shuffled))
+        return list(tokens.split([len(image) for image in shuffled]))
 
     def embed(self, token_ids_T: Tensor, images: Sequence[Tensor] = ()) -> Tensor:
         """Embeddings of the tokens, with the images' in place of the image tokens, in order."""

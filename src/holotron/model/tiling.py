@@ -1,16 +1,19 @@
 """How an image becomes patches for the tower: cut into square tiles, or whole at a resolution of its own.
 
 Both ways end in the same thing, a list of patch grids and their patches packed one after another.
-Shapes: P patches, C colours, R/K tile rows/columns, r/k patch rows/columns, h/w pixel rows/columns of a patch.
+Shapes: I images, P patches, C colours, R/K tile rows/columns, r/k patch rows/columns, H/W and h/w pixel rows/columns of
+an image and of a patch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
 from PIL import Image
+from torch import Tensor
 from torch.nn import functional
 
 from holotron.model.config import VisionConfig
@@ -26,7 +29,7 @@ class ProcessedImage:
     tokens is what the image costs the decoder, size the original (width, height).
     """
 
-    patches: torch.Tensor
+    patches: Tensor
     grids: tuple[Grid, ...]
     tokens: int
     size: tuple[int, int]
@@ -46,17 +49,16 @@ class ImageProcessor:
         if image.mode != "RGB":
             raise ImageError(f"the image is in mode {image.mode}; RGB is needed: pass it through load_image first")
         grids = image_grids(*image.size, self.vision)
-        patches_PCX = torch.empty(sum(rows * columns for rows, columns in grids), 3, self.vision.patch_size**2)
         if self.vision.mode == "dynamic":
-            self._fill_whole(patches_PCX, image, grids[0])
+            pixels_IHWC = torch.from_numpy(np.array(image))[None]
+            patches = patches_of_whole_images(pixels_IHWC, grids[0], self.vision)
         else:
-            self._fill_tiles(patches_PCX, image)
-        # Three plain steps rather than one fused: bit for bit what the usual processors compute.
-        patches_PCX.div_(255).sub_(_per_colour(self.vision.mean)).div_(_per_colour(self.vision.std))
+            patches = self._patches_of_tiles(image, grids)
         tokens = sum(rows * columns // 4 for rows, columns in grids)
-        return ProcessedImage(patches_PCX.flatten(1), grids, tokens, image.size)
+        return ProcessedImage(patches, grids, tokens, image.size)
 
-    def _fill_tiles(self, patches_PCX: torch.Tensor, image: Image.Image) -> None:
+    def _patches_of_tiles(self, image: Image.Image, grids: tuple[Grid, ...]) -> Tensor:
+        patches_PCX = torch.empty(sum(rows * columns for rows, columns in grids), 3, self.vision.patch_size**2)
         columns, rows = tile_grid(*image.size, self.vision)
         tile, patch = self.vision.tile_size, self.vision.patch_size
         side = tile // patch
@@ -70,19 +72,32 @@ class ImageProcessor:
             # Rearranging bytes and converting after moves a quarter of the memory that the other order would.
             patches_PCX[filled : filled + count] = tiles_RKrkChw.reshape(count, 3, patch**2)
             filled += count
-
-    def _fill_whole(self, patches_PCX: torch.Tensor, image: Image.Image, grid: Grid) -> None:
-        (rows, columns), patch = grid, self.vision.patch_size
-        size = (rows * patch, columns * patch)
-        patches_rkChw = patches_PCX.view(rows, columns, 3, patch, patch)
-        # One colour at a time: a large photograph in float32 would take four times its decoded size at once.
-        for colour in range(3):
-            plane = torch.from_numpy(np.array(image.getchannel(colour))).float()[None, None]
-            if plane.shape[-2:] != size:
-                # Not clamped to 0..255: the tower was trained with the overshoot of the bicubic kernel.
-                plane = functional.interpolate(plane, size, mode="bicubic", antialias=True, align_corners=False)
-            patches_rkChw[:, :, colour] = plane.view(rows, patch, columns, patch).permute(0, 2, 1, 3)
+        return _normalised(patches_PCX, self.vision)
 
 
-def _per_colour(values: tuple[float, float, float]) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float32)[:, None]
+def patches_of_whole_images(pixels_IHWC: Tensor, grid: Grid, vision: VisionConfig) -> Tensor:
+    """Normalised patches [I·rows·columns, 3·patch²] of images of one size, in 8 bits, on the device they are on."""
+    (rows, columns), patch = grid, vision.patch_size
+    size = (rows * patch, columns * patch)
+    patches_PCX = torch.empty(len(pixels_IHWC) * rows * columns, 3, patch**2, device=pixels_IHWC.device)
+    patches_IrkChw = patches_PCX.view(-1, rows, columns, 3, patch, patch)
+    # One colour at a time: a large photograph in float32 would take four times its decoded size at once.
+    for colour in range(3):
+        plane = pixels_IHWC[..., colour].float()[:, None]
+        if plane.shape[-2:] != size:
+            # Not clamped to 0..255: the tower was trained with the overshoot of the bicubic kernel.
+            plane = functional.interpolate(plane, size, mode="bicubic", antialias=True, align_corners=False)
+        patches_IrkChw[:, :, :, colour] = plane.view(-1, rows, patch, columns, patch).permute(0, 1, 3, 2, 4)
+    return _normalised(patches_PCX, vision)
+
+
+def _normalised(patches_PCX: Tensor, vision: VisionConfig) -> Tensor:
+    # Three plain steps rather than one fused: bit for bit what the usual processors compute.
+    mean, std = (_per_colour(values, patches_PCX.device) for values in (vision.mean, vision.std))
+    return patches_PCX.div_(255).sub_(mean).div_(std).flatten(1)
+
+
+@cache
+def _per_colour(values: tuple[float, float, float], device: torch.device) -> Tensor:
+    """Made once: bringing them to a GPU would wait for all that it has yet to do."""
+    return torch.tensor(values, dtype=torch.float32, device=device)[:, None]

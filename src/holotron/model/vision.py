@@ -1,6 +1,7 @@
-"""The eyes: a RADIO vision transformer, and the projector that turns its patches into tokens.
+"""The vision tower, a RADIO transformer, and the projector that turns its patches into tokens.
 
-Shapes: I images of one size, R x C patches each, W tower width, X = prefix + R·C positions, V values per patch.
+Shapes: I images of one size, P = R x C patches each, W tower width, X = prefix + P positions, V values per patch.
+Packed images have no axis I: their positions lie one after another, and a FixedPacking says whose they are.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from holotron import ops
 from holotron.model.config import VisionConfig
+from holotron.model.grids import Grid
 from holotron.model.mixers import RMSNorm
-
-Grid = tuple[int, int]
+from holotron.model.packed_images import PackedImages
+from holotron.ops import FixedPacking
 
 
 class VisionAttention(nn.Module):
@@ -24,9 +27,9 @@ class VisionAttention(nn.Module):
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.proj = nn.Linear(config.width, config.width)
 
-    def forward(self, x_IXW: Tensor) -> Tensor:
-        q, k, v = self.qkv(x_IXW).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        return self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+    def forward(self, x_IXW: Tensor, packing: FixedPacking | None = None) -> Tensor:
+        q, k, v = self.qkv(x_IXW).unflatten(-1, (3, self.heads, -1)).unbind(-3)
+        return self.proj(ops.image_attention(q, k, v, packing).flatten(-2))
 
 
 class VisionMlp(nn.Module):
@@ -47,8 +50,8 @@ class VisionBlock(nn.Module):
         self.norm2 = nn.LayerNorm(config.width, eps=config.norm_eps)
         self.mlp = VisionMlp(config)
 
-    def forward(self, x_IXW: Tensor) -> Tensor:
-        x_IXW = x_IXW + self.attn(self.norm1(x_IXW))
+    def forward(self, x_IXW: Tensor, packing: FixedPacking | None = None) -> Tensor:
+        x_IXW = x_IXW + self.attn(self.norm1(x_IXW), packing)
         return x_IXW + self.mlp(self.norm2(x_IXW))
 
 
@@ -90,6 +93,17 @@ class VisionTower(nn.Module):
         x_IPW = x_IXW[:, self.config.prefix_tokens :]
         return x_IPW if self.final_norm is None else self.final_norm(x_IPW)
 
+    def encode_packed(self, patches_PV: Tensor, positions_PW: Tensor, images: PackedImages) -> Tensor:
+        """Features of packed images, shuffled as the projector takes them; positions_PW are those of all patches."""
+        x_PW = self.patch_embed(patches_PV)
+        x_PW = x_PW + positions_PW.to(x_PW.dtype)
+        # The residual stream stays wide: many small contributions would be lost in 16 bits.
+        x_XW = images.insert_prefix(x_PW.to(self.prefix.dtype), self.prefix)
+        for block in self.blocks:
+            x_XW = block(x_XW, images.packing)
+        x_YW = images.corners(x_XW)
+        return (x_YW if self.final_norm is None else self.final_norm(x_YW)).unflatten(0, (-1, 4)).flatten(1)
+
     def positions(self, grid: Grid) -> Tensor:
         """Position embeddings [rows·columns, width]: the table stretched to the larger side, then cropped."""
         rows, columns = grid
@@ -110,11 +124,9 @@ class Projector(nn.Module):
         self.up = nn.Linear(config.shuffled_width, config.projector_size, bias=False)
         self.down = nn.Linear(config.projector_size, hidden_size, bias=False)
 
-    def forward(self, features: Sequence[Tensor], grids: Sequence[Grid]) -> list[Tensor]:
-        """Token embeddings of each image, [rows·columns / 4, hidden size]."""
-        shuffled = [pixel_shuffle(image, grid) for image, grid in zip(features, grids, strict=True)]
-        tokens: Tensor = self.down(F.relu(self.up(self.norm(torch.cat(shuffled)))).square())
-        return list(tokens.split([len(image) for image in shuffled]))
+    def forward(self, shuffled: Tensor) -> Tensor:
+        """Token embeddings of shuffled features, [tokens, hidden size]."""
+        return self.down(F.relu(self.up(self.norm(shuffled))).square())
 
 
 def pixel_shuffle(image_PW: Tensor, grid: Grid) -> Tensor:

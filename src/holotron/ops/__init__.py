@@ -2,6 +2,7 @@
 
 Every op has a plain PyTorch version that defines what it computes and can be differentiated. On a CUDA device, where no
 gradient is asked for, the Triton version of the same name takes its place; callers never name an implementation.
+Sequences that start from nothing come in a Packing of any lengths or in a FixedPacking, which training compiles for.
 """
 
 from __future__ import annotations
@@ -12,25 +13,36 @@ from importlib.util import find_spec
 from typing import ParamSpec, TypeVar
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
+from holotron.ops import fixed
+from holotron.ops.fixed import move_rows
+from holotron.ops.fixed_packing import FixedPacking, ScanTables
 from holotron.ops.packing import Packing
-from holotron.ops.plain.attention import attention, paged_attention, paged_step_attention, write_pages
-from holotron.ops.plain.conv import causal_conv, causal_conv_, causal_conv_step
+from holotron.ops.plain import attention as plain_attention
+from holotron.ops.plain import conv as plain_conv
+from holotron.ops.plain import scan as plain_scan
+from holotron.ops.plain.attention import paged_attention, paged_step_attention, write_pages
+from holotron.ops.plain.conv import causal_conv_
 from holotron.ops.plain.experts import route, run_experts
 from holotron.ops.plain.mamba import mamba_step_
 from holotron.ops.plain.norm import add_rms_norm, gated_rms_norm, relu_squared, rms_norm
-from holotron.ops.plain.scan import discretize, ssd_scan, ssd_scan_, ssd_step
+from holotron.ops.plain.scan import discretize, ssd_scan_
 
 __all__ = [
+    "FixedPacking",
     "Packing",
+    "ScanTables",
     "add_rms_norm",
     "attention",
     "causal_conv",
     "causal_conv_",
-    "causal_conv_step",
     "discretize",
     "gated_rms_norm",
+    "image_attention",
     "mamba_step_",
+    "move_rows",
     "paged_attention",
     "paged_step_attention",
     "relu_squared",
@@ -39,7 +51,6 @@ __all__ = [
     "run_experts",
     "ssd_scan",
     "ssd_scan_",
-    "ssd_step",
     "write_pages",
 ]
 
@@ -51,11 +62,49 @@ def _choose(plain: Callable[Arguments, Result], fast: Callable[Arguments, Result
     @wraps(plain)
     def chosen(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         first = args[0]
-        assert isinstance(first, torch.Tensor)
+        assert isinstance(first, Tensor)
         use_fast = first.is_cuda and not torch.is_grad_enabled()
         return (fast if use_fast else plain)(*args, **kwargs)
 
     return chosen
+
+
+def causal_conv(x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, packing: Packing | FixedPacking) -> Tensor:
+    """silu(conv(x)) of packed sequences that start from nothing."""
+    if isinstance(packing, FixedPacking):
+        return fixed.causal_conv(x_TC, weight_CK, bias_C, packing)
+    return plain_conv.causal_conv(x_TC, weight_CK, bias_C, packing)[0]
+
+
+def ssd_scan(
+    x_THP: Tensor,
+    dt_TH: Tensor,
+    A_H: Tensor,
+    B_TGN: Tensor,
+    C_TGN: Tensor,
+    D_H: Tensor,
+    packing: Packing | FixedPacking,
+    chunk_size: int,
+) -> Tensor:
+    """The Mamba-2 recurrence over packed sequences that start from nothing; a FixedPacking brings its own chunks."""
+    if isinstance(packing, FixedPacking):
+        return fixed.ssd_scan(x_THP, dt_TH, A_H, B_TGN, C_TGN, D_H, packing)
+    return plain_scan.ssd_scan(x_THP, dt_TH, A_H, B_TGN, C_TGN, D_H, packing, chunk_size)[0]
+
+
+def attention(q_THP: Tensor, k_TKP: Tensor, v_TKP: Tensor, packing: Packing | FixedPacking) -> Tensor:
+    """Each token attends to itself and the earlier tokens of its own sequence."""
+    if isinstance(packing, FixedPacking):
+        return fixed.attention(q_THP, k_TKP, v_TKP, packing, causal=True)
+    return plain_attention.attention(q_THP, k_TKP, v_TKP, packing)
+
+
+def image_attention(q_XHP: Tensor, k_XHP: Tensor, v_XHP: Tensor, packing: FixedPacking | None = None) -> Tensor:
+    """Each patch attends to all of its own image. Without a packing, images of one size lie along a first axis."""
+    if packing is not None:
+        return fixed.attention(q_XHP, k_XHP, v_XHP, packing, causal=False)
+    q, k, v = (part.transpose(-3, -2) for part in (q_XHP, k_XHP, v_XHP))
+    return F.scaled_dot_product_attention(q, k, v).transpose(-3, -2)
 
 
 if torch.cuda.is_available() and find_spec("triton") is not None:

@@ -13,22 +13,17 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Packing:
-    """Lengths of the sequences in a packed batch, and the marks at which their state is asked for.
+    """Lengths of the sequences in a packed batch.
 
-    A mark (sequence, n) asks for the state after the first n of that sequence's tokens in this batch. Built once
-    per batch and shared by all layers; what the ops derive from it is computed once.
+    Built once per batch and shared by all layers; what the ops derive from it is computed once.
     """
 
     lengths: tuple[int, ...]
-    marks: tuple[tuple[int, int], ...] = ()
     device: torch.device = CPU
 
     def __post_init__(self) -> None:
         if not self.lengths or min(self.lengths) < 0:
             raise ValueError(f"a packed batch needs sequences of non-negative length, got {self.lengths}")
-        for sequence, count in self.marks:
-            if not (0 <= sequence < len(self.lengths) and 0 <= count <= self.lengths[sequence]):
-                raise ValueError(f"mark {(sequence, count)} lies outside the sequences of lengths {self.lengths}")
 
     @property
     def sequences(self) -> int:

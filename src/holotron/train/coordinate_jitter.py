@@ -1,8 +1,8 @@
-"""Points as a policy remembers them: a little beside the mark.
+"""Adds Laplace noise to coordinates in the action history.
 
-Oracles click on the very middle of things and policies nearly there. Whoever learns from oracles alone comes to take
-the exact middle for a sign that a click succeeded, and clicks again and again where its own was a pixel off, instead of
-looking at the screen. So the points that stand in a sequence as already named tremble; those to be learned do not.
+Oracles click on the very middle of things and policies nearly there. A policy that learns from oracles alone takes the
+exact middle for a sign that a click succeeded, and clicks again and again where its own was a pixel off, instead of
+looking at the screen. So coordinates that stand in a sequence as already said get noise; those to be learned do not.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 from holotron.actions.coordinates import SCALE
 from holotron.model.text.policy_tokenizer import ANSWER, END
 from holotron.model.text.tokenizer import Tokenizer
-from holotron.train.batches import Batch
+from holotron.train.batches import TrainingBatch
 from holotron.train.loss import Coordinates
 
 
 @dataclass(frozen=True)
 class CoordinateJitter:
-    """scale: how far points are off at the mean, in thousandths; a few are much further."""
+    """scale: the mean distance that a coordinate is moved, in thousandths; a few move much further."""
 
     scale: float
     coordinates: Coordinates
@@ -32,10 +32,10 @@ class CoordinateJitter:
     def of(cls, tokenizer: Tokenizer, scale: float) -> CoordinateJitter:
         return cls(scale, Coordinates.of(tokenizer), tokenizer.id_of(ANSWER), tokenizer.id_of(END))
 
-    def shake(self, batch: Batch, seed: list[int]) -> Batch:
-        """The batch with other numbers in what was answered; questions and what is to be learned stay."""
+    def apply(self, batch: TrainingBatch, seed: list[int]) -> TrainingBatch:
+        """The batch with noise on the coordinates in answers; questions and what is to be learned stay."""
         ids_T = batch.token_ids_T.numpy().copy()
-        words_T = batch.is_used_T.numpy() & ~batch.is_image_T.numpy()
+        words_T = (np.arange(len(ids_T)) < batch.used_tokens) & ~batch.is_image_T.numpy()
         answered_T = np.cumsum((ids_T == self.answer) & words_T) > np.cumsum((ids_T == self.end) & words_T)
         chance = np.random.default_rng(seed)
         for first in self.coordinates.first_ids:

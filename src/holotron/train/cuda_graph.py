@@ -7,34 +7,34 @@ Batches have fixed shapes, so the same recording serves them all: their tables a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from holotron.train.batches import Batch
+from holotron.train.batches import TrainingBatch
 
 WARM_UPS = 3
 
 
-class Captured:
+class CudaGraphStep:
     """Like `losses(batch, patches, positions)[0].backward()`; gives all losses.
 
     Gradients stay in the same memory and are overwritten with each batch: they must not be set to None between.
     """
 
     def __init__(
-        self, losses: Callable[[Batch, Tensor, Tensor], tuple[Tensor, ...]], parameters: Iterable[Tensor]
+        self, losses: Callable[[TrainingBatch, Tensor, Tensor], tuple[Tensor, ...]], parameters: Iterable[Tensor]
     ) -> None:
         self._of, self._parameters = losses, list(parameters)
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> tuple[Tensor, ...]:
+    def __call__(self, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> tuple[Tensor, ...]:
         if self._graph is None:
             self._record(batch, patches_PV, positions_PW)
         assert self._graph is not None
-        for name in self._tables:
-            getattr(self._batch, name).copy_(getattr(batch, name), non_blocking=True)
+        for recorded, new in zip(self._tables, batch.tables(), strict=True):
+            recorded.copy_(new, non_blocking=True)
         self._patches.copy_(patches_PV)
         with torch.no_grad():
             self._positions.copy_(positions_PW)
@@ -46,18 +46,18 @@ class Captured:
             positions_PW.backward(self._positions.grad)
         return tuple(loss.clone() for loss in self._losses)
 
-    def _record(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> None:
-        self._tables = [field.name for field in fields(batch) if isinstance(getattr(batch, field.name), Tensor)]
-        self._batch = batch.to(patches_PV.device)
+    def _record(self, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> None:
+        self._batch = replace(batch, pixels=(), grids=()).to(patches_PV.device)
+        self._tables = self._batch.tables()
         self._patches = patches_PV.clone()
         self._positions = positions_PW.detach().clone().requires_grad_()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UPS):  # what is compiled or tuned on first use
-                self._forget()
+                self._clear_gradients()
                 self._of(self._batch, self._patches, self._positions)[0].backward()
-            self._forget()
+            self._clear_gradients()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         # Other threads go on meanwhile: the one that pins batches, for one.
@@ -68,6 +68,6 @@ class Captured:
         self._graph = graph
         self._outside = [parameter for parameter in self._parameters if parameter.grad is None]
 
-    def _forget(self) -> None:
+    def _clear_gradients(self) -> None:
         for parameter in [*self._parameters, self._positions]:
             parameter.grad = None

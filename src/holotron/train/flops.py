@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from holotron.model.config import ModelConfig
-from holotron.train.batches import Batch
+from holotron.model.config import ModelConfig, VisionConfig
+from holotron.train.batches import TrainingBatch
 
 # Dense 16-bit matrix products a second, as the makers give them.
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "B200": 2250e12}
@@ -19,36 +19,22 @@ def peak_flops(device: torch.device) -> float | None:
     return next((peak for part, peak in PEAKS.items() if part in name), None)
 
 
-def training_flops(config: ModelConfig, batch: Batch) -> float:
+def training_flops(config: ModelConfig, batch: TrainingBatch) -> float:
     """Useful multiplications and additions, forward and backward, of the matrix products and of attention.
 
     Six for each weight and each token or patch that goes through it, and twelve for each pair of positions, head and
     channel that attend to each other; padding is not counted.
     """
-    assert config.vision is not None
-    tower = config.vision
+    head = config.hidden_size * config.vocab_size
+    decoder = batch.used_tokens * (config.active_parameters - head) + float(batch.weights_N.sum()) * head
+    return 6.0 * decoder + (_vision_flops(config, config.vision, batch) if config.vision else 0.0)
+
+
+def _vision_flops(config: ModelConfig, tower: VisionConfig, batch: TrainingBatch) -> float:
     block = 4 * tower.width**2 + 2 * tower.width * tower.mlp_size
     seen = batch.used_patches * (tower.depth * block + tower.patch_values * tower.width)
     projector = tower.shuffled_width * tower.projector_size + tower.projector_size * config.hidden_size
     pairs = sum(
         len(pixels) * (rows * columns) ** 2 for pixels, (rows, columns) in zip(batch.pixels, batch.grids, strict=True)
     )
-    attended = 12 * pairs * tower.width * tower.depth
-    decoder = batch.used_tokens * _decoder_weights(config) + float(batch.weights_N.sum()) * (
-        config.hidden_size * config.vocab_size
-    )
-    return 6.0 * (seen + batch.used_patches / 4 * projector + decoder) + attended
-
-
-def _decoder_weights(config: ModelConfig) -> int:
-    """Weights of the decoder's matrices that every token goes through."""
-    hidden, total = config.hidden_size, 0
-    for symbol in config.pattern:
-        if symbol == "M" and config.mamba:
-            total += hidden * config.mamba.projection_size + config.mamba.inner_size * hidden
-        elif symbol == "*" and config.attention:
-            a = config.attention
-            total += hidden * a.head_dim * (2 * a.heads + 2 * a.kv_heads)
-        elif symbol == "-" and config.mlp:
-            total += hidden * config.mlp.size * (3 if config.mlp.gated else 2)
-    return total
+    return 6.0 * (seen + batch.used_patches / 4 * projector) + 12 * pairs * tower.width * tower.depth

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from holotron.episodes.examples import ExampleError
 from holotron.episodes.shards import read_shard, shard_paths
-from holotron.train.batches import Batch, Bunch, Packer
+from holotron.train.batches import Bunch, Packer, TrainingBatch
 from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.recipe import Source
 from holotron.train.sequences import Sequence, SequenceWriter
@@ -46,7 +46,7 @@ class Cursor:
 class Drawn:
     """A batch, the worker it is from, where that worker stands after it, and what kinds of examples are in it."""
 
-    batch: Batch
+    batch: TrainingBatch
     worker: int
     cursor: Cursor
     kinds: tuple[str, ...]
@@ -242,7 +242,7 @@ class BatchStream(IterableDataset[Drawn]):
             cursor = Cursor(draws, tuple(positions), tuple(place for place, _ in waiting))
             batch = self._packer.build(members)
             if self._jitter is not None:
-                batch = self._jitter.shake(batch, [self._seed, worker, draws])
+                batch = self._jitter.apply(batch, [self._seed, worker, draws])
             yield Drawn(batch, worker, cursor, kinds)
 
 

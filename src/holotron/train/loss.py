@@ -14,19 +14,22 @@ from holotron.model.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Where the coordinates lie in the vocabulary, and how wide a near miss is, in thousandths; 0 forgives none."""
+    """Where the coordinates lie in the vocabulary.
+
+    sigma: the standard deviation of a coordinate's soft target, in thousandths; 0 makes it a hard one.
+    """
 
     first_ids: tuple[int, ...]
-    spread: float = 3.0
+    sigma: float = 3.0
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, spread: float = 3.0) -> Coordinates:
+    def of(cls, tokenizer: Tokenizer, sigma: float = 3.0) -> Coordinates:
         firsts = []
         for axis in AXES:
             ids = [tokenizer.id_of(coordinate_token(axis, value)) for value in range(SCALE + 1)]
             assert ids == list(range(ids[0], ids[0] + SCALE + 1)), "coordinates must be neighbours in the vocabulary"
             firsts.append(ids[0])
-        return cls(tuple(firsts), spread)
+        return cls(tuple(firsts), sigma)
 
 
 def losses_of_learned(logits_NV: Tensor, targets_N: Tensor, coordinates: Coordinates) -> Tensor:
@@ -38,13 +41,13 @@ def losses_of_learned(logits_NV: Tensor, targets_N: Tensor, coordinates: Coordin
     """
     log_NV = torch.log_softmax(logits_NV.float(), dim=-1)
     loss_N = -log_NV.gather(1, targets_N[:, None]).squeeze(1)
-    if coordinates.spread <= 0:
+    if coordinates.sigma <= 0:
         return loss_N
     values = torch.arange(SCALE + 1, device=logits_NV.device)
     for first in coordinates.first_ids:
         value_N = targets_N - first
         is_coordinate_N = (value_N >= 0) & (value_N <= SCALE)
-        bell = torch.exp(-((values[None, :] - value_N[:, None]) ** 2) / (2 * coordinates.spread**2))
+        bell = torch.exp(-((values[None, :] - value_N[:, None]) ** 2) / (2 * coordinates.sigma**2))
         bell = bell / bell.sum(1, keepdim=True).clamp_min(1e-9)
         soft_N = (torch.special.xlogy(bell, bell) - bell * log_NV[:, first : first + SCALE + 1]).sum(1)
         loss_N = torch.where(is_coordinate_N, soft_N, loss_N)

@@ -1,8 +1,8 @@
-"""What is written where on a screen, as something that the eyes learn by themselves.
+"""An OCR loss: the vision tower learns by itself what is written where on a screen.
 
 To read a word, the decoder must find the image tokens that hold it and tell their letters apart, and each is of no use
 without the other. Where a page can say which characters stand where, the second is taught directly: from each image
-token alone, the characters in its patches are to be told. The head that tells them is left behind after training.
+token alone, a head predicts the characters in its patches. The head is left behind after training.
 
 Shapes: M image tokens, D hidden size, Y = 4·M corners, G characters of a patch, K kinds of characters.
 """
@@ -18,17 +18,17 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-SLOTS = 6  # characters of a patch that are told, in reading order
+SLOTS = 6  # characters of a patch that are predicted, in reading order
 NOTHING, OTHER, UNREAD = 0, 95, 255  # between the first two: the characters of ASCII that can be seen
 KINDS = 96
 # Most of a screen is empty, and knowing that is worth little.
 WEIGHT_OF_NOTHING = 0.1
 
 
-def glyphs_of(writing: Mapping[str, Any], size: tuple[int, int], grid: tuple[int, int]) -> NDArray[np.uint8]:
-    """The characters of each patch of a picture, [rows·columns, G]; UNREAD where nobody knows."""
+def ocr_labels(writing: Mapping[str, Any], size: tuple[int, int], grid: tuple[int, int]) -> NDArray[np.uint8]:
+    """The characters of each patch of a picture, [rows·columns, G]; UNREAD where they are not known."""
     (width, height), (rows, columns) = size, grid
-    glyphs = np.zeros((rows * columns, SLOTS), np.uint8)
+    labels = np.zeros((rows * columns, SLOTS), np.uint8)
     words = writing["words"]
     if words:
         code = np.array([_kind(character) for text, _, _ in words for character in text], np.uint8)
@@ -41,12 +41,12 @@ def glyphs_of(writing: Mapping[str, Any], size: tuple[int, int], grid: tuple[int
         code, patch = code[order], patch[order]
         slot = np.arange(len(patch)) - np.searchsorted(patch, patch)
         fits = slot < SLOTS
-        glyphs[patch[fits], slot[fits]] = code[fits]
-    table = glyphs.reshape(rows, columns, SLOTS)
+        labels[patch[fits], slot[fits]] = code[fits]
+    table = labels.reshape(rows, columns, SLOTS)
     for left, top, right, bottom in writing["unread"]:
         first, last = max(0, int(left * columns / width)), max(0, int(right * columns / width) + 1)
         table[max(0, int(top * rows / height)) : max(0, int(bottom * rows / height) + 1), first:last] = UNREAD
-    return glyphs
+    return labels
 
 
 def _kind(character: str) -> int:
@@ -54,7 +54,7 @@ def _kind(character: str) -> int:
 
 
 class OcrHead(nn.Module):
-    """Tells the characters of an image token's four patches."""
+    """Predicts the characters of an image token's four patches."""
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
@@ -67,9 +67,9 @@ class OcrHead(nn.Module):
         return logits
 
 
-def loss_of_glyphs(head: OcrHead, images_MD: Tensor, glyphs_YG: Tensor) -> Tensor:
+def ocr_loss(head: OcrHead, images_MD: Tensor, labels_YG: Tensor) -> Tensor:
     """The mean loss of what is known to be written; 0 where nothing is known."""
-    targets = glyphs_YG.flatten().long()
+    targets = labels_YG.flatten().long()
     known = targets != UNREAD
     losses = F.cross_entropy(head(images_MD).float(), torch.where(known, targets, NOTHING), reduction="none")
     weights = torch.where(targets == NOTHING, WEIGHT_OF_NOTHING, 1.0) * known

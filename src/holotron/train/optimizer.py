@@ -16,7 +16,7 @@ from holotron.train.shards import joined, local, sharded
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 ROUNDS = 5
 # Parts of the names of matrices at the edges of a network, which Muon is not for.
-EDGES = ("embeddings", "lm_head", "patch_embed", "glyphs")
+EDGES = ("embeddings", "lm_head", "patch_embed", "ocr_head")
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,7 @@ def _split(model: nn.Module) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     for name, parameter in trained(model).items():
         if parameter.dim() < 2 or name.endswith(("prefix", "position_table")) or "conv1d" in name:
             plain.append(parameter)
-        elif parameter.dim() == 2 and not any(
-            part in name for part in ("embeddings", "lm_head", "patch_embed", "glyphs")
-        ):
+        elif parameter.dim() == 2 and not any(part in name for part in EDGES):
             matrices.append(parameter)
         else:
             others.append(parameter)
@@ -152,8 +150,3 @@ class Average:
         decay = min(self.decay, (1 + step) / (10 + step))
         parameters = [local(p).detach().float() for p in trained(model).values()]
         torch._foreach_lerp_([local(weights) for weights in self.weights.values()], parameters, 1 - decay)
-
-    def copy_to(self, model: nn.Module) -> None:
-        with torch.no_grad():
-            for name, parameter in trained(model).items():
-                parameter.copy_(self.weights[name])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -17,7 +16,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from holotron.model.model import Model
-from holotron.train.forward import Parts
 
 T = TypeVar("T")
 
@@ -68,28 +66,18 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def shard(model: Model, parts: Parts, function: Callable[..., Any]) -> Parts:
+def shard(model: Model, function: Callable[..., Any]) -> None:
     """Split the model's parameters between the ranks, each layer and each block of the tower a group of its own.
 
-    `function` is what will be run over the whole model; from here on it is run by calling the model. FSDP2 gathers
-    and lets go of weights around a module's forward, so the pieces become that, and the parts returned call it.
+    `function` is what will be run over the whole model; from here on it is run by calling the model, since FSDP2
+    gathers and lets go of weights around a module's forward.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    assert model.vision is not None
     mesh = init_device_mesh(model.device.type, (dist.get_world_size(),))
-    groups: list[tuple[nn.Module, Callable[..., Tensor]]] = []
-    groups += [(block, parts.tower_block) for block in model.vision.blocks]
-    groups += [(layer, parts.layer) for layer in model.decoder.layers]
-    for module, piece in groups:
-        module.forward = partial(piece, module)
+    blocks: list[nn.Module] = [] if model.vision is None else list(model.vision.blocks)
+    for module in [*blocks, *model.decoder.layers]:
         fully_shard(module, mesh=mesh)
     model.forward = function  # type: ignore[method-assign]
     fully_shard(model, mesh=mesh)
-    return Parts(_call, _call, parts.losses, parts.glyphs)
-
-
-def _call(module: nn.Module, *arguments: Any) -> Tensor:
-    out: Tensor = module(*arguments)
-    return out

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holotron.episodes.selection import Selection
-from holotron.train.batches import Budget
+from holotron.train.batches import BatchBudget
 from holotron.train.lora import LoraConfig
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.toml_file import build, read_toml
@@ -76,7 +76,7 @@ class Recipe:
     keep_every: int = 1000
     log_every: int = 20
     workers: int = 2
-    batch: Budget = field(default_factory=Budget)
+    batch: BatchBudget = field(default_factory=BatchBudget)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
     folder: Path = field(default=Path(), compare=False)
@@ -94,11 +94,6 @@ class Recipe:
             raise RecipeError(f"coordinate_jitter is {self.coordinate_jitter}; it must be 0 or more")
         if self.max_patches < 0 or 0 < self.max_patches < 4:
             raise RecipeError(f"max_patches is {self.max_patches}; it must be 4 or more, or 0 to leave it as it was")
-        if self.batch.learned > self.batch.tokens:
-            raise RecipeError(
-                f"batch: learned is {self.batch.learned} and tokens is {self.batch.tokens}; no more tokens can be "
-                "learned than there are"
-            )
 
     def path(self, written: str) -> Path:
         """A path as the recipe means it: relative ones begin at its folder."""

@@ -17,7 +17,7 @@ from holotron.episodes.examples import Example, ExampleTurn
 from holotron.model.grids import Grid, patch_grid
 from holotron.model.image import image_size
 from holotron.model.text.conversation import AnsweredTurn, ConversationWriter
-from holotron.train.ocr_loss import glyphs_of
+from holotron.train.ocr_loss import ocr_labels
 
 # What was sent at a step, the answer (a text to say, or the very tokens that were generated), and whether to learn it.
 Exchange = tuple[ListOf[Message], str | ListOf[int], bool]
@@ -30,7 +30,7 @@ class Picture:
     png: bytes
     size: tuple[int, int]
     grid: Grid
-    glyphs: NDArray[np.uint8] | None = None
+    ocr_labels: NDArray[np.uint8] | None = None
 
     def pixels(self) -> NDArray[np.uint8]:
         """[height, width, 3]"""
@@ -85,4 +85,4 @@ class SequenceWriter:
     def _picture(self, png: bytes, writing: Mapping[str, Any] | None) -> Picture:
         size = image_size(png)
         grid = patch_grid(*size, self._vision)
-        return Picture(png, size, grid, None if writing is None else glyphs_of(writing, size, grid))
+        return Picture(png, size, grid, None if writing is None else ocr_labels(writing, size, grid))

@@ -27,15 +27,22 @@ from holotron.model.text.chat_template import ChatTemplate, load_chat_template
 from holotron.model.text.conversation import ConversationWriter
 from holotron.model.text.policy_tokenizer import policy_template, policy_tokenizer, save_policy_texts
 from holotron.model.text.tokenizer import Tokenizer, load_tokenizer
-from holotron.train.batches import Batch, Packer
+from holotron.train.batches import Packer, TrainingBatch
 from holotron.train.coordinate_jitter import CoordinateJitter
-from holotron.train.cuda_graph import Captured
+from holotron.train.cuda_graph import CudaGraphStep
 from holotron.train.flops import peak_flops, training_flops
-from holotron.train.forward import Parts, logits_of_seen, place_patches, prepare_patches, see
+from holotron.train.forward import (
+    compile_layers,
+    compiled,
+    encode_images,
+    logits_of_learned,
+    place_patches,
+    prepare_patches,
+)
 from holotron.train.loader import BatchStream, Cursor, Drawn, load_batches
 from holotron.train.lora import add_lora, merged, save_adapter
-from holotron.train.loss import Coordinates
-from holotron.train.ocr_loss import OcrHead
+from holotron.train.loss import Coordinates, losses_of_learned
+from holotron.train.ocr_loss import OcrHead, ocr_loss
 from holotron.train.optimizer import Average, make_optimizers, trained
 from holotron.train.parallel import join, shard
 from holotron.train.recipe import Recipe
@@ -83,17 +90,22 @@ class Trainer:
         self.model, self.tokenizer, template = _start(recipe, self.device)
         self.model.train()
         assert self.model.vision is not None
-        self._glyphs: OcrHead | None = None
+        self._ocr_head: OcrHead | None = None
         if recipe.ocr_loss:
             # A part of the model, it learns, is averaged and kept like the rest; what is exported has no place for it.
-            self._glyphs = OcrHead(self.model.config.hidden_size).to(self.device)
-            self.model.add_module("glyphs", self._glyphs)
-        self._parts = Parts.compiled() if recipe.compile else Parts.plain()
-        self._run: Callable[[Batch], tuple[Tensor, Tensor]] = self._losses
+            self._ocr_head = OcrHead(self.model.config.hidden_size).to(self.device)
+            self.model.add_module("ocr_head", self._ocr_head)
+        self._token_losses, self._ocr_loss = losses_of_learned, ocr_loss
+        if recipe.compile:
+            compile_layers(self.model)
+            self._token_losses, self._ocr_loss = compiled(losses_of_learned), compiled(ocr_loss)
+        self._run: Callable[[TrainingBatch], tuple[Tensor, Tensor]] = self._losses
         if self.ranks.size > 1:
-            self._parts, self._run = shard(self.model, self._parts, self._losses), self.model
-        captured = recipe.compile and self.device.type == "cuda"
-        self._captured = Captured(self._sums_of_seen, trained(self.model).values()) if captured else None
+            shard(self.model, self._losses)
+            self._run = self.model
+        # Experts wait for the host to count their tokens, which a recording cannot.
+        recorded = recipe.compile and self.device.type == "cuda" and self.model.config.moe is None
+        self._cuda_graph = CudaGraphStep(self._sums_of_seen, trained(self.model).values()) if recorded else None
         self.coordinates = Coordinates.of(self.tokenizer, recipe.coordinate_sigma)
         self.optimizers = make_optimizers(self.model, recipe.optimizer)
         self.average = Average(self.model, recipe.optimizer.average)
@@ -184,14 +196,14 @@ class Trainer:
         )
         return load_batches(stream, workers)
 
-    def _learn(self, batch: Batch) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    def _learn(self, batch: TrainingBatch) -> tuple[tuple[Tensor, Tensor], Tensor]:
         """One step: the losses of what is said and of what is written, and the norm of the gradient."""
         recipe = self.recipe
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = self.rate
-        if self._captured:
-            _, said, written = self._captured(batch, *self._see(batch))
+        if self._cuda_graph:
+            _, said, written = self._cuda_graph(batch, *self._see(batch))
         else:
             for optimizer in self.optimizers:
                 optimizer.zero_grad(set_to_none=True)
@@ -209,7 +221,7 @@ class Trainer:
         config = self.recipe.optimizer
         return config.rate * config.factor(self.step, self.recipe.steps)
 
-    def losses(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    def losses(self, batch: TrainingBatch) -> tuple[Tensor, Tensor, Tensor]:
         """What is minimised, and what is said and what is written of it, each the mean of what is learned in a batch.
 
         With several ranks: a share of the loss such that its mean over the ranks is the mean over what all learn.
@@ -217,16 +229,16 @@ class Trainer:
         """
         return self._sums(*self._run(batch), batch)
 
-    def _sums(self, losses_N: Tensor, written: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    def _sums(self, losses_N: Tensor, written: Tensor, batch: TrainingBatch) -> tuple[Tensor, Tensor, Tensor]:
         learned = self.ranks.mean(batch.weights_N.sum()).clamp_min(1.0 / self.ranks.size)
         said = (losses_N * batch.weights_N).sum() / learned
         return said + self.recipe.ocr_loss * written, said, written
 
-    def _losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _losses(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """The loss of each learned token, and that of what is written."""
         return self._losses_of_seen(batch, *self._see(batch))
 
-    def _see(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _see(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """The patches of a batch and their positions, on the device."""
         tower, most = self.model.vision, self.recipe.batch.patches
         assert tower is not None
@@ -234,17 +246,17 @@ class Trainer:
         patches = prepare_patches(batch, tower.config, most, self.device, dtype)
         return patches, place_patches(batch, tower, most)
 
-    def _sums_of_seen(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> tuple[Tensor, ...]:
+    def _sums_of_seen(self, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> tuple[Tensor, ...]:
         return self._sums(*self._losses_of_seen(batch, patches_PV, positions_PW), batch)
 
-    def _losses_of_seen(self, batch: Batch, patches_PV: Tensor, positions_PW: Tensor) -> tuple[Tensor, Tensor]:
+    def _losses_of_seen(self, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> tuple[Tensor, Tensor]:
         with torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext():
-            images = see(self.model, batch, patches_PV, positions_PW, self._parts)
-            logits = logits_of_seen(self.model, batch, images, self._parts)
-            losses = self._parts.losses(logits, batch.targets_N, self.coordinates)
-            if self._glyphs is None:
+            images = encode_images(self.model, batch, patches_PV, positions_PW)
+            logits = logits_of_learned(self.model, batch, images)
+            losses = self._token_losses(logits, batch.targets_N, self.coordinates)
+            if self._ocr_head is None:
                 return losses, losses.new_zeros(())
-            return losses, self._parts.glyphs(self._glyphs, images, batch.glyphs_YG)
+            return losses, self._ocr_loss(self._ocr_head, images, batch.ocr_labels_YG)
 
     @property
     def _half(self) -> bool:

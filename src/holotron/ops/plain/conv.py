@@ -1,9 +1,7 @@
 """Depthwise causal convolution followed by SiLU, with a state carried from call to call.
 
-Shapes: T packed tokens, S sequences, Q marks, C channels, K kernel width, J = K - 1 carried inputs.
+Shapes: T packed tokens, S sequences, C channels, K kernel width, J = K - 1 carried inputs.
 """
-
-from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
@@ -15,11 +13,8 @@ from holotron.ops.plain.precision import accumulation_dtype
 
 def causal_conv(
     x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, packing: Packing, state_SCJ: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """silu(conv(x)) of each packed sequence, continuing from its state.
-
-    Returns the output, the state after each sequence and the state at each mark.
-    """
+) -> tuple[Tensor, Tensor]:
+    """silu(conv(x)) of each packed sequence, continuing from its state: the output and the state after each."""
     carried = weight_CK.shape[1] - 1
     dtype = accumulation_dtype(x_TC)
     if state_SCJ is None:
@@ -27,7 +22,7 @@ def causal_conv(
     weight_KC = weight_CK.T.to(dtype).contiguous()
     bias = x_TC.new_zeros(x_TC.shape[1], dtype=dtype) if bias_C is None else bias_C.to(dtype)
     outputs: list[Tensor] = []
-    padded: list[Tensor] = []
+    states: list[Tensor] = []
     for x_LC, state_CJ in zip(x_TC.split(packing.lengths), state_SCJ, strict=True):
         # Behind the inputs it carries, so that what a sequence's tokens see k places on is one slice.
         padded_RC = torch.cat([state_CJ.T.to(x_TC.dtype), x_LC])
@@ -35,27 +30,15 @@ def causal_conv(
         for k in range(carried + 1):
             y_LC = torch.addcmul(y_LC, wide_RC[k : k + len(x_LC)], weight_KC[k])
         outputs.append(F.silu(y_LC).to(x_TC.dtype))
-        padded.append(padded_RC)
-
-    def states_after(counts: Iterable[tuple[int, int]]) -> Tensor:
-        states = [padded[sequence][count : count + carried].T for sequence, count in counts]
-        return torch.stack(states) if states else state_SCJ[:0].to(x_TC.dtype)
-
-    return torch.cat(outputs), states_after(enumerate(packing.lengths)), states_after(packing.marks)
+        states.append(padded_RC[len(x_LC) :].T)
+    return torch.cat(outputs), torch.stack(states)
 
 
 def causal_conv_(
-    x_TC: Tensor,
-    weight_CK: Tensor,
-    bias_C: Tensor | None,
-    packing: Packing,
-    pool_VCJ: Tensor,
-    slots_S: Tensor,
-    mark_slots_Q: Tensor,
+    x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, packing: Packing, pool_VCJ: Tensor, slots_S: Tensor
 ) -> Tensor:
-    """causal_conv from and to slots of a pool; the state at each mark goes to the mark's own slot."""
-    y_TC, final_SCJ, marked_QCJ = causal_conv(x_TC, weight_CK, bias_C, packing, pool_VCJ[slots_S])
-    pool_VCJ[mark_slots_Q] = marked_QCJ.to(pool_VCJ.dtype)
+    """causal_conv from and to slots of a pool."""
+    y_TC, final_SCJ = causal_conv(x_TC, weight_CK, bias_C, packing, pool_VCJ[slots_S])
     pool_VCJ[slots_S] = final_SCJ.to(pool_VCJ.dtype)
     return y_TC
 

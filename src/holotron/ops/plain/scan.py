@@ -2,11 +2,9 @@
 
 Per head, with a_t = exp(dt_t · A):   S_t = a_t · S_{t-1} + dt_t · x_t ⊗ B_t,   y_t = S_t · C_t + D · x_t.
 
-Shapes: T packed tokens, S sequences, Q marks, M tokens of one sequence, C chunks, L tokens per chunk, H heads, P head
-dim, N state size, G groups of heads that share B and C.
+Shapes: T packed tokens, S sequences, M tokens of one sequence, C chunks, L tokens per chunk, H heads, P head dim,
+N state size, G groups of heads that share B and C.
 """
-
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -32,12 +30,11 @@ def ssd_scan(
     packing: Packing,
     chunk_size: int,
     state_SHPN: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """The recurrence over each packed sequence, continuing from its state; dt is already discretized.
 
     Inside a chunk it is a masked product of matrices, between chunks a short recurrence over states. The chunk size
-    changes the cost and the rounding, not the result. Returns the output, the state after each sequence and the
-    state at each mark.
+    changes the cost and the rounding, not the result. Returns the output and the state after each sequence.
     """
     narrow, dtype = x_THP.dtype, accumulation_dtype(x_THP)
     x_THP, dt_TH, A_H = x_THP.to(dtype), dt_TH.to(dtype), A_H.to(dtype)
@@ -45,22 +42,19 @@ def ssd_scan(
     if state_SHPN is None:
         state_SHPN = x_THP.new_zeros(packing.sequences, *x_THP.shape[1:], B_TGN.shape[2])
     outputs: list[Tensor] = []
-    reached = {(sequence, 0): state_HPN for sequence, state_HPN in enumerate(state_SHPN.to(dtype))}
+    states = list(state_SHPN.to(dtype))
     for sequence, (start, length) in enumerate(zip(packing.starts, packing.lengths, strict=False)):
-        marks = (count for marked, count in packing.marks if marked == sequence)
-        for first, last in pairwise(sorted({0, length, *marks})):
-            rows = slice(start + first, start + last)
-            y_MHP, reached[sequence, last] = _scan_piece(
-                x_THP[rows], dt_TH[rows], A_H, B_TGN[rows], C_TGN[rows], D_H, chunk_size, reached[sequence, first]
+        if length:
+            rows = slice(start, start + length)
+            y_MHP, states[sequence] = _scan_sequence(
+                x_THP[rows], dt_TH[rows], A_H, B_TGN[rows], C_TGN[rows], D_H, chunk_size, states[sequence]
             )
             outputs.append(y_MHP)
     y_THP = torch.cat(outputs) if outputs else x_THP
-    final_SHPN = torch.stack([reached[end] for end in enumerate(packing.lengths)])
-    marked_QHPN = torch.stack([reached[mark] for mark in packing.marks]) if packing.marks else final_SHPN[:0]
-    return y_THP.to(narrow), final_SHPN, marked_QHPN
+    return y_THP.to(narrow), torch.stack(states)
 
 
-def _scan_piece(
+def _scan_sequence(
     x_MHP: Tensor,
     dt_MH: Tensor,
     A_H: Tensor,
@@ -118,13 +112,9 @@ def ssd_scan_(
     chunk_size: int,
     pool_VHPN: Tensor,
     slots_S: Tensor,
-    mark_slots_Q: Tensor,
 ) -> Tensor:
-    """ssd_scan from and to slots of a pool; the state at each mark goes to the mark's own slot."""
-    y_THP, final_SHPN, marked_QHPN = ssd_scan(
-        x_THP, dt_TH, A_H, B_TGN, C_TGN, D_H, packing, chunk_size, pool_VHPN[slots_S]
-    )
-    pool_VHPN[mark_slots_Q] = marked_QHPN.to(pool_VHPN.dtype)
+    """ssd_scan from and to slots of a pool."""
+    y_THP, final_SHPN = ssd_scan(x_THP, dt_TH, A_H, B_TGN, C_TGN, D_H, packing, chunk_size, pool_VHPN[slots_S])
     pool_VHPN[slots_S] = final_SHPN.to(pool_VHPN.dtype)
     return y_THP
 

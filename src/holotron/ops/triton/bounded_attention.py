@@ -99,6 +99,6 @@ _attention.register_autograd(_gradient, setup_context=_keep)
 def bounded_attention(
     q_THP: Tensor, k_THP: Tensor, v_THP: Tensor, bounds_S: Tensor, longest: int, causal: bool
 ) -> Tensor:
-    """holotron.ops.chunked.bounded_attention, for as many key as query heads."""
+    """Attention inside each [bounds[i], bounds[i+1]); `longest` is the most tokens between two bounds."""
     out: Tensor = _attention(q_THP.contiguous(), k_THP.contiguous(), v_THP.contiguous(), bounds_S, longest, causal)[0]
     return out

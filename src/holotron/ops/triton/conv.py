@@ -1,7 +1,7 @@
 """Depthwise causal convolution followed by SiLU, over packed sequences: one kernel for outputs, one for states.
 
-Shapes: T packed tokens, S sequences, Q marks, C channels, K kernel width, J = K - 1 carried inputs, V pool slots,
-R rows and E stops of the table that says where states are stored, O blocks of tokens.
+Shapes: T packed tokens, S sequences, C channels, K kernel width, J = K - 1 carried inputs, V pool slots, R sequences
+that have tokens, O blocks of tokens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from holotron.ops.packing import Packing
-from holotron.ops.triton.scan import stops, to_device
+from holotron.ops.triton.scan import filled_sequences, to_device
 
 STATE_BLOCK_C = 512
 
@@ -48,7 +48,6 @@ def causal_conv_(
     packing: Packing,
     pool_VCJ: Tensor,
     slots_S: Tensor,
-    mark_slots_Q: Tensor,
     *,
     config: ConvConfig | None = None,
 ) -> Tensor:
@@ -80,16 +79,14 @@ def causal_conv_(
             num_warps=config.num_warps,
         )
     # A kernel of its own, after the outputs: those still read the states that it replaces.
-    rows_R4, stops_E2 = stops(packing)
-    if len(rows_R4):
+    rows_R3 = filled_sequences(packing)
+    if len(rows_R3):
         block_c = min(STATE_BLOCK_C, triton.next_power_of_2(channels))
-        _state_kernel[(triton.cdiv(channels, block_c), len(rows_R4))](
+        _state_kernel[(triton.cdiv(channels, block_c), len(rows_R3))](
             x_TC,
             pool_VCJ,
             slots_S,
-            mark_slots_Q,
-            rows_R4,
-            stops_E2,
+            rows_R3,
             channels,
             x_TC.stride(0),
             *pool_VCJ.stride()[:2],
@@ -166,14 +163,12 @@ def _conv_kernel(
 
 
 # Tables may start at any of their entries: one compilation serves all.
-@triton.jit(do_not_specialize_on_alignment=["slots_ptr", "mark_slots_ptr", "rows_ptr", "stops_ptr"])
+@triton.jit(do_not_specialize_on_alignment=["slots_ptr", "rows_ptr"])
 def _state_kernel(
     x_ptr,
     pool_ptr,
     slots_ptr,
-    mark_slots_ptr,
     rows_ptr,
-    stops_ptr,
     channels,
     x_per_token,
     pool_per_slot,
@@ -182,27 +177,21 @@ def _state_kernel(
     BLOCK_J: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ):
-    row_ptr = rows_ptr + tl.program_id(1) * 4
-    sequence = tl.load(row_ptr)
+    row_ptr = rows_ptr + tl.program_id(1) * 3
+    slot = tl.load(slots_ptr + tl.load(row_ptr)).to(tl.int64)
     start = tl.load(row_ptr + 1)
+    count = tl.load(row_ptr + 2) - start
     c_C = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
     j_J = tl.arange(0, BLOCK_J)
     inside_CJ = (c_C < channels)[:, None] & (j_J < J)[None, :]
-    own_slot = tl.load(slots_ptr + sequence).to(tl.int64)
-    pool_CJ = pool_ptr + c_C[:, None] * pool_per_channel + j_J[None, :]
-    for stop in range(tl.load(row_ptr + 2), tl.load(row_ptr + 3)):
-        count = tl.load(stops_ptr + stop * 2) - start
-        mark = tl.load(stops_ptr + stop * 2 + 1)
-        # The window is what ends at the stop in [carried inputs | tokens].
-        carried_J = count + j_J < J
-        old = tl.load(pool_CJ + own_slot * pool_per_slot + count, mask=inside_CJ & carried_J[None, :], other=0)
-        token_J = (start + count + j_J - J).to(tl.int64)
-        new_CJ = x_ptr + token_J[None, :] * x_per_token + c_C[:, None]
-        new = tl.load(new_CJ, mask=inside_CJ & ~carried_J[None, :], other=0)
-        window = tl.where(carried_J[None, :], old.to(x_ptr.dtype.element_ty), new)
-        # The sequence's own stop is its last: no thread may still be reading the state that it replaces.
-        tl.debug_barrier()
-        slot = own_slot
-        if mark >= 0:
-            slot = tl.load(mark_slots_ptr + mark).to(tl.int64)
-        tl.store(pool_CJ + slot * pool_per_slot, window.to(pool_ptr.dtype.element_ty), mask=inside_CJ)
+    pool_CJ = pool_ptr + slot * pool_per_slot + c_C[:, None] * pool_per_channel + j_J[None, :]
+    # The window is the end of [carried inputs | tokens].
+    carried_J = count + j_J < J
+    old = tl.load(pool_CJ + count, mask=inside_CJ & carried_J[None, :], other=0)
+    token_J = (start + count + j_J - J).to(tl.int64)
+    new_CJ = x_ptr + token_J[None, :] * x_per_token + c_C[:, None]
+    new = tl.load(new_CJ, mask=inside_CJ & ~carried_J[None, :], other=0)
+    window = tl.where(carried_J[None, :], old.to(x_ptr.dtype.element_ty), new)
+    # No thread may still be reading the state that this replaces.
+    tl.debug_barrier()
+    tl.store(pool_CJ, window.to(pool_ptr.dtype.element_ty), mask=inside_CJ)

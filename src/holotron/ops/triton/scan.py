@@ -3,8 +3,8 @@
 A program carries the state of one block of P of one head along one whole sequence, in registers: the state is read
 once and written once, and nothing between two chunks goes through memory.
 
-Shapes: T packed tokens, S sequences, Q marks, H heads, P head dim, N state size, G groups of heads, V pool slots,
-L tokens per chunk, R rows and E stops of the table that says where states are stored.
+Shapes: T packed tokens, S sequences, H heads, P head dim, N state size, G groups of heads, V pool slots,
+L tokens per chunk, R sequences that have tokens.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ def ssd_scan_(
     chunk_size: int,
     pool_VHPN: Tensor,
     slots_S: Tensor,
-    mark_slots_Q: Tensor,
     *,
     config: ScanConfig | None = None,
 ) -> Tensor:
@@ -73,10 +72,10 @@ def ssd_scan_(
     tokens, heads, head_dim = x_THP.shape
     groups, state_size = B_TGN.shape[1:]
     y_THP = torch.empty((tokens, heads, head_dim), dtype=x_THP.dtype, device=x_THP.device)
-    rows_R4, stops_E2 = stops(packing)
+    rows_R3 = filled_sequences(packing)
     block_p = min(config.block_p, max(16, triton.next_power_of_2(head_dim)))
-    grid = (triton.cdiv(head_dim, block_p), heads, len(rows_R4))
-    if len(rows_R4) == 0:
+    grid = (triton.cdiv(head_dim, block_p), heads, len(rows_R3))
+    if len(rows_R3) == 0:
         return y_THP
     _scan_kernel[grid](
         x_THP,
@@ -88,9 +87,7 @@ def ssd_scan_(
         y_THP,
         pool_VHPN,
         slots_S,
-        mark_slots_Q,
-        rows_R4,
-        stops_E2,
+        rows_R3,
         pool_VHPN.stride(0),
         X_PER_TOKEN=x_THP.stride(0),
         DT_PER_TOKEN=dt_TH.stride(0),
@@ -111,28 +108,12 @@ def ssd_scan_(
 
 
 @lru_cache(maxsize=8)
-def stops(packing: Packing) -> tuple[Tensor, Tensor]:
-    """Where states are stored: a row (sequence, its first token, first stop, end of its stops) per sequence, and the
-    stops (packed index of the token after it, index of its mark or -1 for the sequence's own slot), in order.
-
-    Longest sequences come first. A sequence without tokens has no stop of its own, and without marks no row.
-    """
+def filled_sequences(packing: Packing) -> Tensor:
+    """A row (sequence, its first token, the token after its last) per sequence that has tokens, longest first."""
     lengths_S, starts_S = np.array(packing.lengths), np.array(packing.starts[:-1])
-    marks_Q2 = np.array(packing.marks, dtype=np.int64).reshape(-1, 2)
-    filled = np.flatnonzero(lengths_S)
-    owner_E = np.concatenate([marks_Q2[:, 0], filled])
-    count_E = np.concatenate([marks_Q2[:, 1], lengths_S[filled]])
-    mark_E = np.concatenate([np.arange(len(marks_Q2)), np.full(len(filled), -1)])
-    order = np.lexsort((mark_E < 0, count_E, owner_E))
-    stops_E2 = np.stack([starts_S[owner_E] + count_E, mark_E], axis=1)[order]
-
-    per_sequence = np.bincount(owner_E, minlength=len(lengths_S))
-    ends_S = per_sequence.cumsum()
-    rows_S4 = np.stack([np.arange(len(lengths_S)), starts_S, ends_S - per_sequence, ends_S], axis=1)
-    longest_first = np.argsort(-lengths_S, kind="stable")
-    rows_R4 = rows_S4[longest_first[per_sequence[longest_first] > 0]]
-    table = to_device(np.concatenate([rows_R4.ravel(), stops_E2.ravel()]), packing.device)
-    return table[: rows_R4.size].view(-1, 4), table[rows_R4.size :].view(-1, 2)
+    order = np.argsort(-lengths_S, kind="stable")
+    order = order[lengths_S[order] > 0]
+    return to_device(np.stack([order, starts_S[order], starts_S[order] + lengths_S[order]], axis=1), packing.device)
 
 
 def to_device(values: np.ndarray, device: torch.device) -> Tensor:
@@ -142,7 +123,7 @@ def to_device(values: np.ndarray, device: torch.device) -> Tensor:
 
 
 # Tables may start at any of their entries: one compilation serves all.
-@triton.jit(do_not_specialize_on_alignment=["slots_ptr", "mark_slots_ptr", "rows_ptr", "stops_ptr"])
+@triton.jit(do_not_specialize_on_alignment=["slots_ptr", "rows_ptr"])
 def _scan_kernel(
     x_ptr,
     dt_ptr,
@@ -153,9 +134,7 @@ def _scan_kernel(
     y_ptr,
     pool_ptr,
     slots_ptr,
-    mark_slots_ptr,
     rows_ptr,
-    stops_ptr,
     pool_per_slot,
     X_PER_TOKEN: tl.constexpr,  # constants, so that addresses fold into the instructions instead of filling registers
     DT_PER_TOKEN: tl.constexpr,
@@ -171,9 +150,10 @@ def _scan_kernel(
 ):
     block, head = tl.program_id(0), tl.program_id(1)
     group = head // HEADS_PER_GROUP
-    row_ptr = rows_ptr + tl.program_id(2) * 4
+    row_ptr = rows_ptr + tl.program_id(2) * 3
     sequence = tl.load(row_ptr)
-    token = tl.load(row_ptr + 1)
+    start = tl.load(row_ptr + 1)
+    end = tl.load(row_ptr + 2)
 
     l_L = tl.arange(0, L)
     p_P = tl.arange(0, BLOCK_P)
@@ -200,48 +180,43 @@ def _scan_kernel(
     C_ptr += group * N
     dt_ptr += head
 
-    for stop in range(tl.load(row_ptr + 2), tl.load(row_ptr + 3)):
-        end = tl.load(stops_ptr + stop * 2)
-        mark = tl.load(stops_ptr + stop * 2 + 1)
-        for first in range(token, end, L):
-            at = tl.cast(first, tl.int64)
-            valid_L = l_L < end - first
-            valid_LP = valid_L[:, None] & inside_P[None, :]
-            valid_LN = valid_L[:, None] & inside_N[None, :]
-            # A place past the end holds zeros: with dt = 0 it neither decays the state nor adds to it.
-            dt = tl.load(dt_ptr + at * DT_PER_TOKEN + l_L * DT_PER_TOKEN, mask=valid_L, other=0)
-            x_LP = l_L[:, None] * X_PER_TOKEN + p_P[None, :]
-            x = tl.load(x_ptr + at * X_PER_TOKEN + x_LP, mask=valid_LP, other=0)
-            B_LN = l_L[:, None] * B_PER_TOKEN + n_N[None, :]
-            B = tl.load(B_ptr + at * B_PER_TOKEN + B_LN, mask=valid_LN, other=0)
-            C_LN = l_L[:, None] * C_PER_TOKEN + n_N[None, :]
-            C = tl.load(C_ptr + at * C_PER_TOKEN + C_LN, mask=valid_LN, other=0)
+    for first in range(start, end, L):
+        at = tl.cast(first, tl.int64)
+        valid_L = l_L < end - first
+        valid_LP = valid_L[:, None] & inside_P[None, :]
+        valid_LN = valid_L[:, None] & inside_N[None, :]
+        # A place past the end holds zeros: with dt = 0 it neither decays the state nor adds to it.
+        dt = tl.load(dt_ptr + at * DT_PER_TOKEN + l_L * DT_PER_TOKEN, mask=valid_L, other=0)
+        x_LP = l_L[:, None] * X_PER_TOKEN + p_P[None, :]
+        x = tl.load(x_ptr + at * X_PER_TOKEN + x_LP, mask=valid_LP, other=0)
+        B_LN = l_L[:, None] * B_PER_TOKEN + n_N[None, :]
+        B = tl.load(B_ptr + at * B_PER_TOKEN + B_LN, mask=valid_LN, other=0)
+        C_LN = l_L[:, None] * C_PER_TOKEN + n_N[None, :]
+        C = tl.load(C_ptr + at * C_PER_TOKEN + C_LN, mask=valid_LN, other=0)
 
-            log_decay = (dt * A).to(wide)
-            sum_L = tl.cumsum(log_decay, 0)
-            whole = tl.sum(log_decay, 0)
-            near_L = sum_L.to(tl.float32)
-            between_LL = near_L[:, None] - near_L[None, :]
-            if EXACT:
-                # The difference of two long sums would lose what separates neighbours.
-                rest_L = (sum_L - near_L.to(wide)).to(tl.float32)
-                between_LL += rest_L[:, None] - rest_L[None, :]
-            scores = tl.dot(C, tl.trans(B), input_precision="ieee")
-            causal_LL = (first + l_L)[:, None] >= (first + l_L)[None, :]
-            scores *= tl.exp(tl.where(causal_LL, between_LL, float("-inf"))) * dt[None, :]
+        log_decay = (dt * A).to(wide)
+        sum_L = tl.cumsum(log_decay, 0)
+        whole = tl.sum(log_decay, 0)
+        near_L = sum_L.to(tl.float32)
+        between_LL = near_L[:, None] - near_L[None, :]
+        if EXACT:
+            # The difference of two long sums would lose what separates neighbours.
+            rest_L = (sum_L - near_L.to(wide)).to(tl.float32)
+            between_LL += rest_L[:, None] - rest_L[None, :]
+        scores = tl.dot(C, tl.trans(B), input_precision="ieee")
+        causal_LL = (first + l_L)[:, None] >= (first + l_L)[None, :]
+        scores *= tl.exp(tl.where(causal_LL, between_LL, float("-inf"))) * dt[None, :]
 
-            y = tl.dot(C, state_NP.to(narrow), input_precision="ieee") * tl.exp(near_L)[:, None]
-            y = tl.dot(scores.to(narrow), x, acc=y, input_precision="ieee")
-            y += D * x.to(tl.float32)
-            y_LP = l_L[:, None] * (HEADS * P) + p_P[None, :]
-            tl.store(y_ptr + at * (HEADS * P) + y_LP, y.to(narrow), mask=valid_LP)
+        y = tl.dot(C, state_NP.to(narrow), input_precision="ieee") * tl.exp(near_L)[:, None]
+        y = tl.dot(scores.to(narrow), x, acc=y, input_precision="ieee")
+        y += D * x.to(tl.float32)
+        y_LP = l_L[:, None] * (HEADS * P) + p_P[None, :]
+        tl.store(y_ptr + at * (HEADS * P) + y_LP, y.to(narrow), mask=valid_LP)
 
-            left_L = dt * tl.exp((whole - sum_L).to(tl.float32))
-            left = (x.to(tl.float32) * left_L[:, None]).to(narrow)
-            kept = tl.exp(whole.to(tl.float32))
-            state_NP = tl.dot(tl.trans(B), left, acc=state_NP * kept, input_precision="ieee")
-        token = end
-        slot = tl.load(slots_ptr + sequence).to(tl.int64)
-        if mark >= 0:
-            slot = tl.load(mark_slots_ptr + mark).to(tl.int64)
-        tl.store(pool_ptr + slot * pool_per_slot + pool_NP, state_NP.to(pool_ptr.dtype.element_ty), mask=inside_NP)
+        left_L = dt * tl.exp((whole - sum_L).to(tl.float32))
+        left = (x.to(tl.float32) * left_L[:, None]).to(narrow)
+        kept = tl.exp(whole.to(tl.float32))
+        state_NP = tl.dot(tl.trans(B), left, acc=state_NP * kept, input_precision="ieee")
+    # Read again: kept over the loop it would take registers.
+    slot = tl.load(slots_ptr + sequence).to(tl.int64)
+    tl.store(pool_ptr + slot * pool_per_slot + pool_NP, state_NP.to(pool_ptr.dtype.element_ty), mask=inside_NP)

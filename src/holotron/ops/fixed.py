@@ -1,9 +1,10 @@
-"""Scan, convolution and attention over batches whose tables are tensors: what training runs, forward and backward.
+"""Scan, convolution and attention over a FixedPacking, forward and backward.
 
-They compute what the ops of the same name in `plain` do for whole sequences. Nothing here depends on a value of a
-table, so a batch of other sequences is the same program, which can be compiled once.
+They compute what the ops of the same name in `plain` do for sequences that start from nothing. On a GPU nothing here
+depends on a value of a table, so a batch of other sequences is the same program, which can be compiled once.
 
-Shapes: T tokens, S sequences, C chunks of L tokens, H heads, P head dim, N state size, G groups, K channels, J taps.
+Shapes: T tokens, S sequences, C chunks of L tokens, H heads, P head dim, N state size, G groups; in the convolution
+C channels, K taps, J of them before the present one; in attention K key/value heads.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holotron.ops.fixed_packing import FixedPacking
 from holotron.ops.plain.carry import carry as plain_carry
 
 if torch.cuda.is_available() and find_spec("triton") is not None:
@@ -23,7 +25,7 @@ if torch.cuda.is_available() and find_spec("triton") is not None:
     from holotron.ops.triton.carry import carry as triton_carry
 
 
-class _Moved(torch.autograd.Function):
+class _MoveRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, from_R: Tensor, is_filled_R: Tensor, to_Q: Tensor, is_moved_Q: Tensor) -> Tensor:
         ctx.save_for_backward(to_Q, is_moved_Q)
@@ -48,31 +50,23 @@ def move_rows(x: Tensor, from_R: Tensor, is_filled_R: Tensor, to_Q: Tensor, is_m
     gradient is then a look-up as well; without the way back it would be a sum over colliding indices, which a GPU does
     one after another.
     """
-    moved: Tensor = _Moved.apply(x, from_R, is_filled_R, to_Q, is_moved_Q)  # type: ignore[no-untyped-call]
+    moved: Tensor = _MoveRows.apply(x, from_R, is_filled_R, to_Q, is_moved_Q)  # type: ignore[no-untyped-call]
     return moved
 
 
-def chunked_scan(
-    x_THP: Tensor,
-    dt_TH: Tensor,
-    A_H: Tensor,
-    B_TGN: Tensor,
-    C_TGN: Tensor,
-    D_H: Tensor,
-    tokens_CL: Tensor,
-    valid_CL: Tensor,
-    place_T: Tensor,
-    is_used_T: Tensor,
-    first_S: Tensor,
-    counts_S: Tensor,
+def ssd_scan(
+    x_THP: Tensor, dt_TH: Tensor, A_H: Tensor, B_TGN: Tensor, C_TGN: Tensor, D_H: Tensor, packing: FixedPacking
 ) -> Tensor:
-    """ssd_scan's output for sequences that start from nothing."""
+    """The recurrence over each sequence, in the chunks that the packing is cut into."""
+    tables = packing.scan
+    assert tables is not None
     dtype, per_group = x_THP.dtype, x_THP.shape[1] // B_TGN.shape[1]
-    length = tokens_CL.shape[1]
-    chunks = (tokens_CL.flatten(), valid_CL.flatten())
+    length = tables.tokens_CL.shape[1]
+    chunks = tables.tokens_CL.flatten(), tables.is_filled_CL.flatten()
+    places = tables.place_T, tables.is_used_T
 
     def cut(values: Tensor) -> Tensor:
-        return move_rows(values, *chunks, place_T, is_used_T).unflatten(0, tokens_CL.shape).transpose(1, 2)
+        return move_rows(values, *chunks, *places).unflatten(0, tables.tokens_CL.shape).transpose(1, 2)
 
     # A place that no token fills holds zeros: with dt = 0 it neither decays the state nor adds to it.
     dt_CHL, x_CHLP, B_CGLN, C_CGLN = cut(dt_TH), cut(x_THP), cut(B_TGN), cut(C_TGN)
@@ -89,11 +83,13 @@ def chunked_scan(
     B_CHLN, C_CHLN = B_CGLN.repeat_interleave(per_group, 1), C_CGLN.repeat_interleave(per_group, 1)
     added_CHPN = (x_CHLP * to_end_CHL[..., None].to(dtype)).transpose(2, 3) @ B_CHLN
     kept_CHL = log_decay_CHL.exp()
-    entering_CHPN = _carry(kept_CHL[..., -1].contiguous(), added_CHPN.to(kept_CHL.dtype), first_S, counts_S)
+    entering_CHPN = _carry(
+        kept_CHL[..., -1].contiguous(), added_CHPN.to(kept_CHL.dtype), tables.first_S, tables.counts_S
+    )
     carried_CHLP = (C_CHLN * kept_CHL[..., None].to(dtype)) @ entering_CHPN.to(dtype).transpose(2, 3)
 
     y_CLHP = (inside_CHLP + carried_CHLP).transpose(1, 2)
-    return move_rows(y_CLHP.flatten(0, 1), place_T, is_used_T, *chunks) + D_H[:, None].to(dtype) * x_THP
+    return move_rows(y_CLHP.flatten(0, 1), *places, *chunks) + D_H[:, None].to(dtype) * x_THP
 
 
 def _carry(kept_CH: Tensor, added_CHPN: Tensor, first_S: Tensor, counts_S: Tensor) -> Tensor:
@@ -102,28 +98,26 @@ def _carry(kept_CH: Tensor, added_CHPN: Tensor, first_S: Tensor, counts_S: Tenso
     return plain_carry(kept_CH, added_CHPN, first_S, counts_S)
 
 
-def masked_conv(x_TK: Tensor, weight_KJ: Tensor, bias_K: Tensor | None, same_TJ: Tensor) -> Tensor:
-    """causal_conv's output for sequences that start from nothing."""
-    taps = weight_KJ.shape[1]
-    y_TK = x_TK * weight_KJ[:, -1]
+def causal_conv(x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, packing: FixedPacking) -> Tensor:
+    """silu(conv(x)) of each sequence, in the type of x."""
+    assert packing.scan is not None
+    same_TJ, weight_CK, taps = packing.scan.same_TJ, weight_CK.to(x_TC.dtype), weight_CK.shape[1]
+    y_TC = x_TC * weight_CK[:, -1]
     for back in range(1, taps):
-        earlier_TK = F.pad(x_TK, (0, 0, back, 0))[: len(x_TK)]
-        y_TK = y_TK + torch.where(same_TJ[:, back - 1, None], earlier_TK, 0.0) * weight_KJ[:, taps - 1 - back]
-    return F.silu(y_TK if bias_K is None else y_TK + bias_K)
+        earlier_TC = F.pad(x_TC, (0, 0, back, 0))[: len(x_TC)]
+        y_TC = y_TC + torch.where(same_TJ[:, back - 1, None], earlier_TC, 0.0) * weight_CK[:, taps - 1 - back]
+    return F.silu(y_TC if bias_C is None else y_TC + bias_C.to(x_TC.dtype))
 
 
-def bounded_attention(
-    q_THP: Tensor, k_TKP: Tensor, v_TKP: Tensor, bounds_S: Tensor, longest: int, causal: bool
-) -> Tensor:
-    """Attention inside each [bounds[i], bounds[i+1]); `longest` is the most tokens between two bounds."""
+def attention(q_THP: Tensor, k_TKP: Tensor, v_TKP: Tensor, packing: FixedPacking, causal: bool) -> Tensor:
+    """Attention between the tokens of each sequence; 16-bit on a GPU by the library's flash kernel."""
     groups = q_THP.shape[1] // k_TKP.shape[1]
     if groups > 1:
         k_TKP, v_TKP = k_TKP.repeat_interleave(groups, 1), v_TKP.repeat_interleave(groups, 1)
-    if q_THP.is_cuda:
-        return flash_attention(q_THP, k_TKP, v_TKP, bounds_S, longest, causal)
+    if q_THP.is_cuda and q_THP.dtype.itemsize == 2:
+        return flash_attention(q_THP, k_TKP, v_TKP, packing.bounds_S, packing.longest, causal)
     parts = []
-    bounds = bounds_S.tolist()
-    for start, end in pairwise(bounds):
+    for start, end in pairwise(packing.bounds_S.tolist()):
         if end > start:
             q, k, v = (part[None, start:end].transpose(1, 2) for part in (q_THP, k_TKP, v_TKP))
             parts.append(F.scaled_dot_product_attention(q, k, v, is_causal=causal)[0].transpose(0, 1))

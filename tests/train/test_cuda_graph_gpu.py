@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from holotron.train.batches import Budget
+from holotron.train.batches import BatchBudget
 from holotron.train.recipe import Recipe, Source
 from holotron.train.sft import Trainer
 
 from .samples import write_start
 
-BUDGET = Budget(tokens=1024, patches=1024, learned=256, sequences=16, images=32, longest=512)
+BUDGET = BatchBudget(tokens=1024, patches=1024, learned=256, sequences=16, images=32, longest=512)
 
 
 @pytest.mark.gpu
 def test_a_recorded_step_has_the_gradients_of_the_computed_one(tmp_path: Path) -> None:
     write_start(tmp_path)
     recipe = Recipe(
-        name="captured",
+        name="recorded",
         stage="localization",
         start=str(tmp_path / "start"),
         steps=4,
@@ -31,12 +31,12 @@ def test_a_recorded_step_has_the_gradients_of_the_computed_one(tmp_path: Path) -
         batch=BUDGET,
     )
     trainer = Trainer(recipe, tmp_path / "run", "cuda")
-    assert trainer._captured is not None
+    assert trainer._cuda_graph is not None
     stream = trainer._batches()
     batches = [next(stream).batch for _ in range(3)]
     recorded = []
     for batch in batches:
-        loss, _, _ = trainer._captured(batch, *trainer._see(batch))
+        loss, _, _ = trainer._cuda_graph(batch, *trainer._see(batch))
         recorded.append((loss, {name: p.grad.clone() for name, p in trainer.model.named_parameters()}))
     for batch, (loss, gradients) in zip(batches, recorded, strict=True):
         trainer.model.zero_grad(set_to_none=True)
