@@ -8,6 +8,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
+from holotron.agent.policy_format import NANO, save_format
 from holotron.episodes.examples import Example, ExampleTurn
 from holotron.episodes.shards import ShardWriter
 from holotron.model.checkpoint.writer import save_checkpoint
@@ -45,6 +46,59 @@ CONFIG = ModelConfig(
 
 def policy_writer(config: ModelConfig) -> ConversationWriter:
     return ConversationWriter(policy_tokenizer(config), policy_template(), config)
+
+
+# Large enough to learn to click on the button of a MiniWoB++ page within a hundred steps.
+CLICKER = ModelConfig(
+    name="tiny-policy",
+    pattern="M-*-",
+    hidden_size=96,
+    vocab_size=2368,
+    tied_embeddings=True,
+    mamba=MambaConfig(heads=6, head_dim=32, state_size=16, groups=1, chunk_size=64),
+    attention=AttentionConfig(heads=3, kv_heads=1, head_dim=32),
+    mlp=MlpConfig(192),
+    vision=VisionConfig(
+        width=96,
+        depth=3,
+        heads=3,
+        mlp_size=192,
+        max_image_size=256,
+        prefix_tokens=1,
+        projector_size=128,
+        mode="dynamic",
+        min_patches=16,
+        max_patches=160,
+        image_token_id=5,
+        image_start_token_id=6,
+        image_end_token_id=7,
+    ),
+)
+# What fits it, in a recipe.
+CLICKER_RECIPE = """
+dtype = "float32"
+workers = 0
+coordinate_sigma = 12.0
+[batch]
+tokens = 1024
+patches = 2240
+learned = 320
+sequences = 16
+images = 16
+[optimizer]
+kind = "muon"
+rate = 3e-3
+warmup = 10
+average = 0.9
+decay = 0.4
+"""
+
+
+def write_clicker(folder: Path) -> None:
+    """A checkpoint with random weights that says how it wants to be asked."""
+    save_checkpoint(random_model(CLICKER), folder)
+    save_policy_texts(CLICKER, folder)
+    save_format(NANO, folder)
 
 
 def picture(chance: random.Random, size: tuple[int, int] = (64, 64)) -> tuple[bytes, tuple[int, int]]:

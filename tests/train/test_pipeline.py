@@ -17,6 +17,9 @@ from holotron.train import pipeline_run
 from holotron.train.pipeline import LOGS, REPLACED, PipelineError, State, StepFailed, read_pipeline
 from holotron.train.pipeline_run import run_pipeline
 
+from .command_line import begin, holotron
+from .samples import CLICKER_RECIPE, write_clicker
+
 # Stands for the command line: writes its words to a file, waits, or fails.
 PROGRAM = """
 import pathlib, sys, time
@@ -204,3 +207,102 @@ def test_pipelines_name_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "runs" / "p" / "state.json").write_text("{")
     with pytest.raises(PipelineError, match="remove it to run everything again"):
         ran(path)
+
+
+# ---- the real command line ----
+
+TINY = """
+name = "tiny"
+state = "state"
+
+[[step]]
+name = "screens"
+run = "holotron data screens --out screens --samples 8 --mix widgets=1"
+outputs = ["screens"]
+
+[[step]]
+name = "localization"
+run = "holotron train sft localization.toml --out localization --device cpu"
+inputs = ["localization.toml", "start", "screens"]
+outputs = ["localization"]
+
+[[step]]
+name = "teachers"
+run = "holotron data miniwob click-test click-button --out teachers --episodes 6"
+outputs = ["teachers"]
+
+[[step]]
+name = "navigation"
+run = "holotron train sft navigation.toml --out navigation --device cpu"
+inputs = ["navigation.toml", "localization/weights", "teachers", "screens"]
+outputs = ["navigation"]
+
+[[step]]
+name = "measured"
+run = "holotron eval miniwob --model navigation/weights --tasks click-test,click-button --seeds 7 --out measured"
+inputs = ["navigation/weights"]
+outputs = ["measured"]
+
+[[step]]
+name = "hard-tasks"
+run = "holotron train hard-tasks measured --at-most 1 --out hard-tasks.txt"
+inputs = ["measured"]
+outputs = ["hard-tasks.txt"]
+
+[[step]]
+name = "dagger"
+run = "holotron data miniwob @hard-tasks.txt --model navigation/weights --device cpu --out dagger --episodes 4"
+inputs = ["hard-tasks.txt", "navigation/weights"]
+outputs = ["dagger"]
+
+[[step]]
+name = "correction"
+run = "holotron train sft correction.toml --out correction --device cpu"
+inputs = ["correction.toml", "navigation/weights", "dagger"]
+outputs = ["correction"]
+
+[[step]]
+name = "card"
+run = "holotron train card card.md --result miniwob=measured --result stages=correction --out README.md"
+inputs = ["card.md", "measured", "correction"]
+outputs = ["README.md"]
+"""
+
+
+def test_a_tiny_pipeline_from_nothing_to_the_card(tmp_path: Path) -> None:
+    """Data, three stages, an evaluation, corrections and the card; killed in the middle, it goes on."""
+    write_clicker(tmp_path / "start")
+    (tmp_path / "pipeline.toml").write_text(TINY)
+    for name, stage, start, steps, data in (
+        ("localization", "localization", "start", 2, '{ shards = "screens" }'),
+        ("navigation", "navigation", "localization/weights", 3, '{ store = "teachers" }, { shards = "screens" }'),
+        ("correction", "navigation", "navigation/weights", 2, '{ store = "dagger" }'),
+    ):
+        text = f'name="{name}"\nstage="{stage}"\nstart="{start}"\nsteps={steps}\nlog_every=1\ndata=[{data}]\n'
+        (tmp_path / f"{name}.toml").write_text(text + CLICKER_RECIPE)
+    places = "".join(f"<!-- results: {name} -->\n<!-- end -->\n" for name in ("miniwob", "stages"))
+    (tmp_path / "card.md").write_text(places)
+
+    state = tmp_path / "state" / "state.json"
+    killed = begin(tmp_path, ["pipeline", "run", "pipeline.toml"], tmp_path / "pipeline.log")
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline and killed.poll() is None:
+        if state.exists() and "teachers" in json.loads(state.read_text())["steps"]:
+            break
+        time.sleep(0.05)
+    killed.kill()
+    killed.wait()
+    before = json.loads(state.read_text())["steps"]
+    assert [record["status"] for record in before.values()] == ["done", "done", "interrupted"]
+
+    said = holotron(tmp_path, "pipeline", "run", "pipeline.toml")
+    assert "tiny: 7 steps were run, all 9 are done" in said
+    after = json.loads(state.read_text())["steps"]
+    assert all(record["status"] == "done" for record in after.values())
+    assert [after[name]["token"] == before[name]["token"] for name in ("screens", "localization")] == [True, True]
+    card = (tmp_path / "README.md").read_text()
+    assert "| browsergym-125 |" in card
+    assert "| correction | 2 |" in card
+    assert set((tmp_path / "hard-tasks.txt").read_text().split()) == {"click-test", "click-button"}
+    assert "dagger" in (tmp_path / "correction" / "metrics.jsonl").read_text()
+    assert "all 9 are done" in holotron(tmp_path, "pipeline", "run", "pipeline.toml")
