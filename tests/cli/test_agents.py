@@ -69,7 +69,10 @@ def test_a_run_is_told_and_recorded(site, checkpoint, tmp_path):
     assert 1 <= len(steps) <= 3
     assert steps[0].observation.title == "A page"
     assert store.image(steps[0].observation.image)[:4] == b"\x89PNG"
+    assert steps[0].output.prompt_ids
     assert steps[0].output.token_ids
+    assert len(steps[0].output.forced) == len(steps[0].output.token_ids)
+    assert info.policy.extra["format"] == "json-bare"
 
 
 class Patient(BaseHTTPRequestHandler):
@@ -158,6 +161,10 @@ def test_a_rollout_goes_on_where_it_was(site, checkpoint, tmp_path):
         (["run", "x", "--url", "ftp://localhost", "--endpoint", "http://127.0.0.1:9"], "http"),
         (["run", "x", "--url", "http://localhost", "--endpoint", "http://127.0.0.1:9", "--size", "big"], "--size"),
         (["run", "x", "--url", "http://localhost", "--endpoint", "e", "--model", "m"], "--endpoint"),
+        (
+            ["run", "x", "--url", "http://localhost", "--format", "holo"],
+            "no policy format 'holo'; choose one of nano, json",
+        ),
         (["rollout", "/nowhere.jsonl", "--out", "x", "--endpoint", "http://127.0.0.1:9"], "/nowhere.jsonl"),
         (["eval", "miniwob", "--protocol", "nonsense", "--baseline", "random"], "nonsense"),
         (["eval", "miniwob", "--tasks", "click-nothing", "--baseline", "random"], "click-nothing"),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
+from PIL import Image
 
 from holotron.engine.errors import EngineError
+from holotron.engine.images import prepare_image
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import Residency
 from holotron.model.errors import ImageError
@@ -52,7 +55,7 @@ def test_images_in_every_form(kind, prefill_tokens, request, tmp_path):
             for session, each in zip(sessions, prepared, strict=True):
                 answer = await session.generate(tokens, GREEDY, images=[(images[0][0], each)])
                 assert answer.token_ids == expected
-            encoder = engine.core.encoder
+            encoder = engine.loop.encoder
             assert encoder.encoded_parts == len(processed.grids)
             assert encoder.reused_parts == 3 * len(processed.grids)
             # A second turn with another image, and a third without.
@@ -69,6 +72,18 @@ def test_images_in_every_form(kind, prefill_tokens, request, tmp_path):
     asyncio.run(main())
 
 
+def test_the_same_bytes_in_another_shape_are_another_image(seer):
+    data = bytes(range(256)) * 9  # 24 x 32 pixels, or 32 x 24
+    processor = ImageProcessor(replace(seer.config.vision, min_patches=36, max_patches=36))
+    wide, tall, again = (
+        prepare_image(lambda size=size: processor(Image.frombytes("RGB", size, data)))
+        for size in [(32, 24), (24, 32), (32, 24)]
+    )
+    assert len(data) < wide.image.patches.nbytes  # so that the pixels are hashed
+    assert wide.key == again.key
+    assert wide.key != tall.key
+
+
 def test_the_same_screenshot_at_the_same_time_is_encoded_once(seer):
     async def main():
         with engine_for(seer, prefill_tokens=64) as engine:
@@ -79,7 +94,7 @@ def test_the_same_screenshot_at_the_same_time_is_encoded_once(seer):
                 engine.open_session().generate(tokens, GREEDY, images=[(places[0][0], two)]),
             )
             assert answers[0].token_ids == answers[1].token_ids == seen_continuation(seer, tokens, [one.image])
-            assert (engine.core.encoder.encoded_parts, engine.core.encoder.reused_parts) == (1, 1)
+            assert (engine.loop.encoder.encoded_parts, engine.loop.encoder.reused_parts) == (1, 1)
 
     asyncio.run(main())
 
@@ -110,7 +125,7 @@ def test_a_lost_session_sees_its_images_again(seer):
             assert session.info.residency is Residency.NONE
             again = await session.generate([8], GREEDY)
             assert again.token_ids == seen_continuation(seer, [*tokens, *said, 8], [prepared.image])
-            assert engine.core.encoder.encoded_parts == 2
+            assert engine.loop.encoder.encoded_parts == 2
             fork = session.fork(1)[0]
             history = session.token_ids
             answer = await fork.generate([9], GREEDY)
@@ -131,7 +146,7 @@ def test_old_screenshots_are_given_back(seer):
                     await session.generate(tokens, SamplingParams(1, 0.0), images=places)
                     sizes[keep].append(session.info.device_bytes)
                 check(engine)
-                page = engine.core.runner.memory.page_bytes
+                page = engine.loop.runner.memory.page_bytes
         grown = [b - a for a, b in zip(sizes[None], sizes[None][1:], strict=False)]
         assert min(grown) >= prepared.image.tokens // 2 * page
         # What stays are the few tokens around each screenshot.
@@ -171,13 +186,13 @@ def test_broken_images_and_blind_models(seer, model):
         with pytest.raises(EngineError, match="closed"):
             await engine.prepare_image(screenshot(0))
         with engine_for(model) as blind:
-            with pytest.raises(EngineError, match="no eyes"):
+            with pytest.raises(EngineError, match="no vision tower"):
                 await blind.prepare_image(screenshot(0))
-            with pytest.raises(EngineError, match="no eyes"):
+            with pytest.raises(EngineError, match="no vision tower"):
                 await blind.open_session().generate([1] * 40, GREEDY, images=[(0, prepared)])
             session = blind.open_session()
             session.append([1])
-            with pytest.raises(EngineError, match="no eyes"):
+            with pytest.raises(EngineError, match="no vision tower"):
                 await session.generate(images=[(0, prepared)])
 
     asyncio.run(main())

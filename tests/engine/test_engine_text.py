@@ -13,8 +13,8 @@ import torch
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from holotron.engine.grammar import Grammar, GrammarError
+from holotron.engine.requests import TokenEvent
 from holotron.engine.sampling import SamplingParams
-from holotron.engine.tasks import TokenEvent
 from holotron.model.text.tokenizer import Tokenizer
 from tests.engine.driver import GREEDY, greedy_continuation
 from tests.engine.outside import engine_for
@@ -154,7 +154,9 @@ def test_grammars_shape_the_text_and_what_they_force_is_free(speaker, tokenizer)
             assert said["action"] in ("click", "scroll")
             assert 0 <= said["x"] <= 99
             assert tokenizer.decode(answer.token_ids) == answer.text
-            assert len(answer.logprobs) == len(answer.token_ids)
+            assert len(answer.logprobs) == len(answer.token_ids) == len(answer.forced) == len(answer.epochs)
+            assert answer.forced[0] is False
+            assert 0 < sum(answer.forced) < len(answer.token_ids)
             counters = engine.counters()
             assert counters["steps"] - steps < len(answer.token_ids)
             assert counters["computed_tokens"] <= len(prompt) + len(answer.token_ids)
@@ -196,6 +198,17 @@ def test_a_grammar_without_a_way_out_fails_alone(speaker, tokenizer):
             assert session.token_ids == []
             assert (await session.generate([1], SamplingParams(grammar=Grammar.from_choices(["yes"])))).text == "yes"
             assert (await neighbour).token_ids == greedy_continuation(speaker, [9], 30)
+
+    asyncio.run(main())
+
+
+def test_a_grammar_that_was_compiled_waits_for_no_worker(speaker, tokenizer, monkeypatch):
+    async def main():
+        with engine_for(speaker, tokenizer) as engine:
+            sampling = SamplingParams(grammar=Grammar.from_choices(["yes"]))
+            assert (await engine.open_session().generate([1], sampling)).text == "yes"
+            monkeypatch.setattr(engine, "_work", None)
+            assert (await engine.open_session().generate([1], sampling)).text == "yes"
 
     asyncio.run(main())
 

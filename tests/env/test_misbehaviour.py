@@ -55,7 +55,7 @@ def test_a_page_that_crashes_is_replaced(world: World, good: Site) -> None:
     async def run() -> None:
         async with world.env(good.origin) as env:
             await env.goto(f"{good.origin}/")
-            session = env._stage.tabs.current.session
+            session = env._driver.tabs.current.session
             with pytest.raises(Exception, match=r"crash|closed"):
                 await asyncio.wait_for(session.send("Page.crash"), 2)
             seen = await env.observe()

@@ -113,7 +113,7 @@ def test_a_secret_stays_in_its_origin(world: World, good: Site) -> None:
             assert_hidden(refused.value)
             with pytest.raises(ActionFailed, match="no secret named 'other'"):
                 await env.type_text("{{secret:other}}")
-            assert await env._stage.tabs.current.page.evaluate("document.forms[0].q.value") == ""
+            assert await env._driver.tabs.current.page.evaluate("document.forms[0].q.value") == ""
 
     world.run(run())
 
@@ -140,7 +140,7 @@ def test_a_frame_has_its_own_origin(world: World, good: Site, sandbox: str) -> N
                 else:
                     with pytest.raises(Refused, match="may not be typed"):
                         await env.type_text("{{secret:password}}")
-                frame = env._stage.tabs.current.page.frames[1]
+                frame = env._driver.tabs.current.page.frames[1]
                 typed = await frame.evaluate("document.forms[0].q.value")
                 assert typed == (VALUE if allowed == other and not sandbox else "")
 
@@ -159,7 +159,7 @@ def test_a_secret_is_not_carried_over_by_the_clipboard(world: World, good: Site)
             await env.press("ctrl+c")
             await env.goto(f"{other}/")
             await env.press("ctrl+v")
-            typed = await env._stage.tabs.current.page.evaluate("document.forms[0].q.value")
+            typed = await env._driver.tabs.current.page.evaluate("document.forms[0].q.value")
             assert typed == "{{secret:password}}"
 
     world.run(run())

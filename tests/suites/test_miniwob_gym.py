@@ -11,6 +11,7 @@ from tests.suites.miniwob_driver import needs_chromium
 
 pytest.importorskip("gymnasium")
 
+import gymnasium
 from gymnasium.utils.env_checker import check_env
 
 from holotron.actions.action import Click, DoubleClick, Drag, Press, Scroll, Type
@@ -18,6 +19,7 @@ from holotron.suites.miniwob.environment import SPACE
 from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.gym import MiniWoBGym, MiniWoBVectorGym
 from holotron.suites.miniwob.spaces import KEYS, KINDS, action_space, to_action
+from holotron.suites.miniwob.tasks import all_tasks
 from holotron.suites.suite import TRAINING_SEEDS
 
 pytestmark = needs_chromium
@@ -63,6 +65,21 @@ def test_gymnasium_accepts_the_environment() -> None:
     env.close()
     with pytest.raises(MiniWoBError, match="closed"):
         env.reset()
+
+
+def test_gymnasium_makes_every_task() -> None:
+    ids = {name for name in gymnasium.registry if name.startswith("holotron/")}
+    assert ids == {f"holotron/miniwob.{task}" for task in all_tasks()}
+    env = gymnasium.make("holotron/miniwob.click-test-2", max_steps=5)
+    first, _ = env.reset(seed=12)
+    assert first["utterance"] == "Click button ONE."
+    seen, reward, done, truncated, _ = env.step(env.action_space.sample() | {"kind": KINDS.index("wait")})
+    assert env.observation_space.contains(seen)
+    assert (reward, done, truncated) == (0.0, False, False)
+    env.close()
+    pages = gymnasium.make_vec("holotron/miniwob.click-test", num_envs=2, vectorization_mode="vector_entry_point")
+    assert pages.reset(seed=1)[0]["screenshot"].shape == (2, 210, 160, 3)
+    pages.close()
 
 
 def test_many_pages_step_together() -> None:

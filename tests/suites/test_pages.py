@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from playwright.async_api import async_playwright
+from playwright.async_api import Error, async_playwright
 
 from holotron.actions.action import Action, Answer, Infeasible, Scroll, Type, parse_action
 from holotron.agent.agent import Agent, Budget
@@ -254,6 +254,25 @@ def test_a_page_is_an_environment() -> None:
                 assert action is not None
                 await played.act(action)
             assert (await played.status()).success is True
+
+    in_pool(run)
+
+
+def test_a_frame_that_is_late_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(pool: Any) -> None:
+        async with pool.lease() as env:
+            first = await env.reset(Task(text="", benchmark="pages", name="login"), 0)
+            send, late = env.opened.cdp.send, ["one", "two"]
+
+            async def sends_late(method: str, parameters: dict[str, Any]) -> Any:
+                if method == "Page.captureScreenshot" and late:
+                    late.pop()
+                    raise Error("Protocol error (Page.captureScreenshot): Unable to capture screenshot")
+                return await send(method, parameters)
+
+            monkeypatch.setattr(env.opened.cdp, "send", sends_late)
+            assert (await env.observe()).image == first.image
+            assert late == []
 
     in_pool(run)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 from holotron.actions.keys import KEYS_PATTERN
@@ -19,10 +21,11 @@ def action_schema(kinds: Iterable[str] | None = None) -> dict[str, Any]:
     if unknown or not chosen:
         what = f"there is no action {unknown[0]!r}" if unknown else "a schema needs at least one action"
         raise ValueError(f"{what}; choose from {', '.join(KINDS)}")
-    variants = [variant for kind in KINDS if kind in chosen for variant in _variants(kind)]
+    variants = [deepcopy(variant) for kind in KINDS if kind in chosen for variant in _variants(kind)]
     return variants[0] if len(variants) == 1 else {"anyOf": variants}
 
 
+@cache
 def _variants(kind: str) -> list[dict[str, Any]]:
     """The schema of one action; two where some fields come together or not at all."""
     model = MODELS[kind]

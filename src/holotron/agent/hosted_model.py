@@ -115,7 +115,7 @@ class _Client:
                 elif kind == "schema":
                     (self._schemas[request],) = arguments
                 else:
-                    task = asyncio.create_task(self._answer(request, answers[kind](*arguments)))
+                    task = asyncio.create_task(self._answer(request, answers[kind], arguments))
                     self._asked[request] = task
                     task.add_done_callback(partial(self._forget, request))
         except (asyncio.IncompleteReadError, OSError):  # the worker has closed its end, or is gone
@@ -137,9 +137,9 @@ class _Client:
         await asyncio.gather(*running, return_exceptions=True)
         await asyncio.gather(*(self._close(number) for number in list(self._chats)), return_exceptions=True)
 
-    async def _answer(self, request: int, answer: Awaitable[Any]) -> None:
+    async def _answer(self, request: int, answer: Answerer, arguments: list[Any]) -> None:
         try:
-            value = await answer
+            value = await answer(*arguments)
         except Exception as error:
             value = _portable(error)
         if not self._writer.is_closing():
@@ -153,14 +153,13 @@ class _Client:
     async def _say(self, number: int, new: Sequence[Message], schema: int | None) -> Reply:
         if number not in self._chats:
             raise ModelUnavailable("the conversation is closed; open another one")
-        chat = await self._chats[number]
+        chat = self._chats[number].result()
         return await chat.say(new, None if schema is None else self._schemas[schema])
 
     async def _close(self, number: int) -> None:
         opening = self._chats.pop(number, None)
         if opening is not None:
-            chat = await opening
-            await asyncio.shield(chat.close())
+            await asyncio.shield(_end(opening))
 
 
 @dataclass(frozen=True)
@@ -280,6 +279,11 @@ class HostedChat:
     async def close(self) -> None:
         with suppress(ModelUnavailable):  # a host that is gone has closed everything
             await self._model.ask("close", self.number)
+
+
+async def _end(opening: asyncio.Future[Chat]) -> None:
+    chat = await opening
+    await chat.close()
 
 
 # ---- frames: a length, and a pickle of that many bytes ----

@@ -189,17 +189,24 @@ class GrammarCompiler:
 
         A hard grammar takes seconds: call this from a thread of its own.
         """
-        with self._lock:
-            kept = self._kept.get(grammar)
-            if kept is not None:
-                self._kept.move_to_end(grammar)
-                return kept.copy()
+        kept = self.kept(grammar)
+        if kept is not None:
+            return kept
         state = _call_with_large_stack(lambda: self._compile(grammar), f"compiling the {grammar.kind} grammar")
         with self._lock:
             self._kept[grammar] = state.copy()
             if len(self._kept) > KEPT_GRAMMARS:
                 self._kept.popitem(last=False)
         return state
+
+    def kept(self, grammar: Grammar) -> GrammarState | None:
+        """The state before the first token, if the grammar was compiled not long ago."""
+        with self._lock:
+            kept = self._kept.get(grammar)
+            if kept is None:
+                return None
+            self._kept.move_to_end(grammar)
+            return kept.copy()
 
     def _compile(self, grammar: Grammar) -> GrammarState:
         limits = self._llguidance.LLParserLimits(verbose_errors=False)

@@ -1,4 +1,4 @@
-"""Screenshots inside the engine: prepared off the loop, encoded once in batches, forgotten after the append."""
+"""Screenshots inside the engine: prepared off the loop, encoded once in batches, freed after the append."""
 
 from __future__ import annotations
 
@@ -33,13 +33,20 @@ class PreparedImage:
 def prepare_image(make: Callable[[], ProcessedImage]) -> PreparedImage:
     """Run in a worker: decoding, resizing and fingerprinting take no time from the loop."""
     image = make()
-    sizes = [rows * columns for rows, columns in image.grids]
-    parts = image.patches.split(sizes)
     keys = tuple(
-        blake2b(part.contiguous().numpy().data, digest_size=16, person=f"{grid[0]}x{grid[1]}".encode()).digest()
-        for part, grid in zip(parts, image.grids, strict=True)
+        blake2b(part, digest_size=16, person=f"{grid[0]}x{grid[1]}".encode()).digest()
+        for part, grid in zip(_hashed(image), image.grids, strict=True)
     )
     return PreparedImage(image, keys, make)
+
+
+def _hashed(image: ProcessedImage) -> Sequence[bytes | memoryview]:
+    """What tells each part of an image from others: its patches, or the pixels of the whole image if those are less."""
+    width, height = image.size
+    if image.source is not None and len(image.grids) == 1 and 3 * width * height < image.patches.nbytes:
+        return [f"{width}x{height} ".encode() + image.source.tobytes()]
+    parts = image.patches.split([rows * columns for rows, columns in image.grids])
+    return [part.contiguous().numpy().data for part in parts]
 
 
 @dataclass(eq=False)
@@ -65,16 +72,16 @@ def check_places(config: ModelConfig, token_ids: Sequence[int], images: Sequence
     """Whether each image, given with its offset, has exactly its places among the tokens."""
     if config.vision is None:
         if images:
-            raise EngineError(f"{config.name} has no eyes; load a vision-language model to give it images")
+            raise EngineError(f"{config.name} has no vision tower; load a vision-language model to give it images")
         return
     token = config.vision.image_token_id
-    places, given = sum(t == token for t in token_ids), sum(prepared.image.tokens for _, prepared in images)
+    places, given = token_ids.count(token), sum(prepared.image.tokens for _, prepared in images)
     if places != given:
         raise EngineError(f"the tokens have {places} places for image tokens ({token}), but the images take {given}")
     end = 0
     for offset, prepared in images:
         wanted = prepared.image.tokens
-        found = sum(t == token for t in token_ids[offset : offset + wanted]) if offset >= end else 0
+        found = token_ids[offset : offset + wanted].count(token) if offset >= end else 0
         if found != wanted:
             raise EngineError(f"an image of {wanted} tokens finds {found} free places at offset {offset}")
         end = offset + wanted
@@ -113,8 +120,11 @@ class ImageEncoder:
                 else:
                     wanted[key] = (part, grid)
         if wanted:
-            device = self._model.device
-            patches = torch.cat([part for part, _ in wanted.values()]).to(device, non_blocking=True)
+            parts = [part for part, _ in wanted.values()]
+            # Each part goes to its place on the device, and is not copied on the host before.
+            patches = parts[0].new_empty(sum(map(len, parts)), parts[0].shape[1], device=self._model.device)
+            for place, part in zip(patches.split([len(part) for part in parts]), parts, strict=True):
+                place.copy_(part, non_blocking=True)
             tokens = self._model.encode_patches(patches, [grid for _, grid in wanted.values()])
             self.encoded_parts += len(wanted)
             for key, part in zip(wanted, tokens, strict=True):
@@ -125,7 +135,7 @@ class ImageEncoder:
             span.embeddings = torch.cat([found[key] for key in span.prepared.keys])
             span.prepared = None
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """After the weights changed nothing that was encoded before is valid."""
         self._cache.clear()
         self._held = 0

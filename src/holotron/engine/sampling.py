@@ -280,10 +280,14 @@ def _shape(
         if bitmask is None:
             raise ValueError("rows with a grammar need its bitmask")
         shaped_SV = writable()
-        masked_G = torch.tensor(masked, device=logits_SV.device)
-        words = bitmask[torch.tensor(masked, device=bitmask.device)].to(logits_SV.device)
+        all_masked = len(masked) == len(rows)  # as a rule: then no index has to cross to the device, which would wait
+        words = bitmask if all_masked else bitmask[torch.tensor(masked, device=bitmask.device)]
+        words = words.to(logits_SV.device, non_blocking=True)
         bits = (words[:, :, None] >> torch.arange(32, dtype=torch.int32, device=logits_SV.device)) & 1
         allowed = bits.flatten(1)[:, : logits_SV.shape[1]].bool()
+        if all_masked:
+            return shaped_SV.masked_fill_(~allowed, -math.inf)
+        masked_G = torch.tensor(masked, device=logits_SV.device)
         shaped_SV[masked_G] = shaped_SV[masked_G].masked_fill(~allowed, -math.inf)
     return shaped_SV
 

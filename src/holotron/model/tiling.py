@@ -26,13 +26,14 @@ class ProcessedImage:
     """An image as the tower takes it.
 
     patches is float32 [P, 3·patch²], each patch channel-major, row by row within each grid of (rows, columns);
-    tokens is what the image costs the decoder, size the original (width, height).
+    tokens is what the image costs the decoder, size the original (width, height), source the original itself.
     """
 
     patches: Tensor
     grids: tuple[Grid, ...]
     tokens: int
     size: tuple[int, int]
+    source: Image.Image | None = None
 
 
 class ImageProcessor:
@@ -55,7 +56,7 @@ class ImageProcessor:
         else:
             patches = self._patches_of_tiles(image, grids)
         tokens = sum(rows * columns // 4 for rows, columns in grids)
-        return ProcessedImage(patches, grids, tokens, image.size)
+        return ProcessedImage(patches, grids, tokens, image.size, image)
 
     def _patches_of_tiles(self, image: Image.Image, grids: tuple[Grid, ...]) -> Tensor:
         patches_PCX = torch.empty(sum(rows * columns for rows, columns in grids), 3, self.vision.patch_size**2)

@@ -15,7 +15,7 @@ from holotron.env.browser.event_log import EventLog
 from holotron.env.browser.isolated_world import IsolatedWorldGone
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers, Lease
-from holotron.env.browser.settle import Rest, Traffic, settle
+from holotron.env.browser.settle import NetworkActivity, Rest, settle
 from holotron.env.browser.tabs import LiveTab
 from holotron.env.environment import Observation, Tab
 from holotron.env.errors import ActionFailed, BrowserCrashed, EnvError, InfrastructureError, Refused, TabClosed
@@ -32,14 +32,14 @@ FACTS = "() => [document.title, document.readyState]"
 class Driver:
     """A browser context with its gate, its tabs and what happened in them."""
 
-    def __init__(self, lease: Lease, options: EnvOptions, gate: EgressProxy, happenings: EventLog) -> None:
+    def __init__(self, lease: Lease, options: EnvOptions, gate: EgressProxy, events: EventLog) -> None:
         self.options = options
-        self.happenings = happenings
-        self.tabs = GuardedTabs(lease.context, options, happenings, gate)
+        self.events = events
+        self.tabs = GuardedTabs(lease.context, options, events, gate)
         self.typed_secrets: set[str] = set()
         self._lease = lease
         self._gate = gate
-        self._traffic = Traffic(lease.context, happenings)
+        self._traffic = NetworkActivity(lease.context, events)
         self._rest = Rest(True, "complete")
         self._turn = asyncio.Lock()
         self._clipboard = ""
@@ -47,9 +47,9 @@ class Driver:
 
     @classmethod
     async def open(cls, browsers: Browsers, options: EnvOptions) -> Driver:
-        happenings = EventLog(options.secrets.redact)
+        events = EventLog(options.secrets.redact)
         gate = EgressProxy(
-            options.safety, lambda place, rule: happenings.refusal("connection", place, rule), options.resolve
+            options.safety, lambda place, rule: events.refusal("connection", place, rule), options.resolve
         )
         await gate.start()
         try:
@@ -68,13 +68,13 @@ class Driver:
         except BaseException:
             await gate.close()
             raise
-        stage = cls(lease, options, gate, happenings)
+        driver = cls(lease, options, gate, events)
         try:
-            await stage._perform("opening a tab", stage.tabs.start)
+            await driver._perform("opening a tab", driver.tabs.start)
         except BaseException:
-            await stage.close()
+            await driver.close()
             raise
-        return stage
+        return driver
 
     async def close(self) -> None:
         self._closed = True
@@ -108,7 +108,7 @@ class Driver:
         options = self.options
         self._rest = await self._perform(
             "the wait for the page",
-            lambda: settle(self.tabs, self._traffic, self.happenings, options.settle_seconds, options.change_seconds),
+            lambda: settle(self.tabs, self._traffic, self.events, options.settle_seconds, options.change_seconds),
             options.settle_seconds + options.call_seconds,
         )
 
@@ -127,7 +127,7 @@ class Driver:
         if rule is None:
             return
         if not await confirmation.ask(Question(action, url, aimed_at, rule)):
-            self.happenings.refusal("confirmation", action, rule)
+            self.events.refusal("confirmation", action, rule)
             raise Refused(f"{action} was not confirmed", rule)
         # Whoever was asked took a while, and agreed to what was there then.
         if await text() != aimed_at:
@@ -168,7 +168,7 @@ class Driver:
             async with asyncio.timeout(REPLACE_SECONDS):
                 url = tab.page.url
                 await self.tabs.replace(tab)
-                self.happenings.error(f"the page at {url} stopped answering; a blank page took its place")
+                self.events.error(f"the page at {url} stopped answering; a blank page took its place")
         except (TimeoutError, Error):
             if self._lease.lost:
                 raise BrowserCrashed("the browser's process ended") from None
@@ -214,7 +214,7 @@ class Driver:
                 ),
                 load_state=state,
                 settled=self._rest.settled,
-                **self.happenings.take(keep),
+                **self.events.take(keep),
             )
 
     async def _look(self) -> tuple[LiveTab, bytes, str, str]:

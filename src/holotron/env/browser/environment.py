@@ -45,10 +45,10 @@ class BrowserEnv(Surface):
 
     reason: ClassVar[str] = "a browser does not know when a task ends"
 
-    def __init__(self, stage: Driver) -> None:
-        self.options = stage.options
+    def __init__(self, driver: Driver) -> None:
+        self.options = driver.options
         self.instruction = ""
-        self._stage = stage
+        self._driver = driver
 
     @classmethod
     async def open(cls, browsers: Browsers, options: EnvOptions | None = None) -> Self:
@@ -65,7 +65,7 @@ class BrowserEnv(Surface):
 
     async def close(self) -> None:
         """Close the context and everything that belongs to it. Finishes even when cancelled meanwhile."""
-        await self._stage.close()
+        await self._driver.close()
 
     # ---- as an environment ----
 
@@ -75,11 +75,11 @@ class BrowserEnv(Surface):
             raise ValueError(f"the task {task.text!r} has no url to begin at")
         self.instruction = task.text
         await self.goto(task.url)
-        return await self._stage.observe(keep=True)
+        return await self._driver.observe(keep=True)
 
     async def observe(self) -> Observation:
         """The current tab as it is now, and what happened since the last time."""
-        return await self._stage.observe()
+        return await self._driver.observe()
 
     async def act(self, action: Action) -> None:
         await execute(self, action)
@@ -96,19 +96,19 @@ class BrowserEnv(Surface):
 
     async def click(self, x: float, y: float, button: Button = "left", count: int = 1) -> None:
         self._check_point(x, y)
-        await self._stage.confirm(f"click({x:g}, {y:g})", lambda: probe.label_at(self._tab, x, y))
+        await self._driver.confirm(f"click({x:g}, {y:g})", lambda: probe.label_at(self._tab, x, y))
         with suppress(TabClosed):  # a button that closes its own tab was clicked, though nobody is left to say so
-            await self._stage.act("click", lambda: self._page.mouse.click(x, y, button=button, click_count=count))
+            await self._driver.act("click", lambda: self._page.mouse.click(x, y, button=button, click_count=count))
 
     async def hover(self, x: float, y: float) -> None:
         self._check_point(x, y)
-        await self._stage.act("hover", lambda: self._page.mouse.move(x, y))
+        await self._driver.act("hover", lambda: self._page.mouse.move(x, y))
 
     async def drag(self, start: Point, end: Point) -> None:
         """Press the left button at one point and let it go at another, with moves in between."""
         self._check_point(*start)
         self._check_point(*end)
-        await self._stage.confirm("drag", lambda: probe.label_at(self._tab, *end))
+        await self._driver.confirm("drag", lambda: probe.label_at(self._tab, *end))
 
         async def do() -> None:
             mouse = self._page.mouse
@@ -119,7 +119,7 @@ class BrowserEnv(Surface):
             finally:
                 await mouse.up()
 
-        await self._stage.act("drag", do)
+        await self._driver.act("drag", do)
 
     async def scroll(self, dx: float, dy: float, at: Point | None = None) -> None:
         """Turn the wheel by so many pixels, over a point or the middle; positive is right and down."""
@@ -130,7 +130,7 @@ class BrowserEnv(Surface):
             await self._page.mouse.move(x, y)
             await self._page.mouse.wheel(dx, dy)
 
-        await self._stage.act("scroll", do)
+        await self._driver.act("scroll", do)
 
     async def type_text(self, text: str) -> None:
         """Type where the focus is. `{{secret:NAME}}` stands for a secret, which only its own origins get."""
@@ -139,40 +139,40 @@ class BrowserEnv(Surface):
             if name is not None and name not in self.options.secrets:
                 raise ActionFailed(f"there is no secret named {name!r}")
         if "\n" in text:
-            await self._stage.confirm("type_text", lambda: probe.label_of_focus(self._tab))
+            await self._driver.confirm("type_text", lambda: probe.label_of_focus(self._tab))
 
         async def do() -> None:
             keyboard = self._page.keyboard
             for piece, name in pieces:
                 if name is not None:
                     # First, so that the next screenshot is searched for it whatever happens.
-                    self._stage.typed_secrets.add(name)
+                    self._driver.typed_secrets.add(name)
                     await probe.type_secret(self._tab, name, self.options.secrets[name])
                 elif len(piece) > LONGEST_TYPED:
                     await keyboard.insert_text(piece)
                 else:
                     await keyboard.type(piece)
 
-        await self._stage.act("type_text", do, self.options.call_seconds + len(text) * SECONDS_PER_KEY)
+        await self._driver.act("type_text", do, self.options.call_seconds + len(text) * SECONDS_PER_KEY)
 
     async def press(self, keys: str, repeat: int = 1) -> None:
         """Press a key or a chord such as `Enter`, `ctrl+a` or `Shift+Tab`, some times over."""
         chord = read_keys(keys)
-        await self._stage.confirm(f"press({chord})", lambda: probe.label_of_focus(self._tab))
+        await self._driver.confirm(f"press({chord})", lambda: probe.label_of_focus(self._tab))
 
         async def do() -> None:
             for _ in range(min(repeat, MOST_REPEATS)):
                 await self._page.keyboard.press(chord)
 
         with suppress(TabClosed):
-            await self._stage.act("press", (lambda: self._stage.with_clipboard(do)) if chord in CHORDS else do)
+            await self._driver.act("press", (lambda: self._driver.with_clipboard(do)) if chord in CHORDS else do)
 
     async def select_option(self, x: float, y: float, choice: str | Sequence[str]) -> None:
         """Choose from the native `<select>` at a point, by what the option shows or by its value."""
         self._check_point(x, y)
         choices = [choice] if isinstance(choice, str) else list(choice)
-        await self._stage.confirm(f"select_option({', '.join(choices)})", lambda: probe.label_at(self._tab, x, y))
-        await self._stage.act("select_option", lambda: probe.select(self._tab, x, y, choices))
+        await self._driver.confirm(f"select_option({', '.join(choices)})", lambda: probe.label_at(self._tab, x, y))
+        await self._driver.act("select_option", lambda: probe.select(self._tab, x, y, choices))
 
     # ---- navigation and tabs ----
 
@@ -181,67 +181,67 @@ class BrowserEnv(Surface):
         url = complete_address(url)
         rule = self.options.safety.refusal(url)
         if rule is not None:
-            self._stage.happenings.refusal("navigation", url, rule)
+            self._driver.events.refusal("navigation", url, rule)
             raise Refused(self.options.secrets.redact(f"going to {url} was refused: {rule}"), rule)
-        await self._stage.confirm(f"goto({url})", None)
+        await self._driver.confirm(f"goto({url})", None)
         seconds = self.options.goto_seconds
-        before = self._stage.happenings.last_refusal
+        before = self._driver.events.last_refusal
 
         async def do() -> None:
             try:
                 await self._page.goto(url, wait_until="commit", timeout=seconds * 1000)
             except Error as error:
-                last = self._stage.happenings.last_refusal
+                last = self._driver.events.last_refusal
                 if last is not None and last is not before:
                     raise Refused(f"going to {last.target} was refused: {last.rule}", last.rule) from None
                 raise error
 
-        await self._stage.act("goto", do, seconds + self.options.call_seconds)
+        await self._driver.act("goto", do, seconds + self.options.call_seconds)
 
     async def back(self) -> None:
-        await self._stage.act("back", lambda: self._move_in_history(-1))
+        await self._driver.act("back", lambda: self._move_in_history(-1))
 
     async def forward(self) -> None:
-        await self._stage.act("forward", lambda: self._move_in_history(1))
+        await self._driver.act("forward", lambda: self._move_in_history(1))
 
     async def reload(self) -> None:
-        await self._stage.act("reload", lambda: self._page.reload(wait_until="commit"))
+        await self._driver.act("reload", lambda: self._page.reload(wait_until="commit"))
 
     async def wait(self, seconds: float) -> None:
         """Let time pass, up to `EnvOptions.longest_wait`."""
         await asyncio.sleep(max(0.0, min(seconds, self.options.longest_wait)))
-        await self._stage.act("wait", None)
+        await self._driver.act("wait", None)
 
     async def new_tab(self, url: str | None = None) -> None:
-        if len(self._stage.tabs.all) >= self.options.most_tabs:
+        if len(self._driver.tabs.all) >= self.options.most_tabs:
             raise ActionFailed(f"{self.options.most_tabs} tabs are open, which is the limit; close one first")
-        await self._stage.act("new_tab", self._stage.tabs.open)
+        await self._driver.act("new_tab", self._driver.tabs.open)
         if url is not None:
             await self.goto(url)
 
     async def switch_tab(self, index: int) -> None:
-        await self._stage.act("switch_tab", lambda: self._stage.tabs.switch(self._tab_at(index)))
+        await self._driver.act("switch_tab", lambda: self._driver.tabs.switch(self._tab_at(index)))
 
     async def close_tab(self, index: int | None = None) -> None:
         """Close a tab, the current one if none is named; if it was the last, a blank one takes its place."""
-        await self._stage.act(
-            "close_tab", lambda: self._stage.tabs.close(self._tab if index is None else self._tab_at(index))
+        await self._driver.act(
+            "close_tab", lambda: self._driver.tabs.close(self._tab if index is None else self._tab_at(index))
         )
 
     async def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page, for whoever judges an episode. Policies must not use it."""
-        return await self._stage.asked("evaluate", lambda: self._page.evaluate(expression))
+        return await self._driver.asked("evaluate", lambda: self._page.evaluate(expression))
 
     @property
     def _tab(self) -> LiveTab:
-        return self._stage.tabs.current
+        return self._driver.tabs.current
 
     @property
     def _page(self) -> Page:
         return self._tab.page
 
     def _tab_at(self, index: int) -> LiveTab:
-        tabs = self._stage.tabs.all
+        tabs = self._driver.tabs.all
         if not 0 <= index < len(tabs):
             raise ActionFailed(f"there is no tab {index}; there are {len(tabs)}, counted from 0")
         return tabs[index]

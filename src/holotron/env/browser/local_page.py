@@ -18,6 +18,9 @@ from holotron.env.executor import Point, Surface
 
 T = TypeVar("T")
 DRAG_STEPS = 5
+# A busy machine may not have drawn a frame yet, which Chromium reports in these words.
+BUSY = "Unable to capture screenshot"
+CAPTURES = 5
 
 
 class LocalPage(Surface):
@@ -78,8 +81,17 @@ class LocalPage(Surface):
         clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
         # Faster compression, the same pixels.
         capture = {"format": "png", "clip": clip, "optimizeForSpeed": True}
-        answer = await self.guarded(self.opened.cdp.send("Page.captureScreenshot", capture))
-        return base64.b64decode(answer["data"])
+        for _ in range(CAPTURES):
+            try:
+                answer = await self.guarded(
+                    self.opened.cdp.send("Page.captureScreenshot", capture),
+                    crash=lambda error: BUSY not in error.message,
+                )
+                return base64.b64decode(answer["data"])
+            except Error:
+                await asyncio.sleep(0.1)
+        await self.close()
+        raise PageCrashed(f"{self.name}: no screenshot in {CAPTURES} attempts")
 
     async def guarded(self, work: Awaitable[T], crash: Callable[[Error], bool] = lambda _: True) -> T:
         """Await something the browser does; if the browser fails at it, the page is given up."""

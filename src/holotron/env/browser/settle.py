@@ -27,11 +27,11 @@ REPLACED_SECONDS = 0.05
 CLOSED_SECONDS = 1.0
 
 
-class Traffic:
+class NetworkActivity:
     """The requests of a context that began since the last action and are not over."""
 
-    def __init__(self, context: BrowserContext, happenings: EventLog) -> None:
-        self._happenings = happenings
+    def __init__(self, context: BrowserContext, events: EventLog) -> None:
+        self._events = events
         self._pending: dict[Request, Page | None] = {}
         self._background: set[str] = set()
         context.on("request", self._begun)
@@ -56,7 +56,7 @@ class Traffic:
         """A page is gone, and some of its requests end without a word."""
         # A request that came before its page was known could be one of them.
         self._pending = {request: of for request, of in self._pending.items() if of not in (page, None)}
-        self._happenings.ring()
+        self._events.ring()
 
     def _begun(self, request: Request) -> None:
         if request.resource_type in ENDLESS or _place(request) in self._background:
@@ -65,11 +65,11 @@ class Traffic:
         with suppress(Error):  # a service worker's request belongs to no page
             page = request.frame.page
         self._pending[request] = page
-        self._happenings.ring()
+        self._events.ring()
 
     def _over(self, request: Request) -> None:
         if self._pending.pop(request, self) is not self:
-            self._happenings.ring()
+            self._events.ring()
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Rest:
     load_state: str
 
 
-async def settle(tabs: Tabs, traffic: Traffic, happenings: EventLog, cap: float, change_cap: float) -> Rest:
+async def settle(tabs: Tabs, traffic: NetworkActivity, events: EventLog, cap: float, change_cap: float) -> Rest:
     """Wait until the current tab is loaded, its requests are over and its document is still.
 
     On a page where nothing happens this takes one frame. A tab that an action opens becomes the one waited for.
@@ -94,19 +94,19 @@ async def settle(tabs: Tabs, traffic: Traffic, happenings: EventLog, cap: float,
 
     while loop.time() < deadline:
         waited = not idle()
-        if waited and not await happenings.wait_for(idle, deadline):
+        if waited and not await events.wait_for(idle, deadline):
             break
         tab = tabs.current
         least = AFTER_NETWORK_MS if waited else 0
         try:
             answer = await _ask(tab, least, min(change_cap, deadline - loop.time()), deadline)
         except Error:
-            if await happenings.wait_for(lambda: tabs.current is not tab, loop.time() + CLOSED_SECONDS):  # noqa: B023
+            if await events.wait_for(lambda: tabs.current is not tab, loop.time() + CLOSED_SECONDS):  # noqa: B023
                 continue  # the tab went, and another is current
             raise
         if answer is None:
             # The document is being replaced: something will happen at once, or has.
-            await happenings.wait_for(lambda: tabs.current.loading, loop.time() + REPLACED_SECONDS)
+            await events.wait_for(lambda: tabs.current.loading, loop.time() + REPLACED_SECONDS)
             continue
         state = answer["state"]
         if tabs.current is tab and idle():

@@ -39,10 +39,10 @@ class LiveTab:
 class Tabs:
     """All tabs of a context. The newest that a page opens becomes current; when it goes, the one before it does."""
 
-    def __init__(self, context: BrowserContext, options: EnvOptions, happenings: EventLog) -> None:
+    def __init__(self, context: BrowserContext, options: EnvOptions, events: EventLog) -> None:
         self._context = context
         self._options = options
-        self._happenings = happenings
+        self._events = events
         self._tabs: list[LiveTab] = []
         self._current: LiveTab | None = None
         self._announced = 0
@@ -121,7 +121,7 @@ class Tabs:
 
     def _chore_done(self, task: asyncio.Task[None]) -> None:
         self._chores.discard(task)
-        self._happenings.ring()
+        self._events.ring()
 
     @staticmethod
     async def _quietly(chore: Coroutine[Any, Any, None]) -> None:
@@ -138,7 +138,7 @@ class Tabs:
     async def _adopt(self, page: Page) -> None:
         """Take in a tab that a page opened."""
         if len(self._tabs) + self._adopting >= self._options.most_tabs:
-            self._happenings.notice(f"a new tab was closed: {self._options.most_tabs} are open, which is the limit")
+            self._events.notice(f"a new tab was closed: {self._options.most_tabs} are open, which is the limit")
             await page.close()
             return
         self._adopting += 1
@@ -196,33 +196,33 @@ class Tabs:
 
     def _stop_expecting(self) -> None:
         self._announced = max(0, self._announced - 1)
-        self._happenings.ring()
+        self._events.ring()
 
     def _loading(self, tab: LiveTab, event: dict[str, Any], loading: bool) -> None:
         if event["frameId"] == tab.frame_id:
             tab.loading = loading
-            self._happenings.ring()
+            self._events.ring()
 
     def _navigated(self, tab: LiveTab, event: dict[str, Any]) -> None:
         if "parentId" not in event["frame"]:
             tab.world.forget()
             tab.dialogs = 0
-            self._happenings.ring()
+            self._events.ring()
             self.arrived(tab, event["frame"])
 
     def _crashed(self, tab: LiveTab) -> None:
         tab.crashed = True
-        self._happenings.error(f"the page at {tab.page.url} crashed; a blank page took its place")
+        self._events.error(f"the page at {tab.page.url} crashed; a blank page took its place")
         self.spawn(self.replace(tab))
 
     def _dismiss(self, _: FileChooser) -> None:
-        self._happenings.notice("the page asked for a file; it got none")
+        self._events.notice("the page asked for a file; it got none")
 
     async def _answer(self, tab: LiveTab, dialog: Dialog) -> None:
         tab.dialogs += 1
         if tab.dialogs > MOST_DIALOGS:
             if tab.dialogs == MOST_DIALOGS + 1:
-                self._happenings.error(f"the page at {tab.page.url} opened dialogs without end; it was closed")
+                self._events.error(f"the page at {tab.page.url} opened dialogs without end; it was closed")
                 await self.replace(tab)
             return
         accept, text = True, None
@@ -232,13 +232,13 @@ class Tabs:
             text = self._options.prompt_answer
             accept = text is not None
         answer = ("accepted" if accept else "dismissed") if text is None else f"answered {text!r}"
-        self._happenings.dialog(dialog.type, dialog.message, answer)
+        self._events.dialog(dialog.type, dialog.message, answer)
         await (dialog.accept(text) if accept and text is not None else dialog.accept() if accept else dialog.dismiss())
 
     async def _download(self, download: PlaywrightDownload) -> None:
         folder, name = self._options.downloads, download.suggested_filename
         if folder is None:
-            self._happenings.download(download.url, name, "")
+            self._events.download(download.url, name, "")
             await download.cancel()
             return
         # The name is the server's choice; only its last part is used, and never one that is taken.
@@ -247,7 +247,7 @@ class Tabs:
         while path.exists():
             path, number = folder / f"{number}-{plain}", number + 1
         await download.save_as(path)
-        self._happenings.download(download.url, name, str(path))
+        self._events.download(download.url, name, str(path))
 
 
 async def _close_quietly(page: Page) -> None:

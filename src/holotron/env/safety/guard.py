@@ -24,8 +24,8 @@ BACK_MS = 3000
 class GuardedTabs(Tabs):
     """Tabs in which only documents the policy allows are shown."""
 
-    def __init__(self, context: BrowserContext, options: EnvOptions, happenings: EventLog, gate: EgressProxy) -> None:
-        super().__init__(context, options, happenings)
+    def __init__(self, context: BrowserContext, options: EnvOptions, events: EventLog, gate: EgressProxy) -> None:
+        super().__init__(context, options, events)
         self._gate = gate
 
     async def prepare(self, tab: LiveTab) -> None:
@@ -40,7 +40,7 @@ class GuardedTabs(Tabs):
         if rule is None:
             await tab.session.send("Fetch.continueRequest", {"requestId": event["requestId"]})
             return
-        self._happenings.refusal("navigation" if main else "frame", url, rule)
+        self._events.refusal("navigation" if main else "frame", url, rule)
         # An aborted navigation leaves the page as it is; for a frame the failure should show.
         reason = "Aborted" if main else "BlockedByClient"
         await tab.session.send("Fetch.failRequest", {"requestId": event["requestId"], "errorReason": reason})
@@ -53,15 +53,15 @@ class GuardedTabs(Tabs):
         url = missing or frame["url"]
         rule = self._options.safety.refusal(url) or (missing and self._refused_place(missing))
         if rule:
-            self._happenings.refusal("navigation", url, rule)
+            self._events.refusal("navigation", url, rule)
             self.spawn(self._expel(tab))
         elif missing:
-            self._happenings.error(f"{url} could not be loaded")
+            self._events.error(f"{url} could not be loaded")
 
     def _refused_place(self, url: str) -> str | None:
         parts = urlsplit(url)
         place = f"{plain_host(parts.hostname or '')}:{parts.port or DEFAULT_PORTS.get(parts.scheme)}"
-        return next((refusal.rule for refusal in self._happenings.refusals() if refusal.target == place), None)
+        return next((refusal.rule for refusal in self._events.refusals() if refusal.target == place), None)
 
     async def _expel(self, tab: LiveTab) -> None:
         """Take a tab off a document it may not show: close it if that is all it ever showed, otherwise go back."""

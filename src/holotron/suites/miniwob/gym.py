@@ -1,4 +1,7 @@
-"""MiniWoB++ for Gymnasium: one page, or many stepped together. Needs the `eval` extra."""
+"""MiniWoB++ for Gymnasium: one page, or many stepped together. Needs the `eval` extra.
+
+Importing this registers every task: `gymnasium.make("holotron/miniwob.click-test")`, and `gymnasium.make_vec`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.protocols import MiniWoBResult
 from holotron.suites.miniwob.spaces import action_space, observation_space, to_action, to_arrays
-from holotron.suites.miniwob.tasks import as_task, find_task
+from holotron.suites.miniwob.tasks import BENCHMARK, all_tasks, as_task, find_task
 from holotron.suites.suite import TRAINING_SEEDS
 
 T = TypeVar("T")
@@ -128,6 +131,20 @@ class MiniWoBVectorGym(VectorEnv[Arrays, Arrays, NDArray[Any]]):
 
     def _draw(self) -> int:
         return int(self.np_random.integers(len(TRAINING_SEEDS)))
+
+
+def same_task(num_envs: int, task: str, **options: Any) -> MiniWoBVectorGym:
+    """One task on so many pages, for `gymnasium.make_vec`."""
+    return MiniWoBVectorGym([task] * num_envs, **options)
+
+
+for _name in all_tasks():
+    gymnasium.register(
+        f"holotron/{BENCHMARK}.{_name}",
+        f"{__name__}:MiniWoBGym",
+        kwargs={"task": _name},
+        vector_entry_point=f"{__name__}:same_task",
+    )
 
 
 class _Pages:

@@ -21,7 +21,7 @@ class NotFound(MiniWoBError):
 
 
 @dataclass(frozen=True)
-class Element:
+class PageElement:
     """An element of the page; `point` touches it, and is None where no click can."""
 
     point: Point | None
@@ -61,11 +61,11 @@ class PageInspector:
             raise NotFound(f"{self._env.task} seed {self._env.seed}: {pattern!r} is not in {self.utterance!r}")
         return found
 
-    async def all(self, selector: str, text: str | None = None) -> list[Element]:
+    async def all(self, selector: str, text: str | None = None) -> list[PageElement]:
         """Every element that matches, in the order of the document, seen or not."""
-        return [Element(**found | {"point": _point(found)}) for found in await self._env.call(FIND, selector, text)]
+        return [PageElement(**found | {"point": _point(found)}) for found in await self._env.call(FIND, selector, text)]
 
-    async def one(self, selector: str, text: str | None = None) -> Element:
+    async def one(self, selector: str, text: str | None = None) -> PageElement:
         """The first match that can be touched, else the first match."""
         found = await self.all(selector, text)
         if not found:

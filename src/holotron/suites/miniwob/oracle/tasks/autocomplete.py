@@ -9,7 +9,7 @@ from holotron.actions.action import Action, Press
 from holotron.suites.miniwob.oracle.acts import click, write
 from holotron.suites.miniwob.oracle.registry import teaches
 from holotron.suites.miniwob.oracle.tasks.into_view import in_view
-from holotron.suites.miniwob.page_inspector import Element, PageInspector
+from holotron.suites.miniwob.page_inspector import PageElement, PageInspector
 
 PROPOSED = ".ui-autocomplete .ui-menu-item"
 # Of the proposals, the one the arrow keys have reached; -1 if they are still in the field.
@@ -48,5 +48,5 @@ async def _choose(eyes: PageInspector, right: Collection[str | None], by_keys: b
     return Press(keys="ArrowDown" if missing > 0 else "ArrowUp", repeat=abs(missing))
 
 
-def _is_seen(screen: Element, item: Element) -> bool:
+def _is_seen(screen: PageElement, item: PageElement) -> bool:
     return item.point is not None and in_view(screen, item)

@@ -10,7 +10,7 @@ from holotron.suites.miniwob.oracle.acts import click, scroll, write
 from holotron.suites.miniwob.oracle.registry import teaches
 from holotron.suites.miniwob.oracle.tasks.calendars import pick_date
 from holotron.suites.miniwob.oracle.tasks.into_view import bring_into_view, in_view
-from holotron.suites.miniwob.page_inspector import Element, PageInspector
+from holotron.suites.miniwob.page_inspector import PageElement, PageInspector
 from holotron.suites.miniwob.tasks import HEIGHT
 
 ORDER = r"the (\w+) one-way flight from: (.+?) to: (.+?) on (\d\d/\d\d/\d{4})\."
@@ -53,7 +53,7 @@ async def _place(eyes: PageInspector, selector: str, name: str) -> Action | None
     return write(field, typed, clear=bool(field.value))
 
 
-async def _open_menus(eyes: PageInspector) -> list[tuple[Element, list[Element]]]:
+async def _open_menus(eyes: PageInspector) -> list[tuple[PageElement, list[PageElement]]]:
     """Each field has a list of its own; the one that is shown belongs to the field with the focus."""
     shown = [menu for menu in await eyes.all("ul.ui-autocomplete") if menu.point is not None]
     return [(menu, await eyes.all(f"#{menu.attributes['id']} .ui-menu-item")) for menu in shown]
@@ -82,5 +82,5 @@ async def _read_list(eyes: PageInspector, best: int) -> Action:
     return scroll(view.point or view.center, True, READING)
 
 
-def _back_up(view: Element, flight: Element) -> Scroll:
+def _back_up(view: PageElement, flight: PageElement) -> Scroll:
     return scroll(view.point or view.center, False, round((view.top - flight.top) / HEIGHT * 20) * 5)

@@ -7,7 +7,7 @@ import random
 from holotron.actions.action import Action
 from holotron.suites.miniwob.oracle.acts import click, write
 from holotron.suites.miniwob.oracle.registry import teaches
-from holotron.suites.miniwob.page_inspector import Element, PageInspector
+from holotron.suites.miniwob.page_inspector import PageElement, PageInspector
 
 RESULTS_A_PAGE = 3
 INTO_NAME = 26  # pixels from the left end of a row of the tree: past its icon, on the first letters
@@ -54,5 +54,5 @@ async def find_in_tree(eyes: PageInspector, chance: random.Random) -> Action | N
     return click(await eyes.one("#tree > li.expandable > .hitarea"))
 
 
-def _click_name(row: Element) -> Action:
+def _click_name(row: PageElement) -> Action:
     return click((row.left + INTO_NAME, row.center[1]))

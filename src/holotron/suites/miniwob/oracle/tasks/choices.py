@@ -8,7 +8,7 @@ from collections.abc import Callable
 from holotron.actions.action import Action, Press
 from holotron.suites.miniwob.oracle.acts import click, scroll, select
 from holotron.suites.miniwob.oracle.registry import teaches
-from holotron.suites.miniwob.page_inspector import Element, PageInspector
+from holotron.suites.miniwob.page_inspector import PageElement, PageInspector
 
 SUBMIT = "#subbtn"
 BLIND_STEPS = 4  # how far to walk in a list towards what is not in view: it shows five rows
@@ -102,7 +102,7 @@ async def choose_from_open_list(eyes: PageInspector, chance: random.Random) -> A
     return walk(view, options, order.index(chosen[0]) if outlined < 0 else outlined, order.index(other))
 
 
-def choose_only(view: Element, options: list[Element], wanted: int) -> Action:
+def choose_only(view: PageElement, options: list[PageElement], wanted: int) -> Action:
     option = options[wanted]
     if in_view(view, option):
         return click(option)
@@ -112,12 +112,12 @@ def choose_only(view: Element, options: list[Element], wanted: int) -> Action:
     return select(view, option.text)
 
 
-def walk(view: Element, options: list[Element], here: int, there: int) -> Action:
+def walk(view: PageElement, options: list[PageElement], here: int, there: int) -> Action:
     if here == there:
         return Press(keys="Control+Space")
     steps = abs(there - here) if in_view(view, options[there]) else BLIND_STEPS
     return Press(keys="Control+ArrowDown" if there > here else "Control+ArrowUp", repeat=steps)
 
 
-def in_view(view: Element, option: Element) -> bool:
+def in_view(view: PageElement, option: PageElement) -> bool:
     return option.point is not None and view.top <= option.top and option.top + option.height <= view.top + view.height

@@ -9,7 +9,7 @@ from holotron.actions.action import Action
 from holotron.suites.miniwob.oracle.acts import click, drag, fill, scroll
 from holotron.suites.miniwob.oracle.registry import teaches
 from holotron.suites.miniwob.oracle.tasks.into_view import bring_into_view, in_view
-from holotron.suites.miniwob.page_inspector import Element, PageInspector
+from holotron.suites.miniwob.page_inspector import PageElement, PageInspector
 from holotron.suites.miniwob.tasks import HEIGHT
 
 WINDOWS = {"8AM and 12PM": 16, "12PM and 4PM": 24, "4PM and 8PM": 32}  # the first of eight half hours
@@ -36,7 +36,7 @@ async def plan_event(eyes: PageInspector, chance: random.Random) -> Action | Non
     return drag((x, round(top.top + EDGE)), (x, round(bottom.top + bottom.height - EDGE)))
 
 
-async def _in_form(eyes: PageInspector, view: Element, name: str, fits: bool) -> Action:
+async def _in_form(eyes: PageInspector, view: PageElement, name: str, fits: bool) -> Action:
     if not fits:
         cancel = await eyes.one("#create-event .cancel")
         return bring_into_view(view, cancel) or click(cancel)
@@ -46,7 +46,7 @@ async def _in_form(eyes: PageInspector, view: Element, name: str, fits: bool) ->
     return bring_into_view(view, create) or click(create)
 
 
-def _free_place(cells: list[Element], events: list[Element], first: int, length: int) -> int:
+def _free_place(cells: list[PageElement], events: list[PageElement], first: int, length: int) -> int:
     """The first half hour of the window from which on there is room."""
     for place in range(first, first + 9 - length):
         start, end = cells[place].top, cells[place + length - 1].top + cells[place].height
@@ -55,7 +55,7 @@ def _free_place(cells: list[Element], events: list[Element], first: int, length:
     return first
 
 
-def _go_to(view: Element, cell: Element) -> Action:
+def _go_to(view: PageElement, cell: PageElement) -> Action:
     """One turn of the wheel that brings this half hour near the top."""
     steps = math.floor((cell.top - view.top) / HEIGHT * 20)
     return scroll(view.point or view.center, steps > 0, 5 * abs(steps))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from holotron.actions.action import Action
 from holotron.suites.miniwob.oracle.acts import click, drag
 from holotron.suites.miniwob.oracle.registry import teaches
-from holotron.suites.miniwob.page_inspector import Element, PageInspector, Point
+from holotron.suites.miniwob.page_inspector import PageElement, PageInspector, Point
 
 SUBMIT = "#subbtn"
 TOP = 50  # pixels of the instruction above every task's area
@@ -106,7 +106,7 @@ def _within(value: float, low: float, high: float) -> float:
     return max(low, min(value, high))
 
 
-def _over(item: Element, other: Element) -> Point:
+def _over(item: PageElement, other: PageElement) -> Point:
     """Where to let go of an item of a list for it to take another's place: a little beyond its middle."""
     x, y = other.center
     return x, y + (8 if y > item.center[1] else -8)
@@ -127,15 +127,15 @@ def _off_middle(start: int, goal: int) -> tuple[int, int]:
     return (10, 12) if columns >= 0 else (-10, 10)
 
 
-def _inside(figure: Element, box: Element) -> bool:
+def _inside(figure: PageElement, box: PageElement) -> bool:
     """The task looks at a figure's upper left corner; a figure just outside by it would look inside, or nearly."""
     return box.left < figure.left < box.left + box.width and box.top < figure.top < box.top + box.height
 
 
-def _far_from(box: Element) -> Point:
+def _far_from(box: PageElement) -> Point:
     corners = ((15.0, TOP + 15.0), (145.0, TOP + 15.0), (15.0, 175.0), (145.0, 175.0))
     return max(corners, key=lambda corner: math.dist(corner, box.center))
 
 
-def _by_rows(figures: Iterable[Element]) -> list[Element]:
+def _by_rows(figures: Iterable[PageElement]) -> list[PageElement]:
     return sorted(figures, key=lambda figure: (round(figure.center[1] / 10), figure.left))

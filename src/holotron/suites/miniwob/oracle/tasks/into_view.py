@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from holotron.actions.action import Scroll
 from holotron.suites.miniwob.oracle.acts import scroll
-from holotron.suites.miniwob.page_inspector import Element
+from holotron.suites.miniwob.page_inspector import PageElement
 from holotron.suites.miniwob.tasks import HEIGHT
 
 FAR, NEAR = 60, 30  # percent of the screen's height: nearly a whole box of 150 pixels, and less than half of one
 SLACK = 2.0  # pixels of an element's edge that may be out of view
 
 
-def in_view(view: Element, target: Element) -> bool:
+def in_view(view: PageElement, target: PageElement) -> bool:
     return target.height > 0 and _above(view, target) <= SLACK and _below(view, target) <= SLACK
 
 
-def bring_into_view(view: Element, target: Element, far: int = FAR) -> Scroll | None:
+def bring_into_view(view: PageElement, target: PageElement, far: int = FAR) -> Scroll | None:
     """The next turn of the wheel towards the target, never past it, or None if all of it is in view."""
     if in_view(view, target):
         return None
@@ -24,9 +24,9 @@ def bring_into_view(view: Element, target: Element, far: int = FAR) -> Scroll | 
     return scroll(view.point or view.center, down, far if room + SLACK >= far * HEIGHT / 100 else NEAR)
 
 
-def _above(view: Element, target: Element) -> float:
+def _above(view: PageElement, target: PageElement) -> float:
     return view.top - target.top
 
 
-def _below(view: Element, target: Element) -> float:
+def _below(view: PageElement, target: PageElement) -> float:
     return target.top + target.height - min(view.top + view.height, HEIGHT)

@@ -7,7 +7,7 @@ import random
 from holotron.actions.action import Action
 from holotron.suites.miniwob.oracle.acts import click, double_click, hover, write
 from holotron.suites.miniwob.oracle.registry import teaches
-from holotron.suites.miniwob.page_inspector import Element, PageInspector
+from holotron.suites.miniwob.page_inspector import PageElement, PageInspector
 
 
 async def look_behind(eyes: PageInspector, headers: str) -> Action:
@@ -72,7 +72,7 @@ async def find_greatest(eyes: PageInspector, chance: random.Random) -> Action | 
     A card that is turned over hides the one before. That the double click leaves a card's number marked tells the card
     that was picked from one that was only looked at.
     """
-    cards: list[Element] = await eyes.all(".card")
+    cards: list[PageElement] = await eyes.all(".card")
     numbers: list[str] = await eyes.read("[...document.querySelectorAll('.card')].map(card => card.textContent)")
     greatest = max(range(len(cards)), key=lambda index: int(numbers[index]))
     opened = [index for index, card in enumerate(cards) if "hidden" not in card.attributes["class"]]

@@ -9,7 +9,7 @@ from holotron.actions.action import Action
 from holotron.suites.miniwob.oracle.acts import click, scroll
 from holotron.suites.miniwob.oracle.registry import teaches
 from holotron.suites.miniwob.oracle.tasks.into_view import bring_into_view, in_view
-from holotron.suites.miniwob.page_inspector import Element, NotFound, PageInspector
+from holotron.suites.miniwob.page_inspector import NotFound, PageElement, PageInspector
 
 TWO_POSTS = 59  # percent of the screen's height: each view then begins with a whole post
 TO_THE_END = 400  # percent, more than any timeline is long
@@ -27,8 +27,8 @@ MENU_ITEMS = {
 class Toggle:
     """A button under a post, and whether it is to be clicked."""
 
-    button: Element
-    post: Element
+    button: PageElement
+    post: PageElement
     active: bool
     counts: bool
 
@@ -111,12 +111,12 @@ async def _menu_is_open(eyes: PageInspector, row: int) -> bool:
     return "hide" not in (await eyes.all(".media ul"))[row].attributes["class"].split()
 
 
-async def _opener_of_open_menu(eyes: PageInspector) -> Element:
+async def _opener_of_open_menu(eyes: PageInspector) -> PageElement:
     for menu, opener in zip(await eyes.all(".media ul"), await eyes.all(".media .more"), strict=True):
         if "hide" not in menu.attributes["class"].split():
             return opener
     raise NotFound("something other than a menu covers the button")
 
 
-def _is_free(button: Element) -> bool:
+def _is_free(button: PageElement) -> bool:
     return button.point is not None
