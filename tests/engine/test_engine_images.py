@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from holotron.engine.errors import EngineError
-from holotron.engine.images import prepare_image
+from holotron.engine.images import ImageEncoder, ImageSpan, prepare_image
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import Residency
 from holotron.model.errors import ImageError
@@ -234,3 +236,24 @@ def test_no_request_continues_in_the_middle_of_an_image(seer):
             assert answer.token_ids == seen_continuation(seer, tokens, [prepared.image])
 
     asyncio.run(main())
+
+
+def test_patches_made_beside_the_encoder_are_the_same():
+    """Whole images given as pixels, several of a size and one of another, encode to the bits of host-made patches."""
+    model = tiny_model("M-*", dtype=torch.float32, vision=tiny_eyes())
+    vision = model.config.vision
+    generator = np.random.default_rng(3)
+    shots = [
+        Image.fromarray(generator.integers(0, 255, (height, width, 3), dtype=np.uint8))
+        for width, height in ((40, 30), (40, 30), (70, 20))
+    ]
+    found = []
+    for on_device in (False, True):
+        processor = ImageProcessor(vision, on_device=on_device)
+        prepared = [prepare_image(lambda shot=shot, make=processor: make(shot)) for shot in shots]
+        assert all((each.image.patches is None) == on_device for each in prepared)
+        spans = [ImageSpan(0, each.image.tokens, each.key, each.again, each) for each in prepared]
+        ImageEncoder(model, 0).encode(spans)
+        found.append([span.embeddings for span in spans])
+    for host, device in zip(*found, strict=True):
+        assert torch.equal(host, device)

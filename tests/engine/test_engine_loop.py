@@ -150,6 +150,23 @@ def test_checkpoints_make_redoing_free():
     assert driver.loop.memory.evictions.recomputed_tokens == 0
 
 
+def test_a_session_evicted_with_room_it_did_not_use_comes_back(model):
+    """It was given pages for tokens that another step then did not compute; they are not part of what is kept."""
+    driver = Driver(model)
+    session = driver.loop.open()
+    first = driver.start(session, draw_tokens(6))
+    driver.run(first)
+    memory = driver.loop.memory
+    assert memory.secure(session, 20, ())
+    memory.evict(session)
+    driver.loop.check()
+    second = driver.start(session, draw_tokens(5, seed=1))
+    driver.run(second)
+    history = draw_tokens(6) + driver.answers[first] + draw_tokens(5, seed=1)
+    assert driver.answers[second] == greedy_continuation(model, history, 5)
+    assert memory.evictions.recomputed_tokens == 0
+
+
 def test_many_sessions_in_little_room(model, tmp_path):
     """Forty sessions on slots for five: evicted to host memory, then to disk; the tokens are the same."""
     small = {"slots": 6, "pages": 30, "host_bytes": 40_000, "disk_bytes": 60_000, "disk_folder": tmp_path}

@@ -65,7 +65,8 @@ class Engine:
         # Only for what runs on the engine's thread; `post` takes others there.
         self.loop = EngineLoop(model, self.config, TokenSampler(model.config, tokenizer))
         self.by_id = SessionsById(self.loop, self._post)
-        self._processor = ImageProcessor(model.config.vision) if model.config.vision else None
+        vision, on_device = model.config.vision, model.device.type == "cuda"
+        self._processor = ImageProcessor(vision, on_device=on_device) if vision else None
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="engine-worker")
         self._compiler_lock = threading.Lock()
         self._commands: deque[Callable[[], None]] = deque()

@@ -132,6 +132,8 @@ class MemoryManager:
         """Copy the session off the device; what cannot be copied is freed and computed again."""
         assert session.slot is not None
         self._await_restore(session)
+        # Pages that it was given for tokens which were not computed after all stay here: it comes back without them.
+        self._truncate(session, session.computed)
         session.offloaded = self.offload_store.save(session.slot, session.pages) if session.computed else None
         self.evictions.evicted += 1
         if session.offloaded is None and session.computed:
