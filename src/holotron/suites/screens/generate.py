@@ -16,7 +16,7 @@ from itertools import chain, islice
 from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 
-from holotron.env.workers import end_with_parent
+from holotron.env.workers import end_with_parent, stop_signals
 from holotron.episodes.examples import Example, ExampleError
 from holotron.episodes.shards import ShardWriter, read_shard, shard_paths
 from holotron.suites.screens.rendering import SHEET_COLUMNS, SHEET_ROWS
@@ -138,17 +138,13 @@ def generate(settings: GroundSettings) -> int:
             if worker.is_alive():
                 worker.terminate()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     began = reported = time.monotonic()
-    try:
+    with stop_signals(stop):
         while any(worker.is_alive() for worker in workers):
             workers[0].join(0.2) if workers[0].is_alive() else time.sleep(0.2)
             if time.monotonic() - reported >= REPORT_SECONDS:
                 reported = time.monotonic()
                 _report(sum(counts[:]), settings.samples * settings.asks, reported - began)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     _report(sum(counts[:]), settings.samples * settings.asks, time.monotonic() - began)
     if failed := [index for index, worker in enumerate(workers) if worker.exitcode]:
         raise GroundError(f"worker {failed[0]} of {settings.workers} failed; run it again to go on where it was")
