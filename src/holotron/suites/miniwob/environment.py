@@ -18,9 +18,8 @@ from holotron.env.errors import ActionFailed
 from holotron.env.executor import Point, execute
 from holotron.env.task import Task
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.protocols import MiniWoBResult, Rule, is_success
-from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, task_url
+from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, MiniWoBError, task_url
 
 SPACE = Space("pixels", WIDTH, HEIGHT)
 PARKED = (480, 310)

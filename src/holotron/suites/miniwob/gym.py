@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import gymnasium
 import numpy as np
@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.environment import MiniWoBEnvironment
-from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.protocols import MiniWoBResult
 from holotron.suites.miniwob.spaces import action_space, observation_space, to_action, to_arrays
-from holotron.suites.miniwob.tasks import BENCHMARK, all_tasks, as_task, find_task
+from holotron.suites.miniwob.tasks import BENCHMARK, MiniWoBError, all_tasks, as_task, find_task
 from holotron.suites.suite import TRAINING_SEEDS
 
 T = TypeVar("T")
@@ -56,7 +55,7 @@ class MiniWoBGym(gymnasium.Env[Arrays, Arrays]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Arrays, Arrays]:
         super().reset(seed=seed)
-        played = seed if seed is not None else int(self.np_random.integers(len(TRAINING_SEEDS)))
+        played = _draw(self.np_random) if seed is None else seed
         self._steps = 0
         self._seen = self._pages.run(_reset(self._pages.envs[0], self.task, played))
         return self._seen, {"task": self.task, "seed": played}
@@ -65,7 +64,8 @@ class MiniWoBGym(gymnasium.Env[Arrays, Arrays]):
         self._seen, result = self._pages.run(_step(self._pages.envs[0], action))
         self._steps += 1
         truncated = not result.done and self.max_steps is not None and self._steps >= self.max_steps
-        return self._seen, result.raw_reward if result.done else 0.0, result.done, truncated, _info(result)
+        info = {"raw_reward": result.raw_reward, "reward": result.reward, "reason": result.reason}
+        return self._seen, result.raw_reward if result.done else 0.0, result.done, truncated, info
 
     def render(self) -> NDArray[np.uint8] | None:
         return self._seen.get("screenshot") if self.render_mode == "rgb_array" else None
@@ -102,7 +102,7 @@ class MiniWoBVectorGym(VectorEnv[Arrays, Arrays, NDArray[Any]]):
         """An int s plays seeds s, s + 1, … on the pages; None draws training seeds."""
         super().reset(seed=seed if isinstance(seed, int) else None)
         given = seed if isinstance(seed, list) else [None if seed is None else seed + i for i in range(self.num_envs)]
-        seeds = [self._draw() if one is None else one for one in given]
+        seeds = [_draw(self.np_random) if one is None else one for one in given]
         self._steps[:] = 0
         self._over[:] = False
         envs = self._pages.envs
@@ -126,11 +126,8 @@ class MiniWoBVectorGym(VectorEnv[Arrays, Arrays, NDArray[Any]]):
     async def _advance(self, index: int, action: Arrays) -> tuple[Arrays, MiniWoBResult]:
         env = self._pages.envs[index]
         if self._over[index]:
-            return await _reset(env, self.tasks[index], self._draw()), MiniWoBResult(done=False)
+            return await _reset(env, self.tasks[index], _draw(self.np_random)), MiniWoBResult(done=False)
         return await _step(env, action)
-
-    def _draw(self) -> int:
-        return int(self.np_random.integers(len(TRAINING_SEEDS)))
 
 
 def same_task(num_envs: int, task: str, **options: Any) -> MiniWoBVectorGym:
@@ -176,12 +173,11 @@ class _Pages:
         async def gather() -> list[T | BaseException]:
             return await asyncio.gather(*work, return_exceptions=True)
 
-        answers: list[T] = []
-        for answer in self.run(gather()):
+        answers = self.run(gather())
+        for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
-            answers.append(answer)
-        return answers
+        return cast(list[T], answers)
 
     def close(self) -> None:
         if self._loop.is_closed():
@@ -192,6 +188,11 @@ class _Pages:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _draw(chance: np.random.Generator) -> int:
+    """A training seed."""
+    return int(chance.integers(len(TRAINING_SEEDS)))
 
 
 async def _reset(env: MiniWoBEnvironment, task: str, seed: int) -> Arrays:
@@ -209,7 +210,3 @@ def _stack(arrays: Sequence[Arrays]) -> Arrays:
         "screenshot": np.stack([array["screenshot"] for array in arrays]),
         "utterance": tuple(array["utterance"] for array in arrays),
     }
-
-
-def _info(result: MiniWoBResult) -> Arrays:
-    return {"raw_reward": result.raw_reward, "reward": result.reward, "reason": result.reason}

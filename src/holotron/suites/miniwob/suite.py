@@ -13,13 +13,11 @@ from holotron.agent.teacher import TeacherFailed
 from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.environment import MiniWoBEnvironment
-from holotron.suites.miniwob.errors import MiniWoBError
-from holotron.suites.miniwob.oracle.registry import ORACLES
-from holotron.suites.miniwob.oracle.teachers import load_teachers
+from holotron.suites.miniwob.oracle.registry import ORACLES, load_oracles
 from holotron.suites.miniwob.page_inspector import PageInspector
 from holotron.suites.miniwob.pool import miniwob_pool
 from holotron.suites.miniwob.protocols import Rule, is_success, protocols
-from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, all_tasks, find_task
+from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, all_tasks, no_such_task
 from holotron.suites.suite import EvalProtocol, Suite, SuiteError
 
 
@@ -41,7 +39,7 @@ class MiniWoBSuite(Suite[MiniWoBEnvironment]):
         return tuple(name for name, task in all_tasks().items() if split in (None, task.split))
 
     def taught(self) -> tuple[str, ...]:
-        return tuple(sorted(load_teachers()))
+        return tuple(sorted(load_oracles()))
 
     def protocols(self) -> tuple[EvalProtocol, ...]:
         return protocols()
@@ -50,14 +48,14 @@ class MiniWoBSuite(Suite[MiniWoBEnvironment]):
         return miniwob_pool(MiniWoBConfig(pages=pages, browsers=browsers))
 
     def teacher(self, env: MiniWoBEnvironment) -> OracleTeacher:
-        if env.task not in load_teachers():
+        if env.task not in load_oracles():
             raise SuiteError(f"{env.task} has no oracle")
         return OracleTeacher(env)
 
     async def disturbance(
         self, env: MiniWoBEnvironment, chance: random.Random, last: Action | None, wanted: Action
     ) -> Action:
-        """A click where it just was, beside the mark, or anywhere."""
+        """A click near the last one, beside the wanted one, or anywhere."""
         kind = chance.random()
         if kind < 0.3 and isinstance(last, Click):
             return _beside(last, 6, chance)
@@ -69,11 +67,7 @@ class MiniWoBSuite(Suite[MiniWoBEnvironment]):
         return is_success(cast(Rule, rule), name, reward)
 
     def unknown(self, name: str) -> SuiteError:
-        try:
-            find_task(name)
-        except MiniWoBError as error:
-            return SuiteError(str(error))
-        raise AssertionError(f"{name} is known")
+        return SuiteError(no_such_task(name))
 
 
 @dataclass(frozen=True)
@@ -86,7 +80,7 @@ class OracleTeacher:
         """What the oracle would do now; TeacherFailed where the page was changed so that it cannot read it any more."""
         env = self.env
         try:
-            return await ORACLES[env.task](PageInspector(env), random.Random(env.seed))
+            return await ORACLES[env.task](PageInspector(env))
         except (LookupError, ValueError) as error:
             raise TeacherFailed(f"{env.task}, seed {env.seed}: {type(error).__name__}: {error}") from error
 

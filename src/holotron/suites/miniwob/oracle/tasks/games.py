@@ -1,12 +1,11 @@
-"""Tasks that answer back: a game, a market, a search."""
+"""Tasks that answer back: a game, a market, a terminal, cards and numbers to try."""
 
 from __future__ import annotations
 
-import random
 from functools import cache
 
 from holotron.actions.action import Action, Wait
-from holotron.suites.miniwob.oracle.acts import click, write
+from holotron.suites.miniwob.oracle.acts import click, click_on, double_click, write
 from holotron.suites.miniwob.oracle.registry import teaches
 from holotron.suites.miniwob.page_inspector import PageInspector
 
@@ -20,13 +19,13 @@ Board = tuple[int, ...]
 
 
 @teaches("tic-tac-toe")
-async def play_tic_tac_toe(eyes: PageInspector, chance: random.Random) -> Action | None:
-    board: Board = tuple(await eyes.read("gameState"))
+async def play_tic_tac_toe(page: PageInspector) -> Action | None:
+    board: Board = tuple(await page.read("gameState"))
     free = [square for square in ORDER if board[square] == 0]
     if not free:
         return None
     best = max(free, key=lambda square: round(_after_mine(_put(board, square, ME)), 9))
-    return click(await eyes.one(f"#ttt-{best}"))
+    return await click_on(page, f"#ttt-{best}")
 
 
 @cache
@@ -69,28 +68,28 @@ def _completes(board: Board, mark: int) -> list[int]:
 
 
 @teaches("stock-market")
-async def buy_low(eyes: PageInspector, chance: random.Random) -> Action | None:
-    limit = float(eyes.said(r"less than \$([\d.]+\d)")[1])
-    shown = (await eyes.one("#stock-price")).text.removeprefix("$")
+async def buy_low(page: PageInspector) -> Action | None:
+    limit = float(page.said(r"less than \$([\d.]+\d)")[1])
+    shown = (await page.one("#stock-price")).text.removeprefix("$")
     if shown.startswith("undefined"):
         return None
     if shown and float(shown) <= limit:
-        return click(await eyes.one("#buy"))
+        return await click_on(page, "#buy")
     return Wait(seconds=BETWEEN_LOOKS)
 
 
 @teaches("terminal")
-async def remove_file(eyes: PageInspector, chance: random.Random) -> Action | None:
-    screen = await eyes.one("#terminal-contents")
-    junk: str = await eyes.read("document.querySelector('#active-input').textContent")
-    files: list[str] = await eyes.read("currentFiles")
-    listed = any(line.text == " ".join(files) for line in await eyes.all(".terminal-output .output"))
+async def remove_file(page: PageInspector) -> Action | None:
+    screen = await page.one("#terminal-contents")
+    (junk,) = await page.texts("#active-input")
+    files: list[str] = await page.read("currentFiles")
+    listed = any(line.text == " ".join(files) for line in await page.all(".terminal-output .output"))
     # A wrong line is sent off: the terminal only complains. A removal must not be what it holds.
     if junk:
         return write(screen, "x", enter=True)
     if not listed:
         return write(screen, "ls", enter=True)
-    wanted = [name for name in files if _fits(name, eyes.utterance)]
+    wanted = [name for name in files if _fits(name, page.utterance)]
     return write(screen, f"rm {wanted[0]}", enter=True) if wanted else None
 
 
@@ -100,3 +99,58 @@ def _fits(name: str, said: str) -> bool:
     extension = said.split("extension .")[1].strip()
     # The task takes the first place where the letters occur for the extension, so shark.sh does not count.
     return name.endswith(f".{extension}") and name.index(extension) + len(extension) == len(name)
+
+
+@teaches("find-greatest")
+async def find_greatest(page: PageInspector) -> Action | None:
+    """Turn the cards over one by one, then pick the greatest by a double click.
+
+    A card that is turned over hides the one before. That the double click leaves a card's number marked tells the card
+    that was picked from one that was only looked at.
+    """
+    cards, numbers = await page.all(".card"), await page.texts(".card")
+    greatest = max(range(len(cards)), key=lambda index: int(numbers[index]))
+    opened = [index for index, card in enumerate(cards) if "hidden" not in card.attributes["class"]]
+    last = len(cards) - 1
+    picked = await page.read("getSelection().type === 'Range'")
+    if opened == [greatest] and (picked or greatest == last):
+        return await click_on(page, "#submit")
+    if opened == [last]:
+        return double_click(cards[greatest])
+    return click(cards[opened[0] + 1 if opened else 0])
+
+
+@teaches("generate-number")
+async def generate_number(page: PageInspector) -> Action | None:
+    shown = (await page.one("#display-number")).text
+    return await click_on(page, "#submit" if shown.isdigit() and _is_wanted(page, int(shown)) else "#generate")
+
+
+def _is_wanted(page: PageInspector, number: int) -> bool:
+    if "odd" in page.utterance or "even" in page.utterance:
+        return number % 2 == ("odd" in page.utterance)
+    kind, bound = page.said(r"(less|greater) than (\d+)").groups()
+    return number < int(bound) if kind == "less" else number > int(bound)
+
+
+@teaches("guess-number")
+async def guess_number(page: PageInspector) -> Action | None:
+    guess = 4
+    for direction in ("higher", "lower"):
+        said = await page.one(f"#{direction}")
+        if said.height > 0:
+            guess = _next_guess(int((await page.one(f"#{direction} span")).text), direction == "higher")
+    field = await page.one("#tt")
+    # The right half of the field is two arrows.
+    return write((field.left + field.width / 4, field.center[1]), str(guess), clear=bool(field.value), enter=True)
+
+
+def _next_guess(last: int, higher: bool) -> int:
+    """Halving: each number stands at one place in the tree of guesses, so the last one tells which came before."""
+    low, high = 0, 9
+    if not low <= last <= high:
+        return (low + high) // 2
+    while (middle := (low + high) // 2) != last:
+        low, high = (middle + 1, high) if last > middle else (low, middle - 1)
+    low, high = (last + 1, high) if higher else (low, last - 1)
+    return (low + high) // 2 if low <= high else last + 1 if higher else last - 1

@@ -1,8 +1,7 @@
-"""The search for a hidden spot by what the page says wherever the mouse goes."""
+"""The search for a hidden spot by the signal that the page shows as the mouse moves."""
 
 from __future__ import annotations
 
-import random
 from functools import cache
 
 import numpy as np
@@ -16,7 +15,7 @@ from holotron.suites.miniwob.page_inspector import PageInspector
 QUERY_HEIGHT = 50
 SIGNALS = ("HOT", "WARM", "COLD", "ICE COLD")
 LIMITS = (5, 10, 40)  # pixels from the spot at which one signal gives way to the next
-# The page shows only its last signal; what the searcher has seen before is noted from the first question on.
+# The page shows only its last signal; earlier ones are noted from the first question on.
 RECORD = """(() => {
   if (window.signals === undefined) {
     window.signals = [];
@@ -31,8 +30,8 @@ Seen = tuple[tuple[int, int, str], ...]
 
 
 @teaches("hot-cold")
-async def find_hot_spot(eyes: PageInspector, chance: random.Random) -> Action | None:
-    seen: Seen = tuple((int(x), int(y), str(signal)) for x, y, signal in await eyes.read(RECORD))
+async def find_hot_spot(page: PageInspector) -> Action:
+    seen: Seen = tuple((int(x), int(y), str(signal)) for x, y, signal in await page.read(RECORD))
     for x, y, signal in seen:
         if signal == "HOT":
             return click((x, y))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from itertools import pairwise
 from typing import Any
 
 from holotron.actions.action import Action
-from holotron.suites.miniwob.oracle.acts import click, double_click, drag
+from holotron.suites.miniwob.oracle.acts import SUBMIT, click_on, double_click, drag
 from holotron.suites.miniwob.oracle.registry import teaches
 from holotron.suites.miniwob.page_inspector import PageInspector
 
@@ -22,35 +21,35 @@ Look = tuple[tuple[str, Any], ...]
 
 
 @teaches("text-editor")
-async def style_text(eyes: PageInspector, chance: random.Random) -> Action | None:
-    first: str = await eyes.read("editor.getText()")
-    said = eyes.said(r"(?:the text (?P<word>\S+)|everything) the (?:style (?P<style>\w+)|color (?P<color>\w+))")
+async def style_text(page: PageInspector) -> Action | None:
+    first: str = await page.read("editor.getText()")
+    said = page.said(r"(?:the text (?P<word>\S+)|everything) the (?:style (?P<style>\w+)|color (?P<color>\w+))")
     wanted: Look = ((STYLES[said["style"]], True),) if said["style"] else (("color", BRIGHT[said["color"]]),)
     goal = None
     if said["word"]:
         if (start := first.find(said["word"])) < 0:
-            return None  # somebody has typed over it
+            return None  # the word was typed over
         goal = start, start + len(said["word"])
-    change = _next_change(await _looks(eyes), goal, wanted)
-    is_open = await eyes.shows(f"{PALETTE} .ql-picker-item")
+    change = _next_change(await _looks(page), goal, wanted)
+    is_open = await page.shows(f"{PALETTE} .ql-picker-item")
     if change is None:
-        return click(await eyes.one(".ql-color .ql-picker-label" if is_open else "#subbtn"))
+        return await click_on(page, ".ql-color .ql-picker-label" if is_open else SUBMIT)
     place, name, value = change
-    if not await _selected(eyes, place):
+    if not await _selected(page, place):
         if is_open:
-            return click(await eyes.one(".ql-color .ql-picker-label"))
-        return await _select(eyes, place, first)
+            return await click_on(page, ".ql-color .ql-picker-label")
+        return await _select(page, place, first)
     if name != "color":
-        return click(await eyes.one(f"button.ql-{name}"))
+        return await click_on(page, f"button.ql-{name}")
     if not is_open:
-        return click(await eyes.one(".ql-color .ql-picker-label"))
+        return await click_on(page, ".ql-color .ql-picker-label")
     shade = f'[data-value="{value}"]' if value else ":not([data-value])"
-    return click(await eyes.one(f"{PALETTE} .ql-picker-item{shade}"))
+    return await click_on(page, f"{PALETTE} .ql-picker-item{shade}")
 
 
-async def _looks(eyes: PageInspector) -> list[Look]:
+async def _looks(page: PageInspector) -> list[Look]:
     """What each character, but for the line's end, is styled with."""
-    parts: list[dict[str, Any]] = await eyes.read("editor.getContents().ops")
+    parts: list[dict[str, Any]] = await page.read("editor.getContents().ops")
     looks: list[Look] = []
     for part in parts:
         looks += [tuple(sorted(part.get("attributes", {}).items()))] * len(part["insert"])
@@ -71,9 +70,9 @@ def _next_change(looks: list[Look], goal: Range | None, wanted: Look) -> tuple[R
     return None
 
 
-async def _selected(eyes: PageInspector, place: Range) -> bool:
+async def _selected(page: PageInspector, place: Range) -> bool:
     """Spaces beside a word do no harm."""
-    index, length, text = await eyes.read(
+    index, length, text = await page.read(
         "(() => { const held = editor.selection.savedRange, now = editor.getSelection() ?? held;"
         " return [now.index, now.length, editor.getText()]; })()"
     )
@@ -82,14 +81,14 @@ async def _selected(eyes: PageInspector, place: Range) -> bool:
     return bool(chosen.strip()) and (left, left + len(chosen.strip())) == place
 
 
-async def _select(eyes: PageInspector, place: Range, text: str) -> Action:
-    left, top, height = await eyes.read(
+async def _select(page: PageInspector, place: Range, text: str) -> Action:
+    left, top, height = await page.read(
         "(box => [box.left, box.top, box.height])(document.querySelector('.ql-container').getBoundingClientRect())"
     )
     start, end = place
     if (start, end) == (0, len(text.rstrip("\n"))):
         return drag((left + 6, top + 8), (left + 145, top + height - 10))
-    one, last = await eyes.read(f"[editor.getBounds({start}, 1), editor.getBounds({end - 1}, 1)]")
+    one, last = await page.read(f"[editor.getBounds({start}, 1), editor.getBounds({end - 1}, 1)]")
     middle = top + one["top"] + one["height"] / 2
     if text[start:end].isalpha():
         return double_click((left + (one["left"] + last["right"]) / 2, middle))
