@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 
 from holotron.agent.baselines import random_action
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.environment import MiniWoBEnvironment
+from holotron.suites.miniwob.environment import MiniWoBEnvironment, MiniWoBResult
 from holotron.suites.miniwob.pool import miniwob_pool
-from holotron.suites.miniwob.protocols import MiniWoBResult
 from holotron.suites.miniwob.tasks import all_tasks, as_task
 
 T = TypeVar("T")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holotron.actions.action import Action, Click, DoubleClick, Drag, Hover, Press, Scroll, Select, Type
+from holotron.actions.action import Action, Click, DoubleClick, Drag, Hover, Press, Select, Type
 from holotron.suites.miniwob.environment import SPACE
 from holotron.suites.miniwob.page_inspector import NotFound, PageElement, PageInspector, Point
 
 SUBMIT = "#subbtn"
+QUERY_HEIGHT = 50  # pixels of the instruction, above every task's area
 
 
 def at(place: PageElement | Point) -> tuple[int, int]:
@@ -61,13 +62,7 @@ def select(place: PageElement | Point, option: str) -> Select:
     return Select(x=x, y=y, option=option)
 
 
-def scroll(place: PageElement | Point, down: bool, amount: int = 50) -> Scroll:
-    """Turn the wheel over a pixel, or over an element: at its middle where no click reaches it."""
-    x, y = at(place.point or place.center if isinstance(place, PageElement) else place)
-    return Scroll(direction="down" if down else "up", amount=amount, x=x, y=y)
-
-
-def press_towards(missing: int, less: str, more: str) -> Press:
+def press_toward(missing: int, less: str, more: str) -> Press:
     """One of two keys, as often as steps are missing: `less` where the number is negative."""
     return Press(keys=more if missing > 0 else less, repeat=abs(missing))
 
@@ -79,14 +74,18 @@ async def click_on(page: PageInspector, selector: str, text: str | None = None) 
     return click(await page.one(selector, text))
 
 
-async def click_wrong(page: PageInspector, marks: Iterable[tuple[PageElement, bool]], submit: str = SUBMIT) -> Click:
-    """Click the first element whose mark is True, which says that it is in the wrong state; submit where none is."""
-    return click(next((element for element, wrong in marks if wrong), None) or await page.one(submit))
+async def submit(page: PageInspector) -> Click:
+    return await click_on(page, SUBMIT)
 
 
-async def fill_in(page: PageInspector, *fields: tuple[str | PageElement, str], submit: str = SUBMIT) -> Action:
-    """Correct the first field that does not hold its text; where all do, submit."""
+async def click_wrong(page: PageInspector, marks: Iterable[tuple[PageElement, bool]], then: str = SUBMIT) -> Click:
+    """Click the first element that is marked as wrong; where none is, submit (`then`)."""
+    return click(next((element for element, wrong in marks if wrong), None) or await page.one(then))
+
+
+async def fill_in(page: PageInspector, *fields: tuple[str | PageElement, str], then: str = SUBMIT) -> Action:
+    """Correct the first field that does not hold its text; where all do, submit (`then`)."""
     for field, text in fields:
         if typed := fill(await page.one(field) if isinstance(field, str) else field, text):
             return typed
-    return await click_on(page, submit)
+    return await click_on(page, then)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from holotron.actions.action import Click, Scroll
-from holotron.suites.miniwob.oracle.acts import click, scroll
-from holotron.suites.miniwob.page_inspector import PageElement
+from holotron.suites.miniwob.oracle.acts import at, click
+from holotron.suites.miniwob.page_inspector import PageElement, Point
 from holotron.suites.miniwob.tasks import HEIGHT
 
 FAR, NEAR = 60, 30  # percent of the screen's height: nearly a whole box of 150 pixels, and less than half of one
 SLACK = 2.0  # pixels of an element's edge that may be out of view
+
+
+def scroll(place: PageElement | Point, down: bool, amount: int) -> Scroll:
+    """Turn the wheel over a pixel, or over an element: at its middle where no click reaches it."""
+    x, y = at(place.point or place.center if isinstance(place, PageElement) else place)
+    return Scroll(direction="down" if down else "up", amount=amount, x=x, y=y)
 
 
 def in_view(view: PageElement, target: PageElement) -> bool:

@@ -6,9 +6,9 @@ import math
 import re
 
 from holotron.actions.action import Action, Press
-from holotron.suites.miniwob.oracle.acts import SUBMIT, click, click_on, drag, fill, press_towards, scroll
+from holotron.suites.miniwob.oracle.acts import click, click_on, drag, fill, press_toward, submit
 from holotron.suites.miniwob.oracle.registry import teaches
-from holotron.suites.miniwob.oracle.scrolling import bring_into_view, in_view, reach
+from holotron.suites.miniwob.oracle.scrolling import bring_into_view, in_view, reach, scroll
 from holotron.suites.miniwob.page_inspector import PageElement, PageInspector
 from holotron.suites.miniwob.tasks import HEIGHT
 
@@ -25,7 +25,7 @@ EDGE = 4.0  # pixels by which a drag stays inside the half hours it marks
 
 @teaches("choose-date", "choose-date-easy", "choose-date-medium", "choose-date-nodelay")
 async def choose_date(page: PageInspector) -> Action:
-    return await pick_date(page, page.said(r"\d\d/\d\d/\d{4}")[0]) or await click_on(page, SUBMIT)
+    return await pick_date(page, page.said(r"\d\d/\d\d/\d{4}")[0]) or await submit(page)
 
 
 async def pick_date(page: PageInspector, date: str) -> Action | None:
@@ -45,7 +45,7 @@ async def pick_date(page: PageInspector, date: str) -> Action | None:
     if ahead == 0:
         return await click_on(page, f"{PICKER} td a", re.sub("^0", "", day))
     if has_focus:
-        return press_towards(ahead, "pageup", "pagedown")
+        return press_toward(ahead, "pageup", "pagedown")
     return await click_on(page, f"{PICKER} .ui-datepicker-{'next' if ahead > 0 else 'prev'}")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holotron.actions.action import Action, Press
-from holotron.suites.miniwob.oracle.acts import click, click_on, click_wrong, press_towards, scroll, select
+from holotron.suites.miniwob.oracle.acts import click, click_on, click_wrong, press_toward, select
 from holotron.suites.miniwob.oracle.registry import teaches
+from holotron.suites.miniwob.oracle.scrolling import scroll
 from holotron.suites.miniwob.page_inspector import PageElement, PageInspector
 
 BLIND_STEPS = 4  # how far to walk in a list towards what is not in view: it shows five rows
@@ -105,7 +106,7 @@ def _walk(view: PageElement, options: list[PageElement], here: int, there: int) 
         return Press(keys="Control+Space")
     blindly = BLIND_STEPS if there > here else -BLIND_STEPS
     missing = there - here if _in_list(view, options[there]) else blindly
-    return press_towards(missing, "Control+ArrowUp", "Control+ArrowDown")
+    return press_toward(missing, "Control+ArrowUp", "Control+ArrowDown")
 
 
 def _in_list(view: PageElement, option: PageElement) -> bool:

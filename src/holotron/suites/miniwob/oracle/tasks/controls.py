@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from holotron.actions.action import Action
-from holotron.suites.miniwob.oracle.acts import (
-    SUBMIT,
-    click,
-    click_on,
-    click_wrong,
-    drag,
-    fill_in,
-    press_towards,
-    scroll,
-    write,
-)
+from holotron.suites.miniwob.oracle.acts import click, click_on, click_wrong, drag, fill_in, press_toward, submit, write
 from holotron.suites.miniwob.oracle.registry import teaches
+from holotron.suites.miniwob.oracle.scrolling import scroll
 from holotron.suites.miniwob.page_inspector import PageInspector
 
 SLIDER_HANDLE = ".ui-slider-handle"
@@ -29,9 +20,9 @@ async def turn_spinner(page: PageInspector) -> Action:
     """One click on an arrow, which brings the focus there, then the rest of the way by key."""
     missing = int(page.said(r"Select (-?\d+)")[1]) - int((await page.one("#spinner")).value or 0)
     if missing == 0:
-        return await click_on(page, SUBMIT)
+        return await submit(page)
     if await page.has_focus("#spinner"):
-        return press_towards(missing, "ArrowDown", "ArrowUp")
+        return press_toward(missing, "ArrowDown", "ArrowUp")
     return await click_on(page, ".ui-spinner-up" if missing > 0 else ".ui-spinner-down")
 
 
@@ -40,9 +31,9 @@ async def move_slider(page: PageInspector) -> Action:
     """By key, since the number is shown but not where the slider's scale begins and ends."""
     missing = int(page.said(r"Select (-?\d+)")[1]) - int((await page.one("#val")).text)
     if missing == 0:
-        return await click_on(page, SUBMIT)
+        return await submit(page)
     if await page.has_focus(SLIDER_HANDLE):
-        return press_towards(max(-MOST_KEYS, min(missing, MOST_KEYS)), "ArrowLeft", "ArrowRight")
+        return press_toward(max(-MOST_KEYS, min(missing, MOST_KEYS)), "ArrowLeft", "ArrowRight")
     return await click_on(page, SLIDER_HANDLE)
 
 
@@ -53,7 +44,7 @@ async def move_three_sliders(page: PageInspector) -> Action:
         if int((await page.one(f"#val-{number}")).text) != value:
             bar, handle = await page.one(f"#slider-{number}"), await page.one(f"#slider-{number} {SLIDER_HANDLE}")
             return drag(handle.center, (round(bar.left + bar.width * value / SLIDER_END), handle.center[1]))
-    return await click_on(page, SUBMIT)
+    return await submit(page)
 
 
 @teaches("form-sequence")
@@ -62,7 +53,7 @@ async def slide_and_tick(page: PageInspector) -> Action:
     wanted, value = int(said[1]), int(await page.read("$('#slider').slider('value')"))
     if value != wanted:
         if await page.has_focus(SLIDER_HANDLE):
-            return press_towards(wanted - value, "left", "right")
+            return press_toward(wanted - value, "left", "right")
         slider = await page.one("#slider")
         part = (wanted - LOWEST) / (HIGHEST - LOWEST)
         return click((round(slider.left + slider.width * part), slider.center[1]))
@@ -116,5 +107,5 @@ async def enter_color(page: PageInspector) -> Action:
     field = await page.one("#col")
     if (field.value or "").lower() != wanted.lower():
         return write(field, wanted.upper(), clear=True)
-    submit = await page.one(SUBMIT)
-    return click(submit if submit.point is not None else (150.0, 195.0))
+    button = await page.one("#subbtn")  # the open color picker may cover it: a click beside both closes that
+    return click(button if button.point is not None else (150.0, 195.0))

@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterable
 
 from holotron.actions.action import Action
-from holotron.suites.miniwob.oracle.acts import SUBMIT, click_on, drag
+from holotron.suites.miniwob.oracle.acts import QUERY_HEIGHT, drag, submit
 from holotron.suites.miniwob.oracle.registry import teaches
 from holotron.suites.miniwob.page_inspector import PageElement, PageInspector, Point
 
-TOP = 50  # pixels of the instruction above every task's area
 FIGURES = "#area_svg > :not(#shape-container)"
 TAGS = {"rectangles": "rect:not(#shape-container)", "circles": "circle", "triangles": "polygon"}
 WAYS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}
@@ -21,7 +20,7 @@ FAR_ENOUGH, LENGTH = 4, 35
 @teaches("drag-box")
 async def drag_box_into_box(page: PageInspector) -> Action:
     if await page.read("smallBoxContained()"):
-        return await click_on(page, SUBMIT)
+        return await submit(page)
     small, large = await page.one("#draggableSmall"), await page.one("#draggableLarge")
     if small.point is None:
         x, y = large.point or large.center
@@ -39,10 +38,10 @@ async def drag_one_way(page: PageInspector) -> Action:
         " return [now.x - first.x, now.y - first.y]; })(document.querySelector('svg > *'))"
     )
     if moved[0] * way[0] + moved[1] * way[1] >= FAR_ENOUGH:
-        return await click_on(page, SUBMIT)
+        return await submit(page)
     x, y = figure.point or figure.center
-    bottom = 165
-    return drag((x, y), (_within(x + way[0] * LENGTH, 3, 156), _within(y + way[1] * LENGTH, TOP + 3, bottom)))
+    to_x, to_y = x + way[0] * LENGTH, y + way[1] * LENGTH
+    return drag((x, y), (max(3, min(to_x, 156)), max(QUERY_HEIGHT + 3, min(to_y, 165))))
 
 
 @teaches("drag-items")
@@ -82,7 +81,7 @@ async def sort_numbers(page: PageInspector) -> Action:
         if numbers[place] != number:
             lowest = place + numbers[place:].index(number)
             return drag(items[lowest], _over(items[lowest], items[place]))
-    return await click_on(page, SUBMIT)
+    return await submit(page)
 
 
 @teaches("drag-shapes", "drag-shapes-2")
@@ -98,11 +97,7 @@ async def sort_into_boxes(page: PageInspector) -> Action:
             return drag(figure, boxes[0].center)
         if not boxes and _inside(figure, left):
             return drag(figure, _far_from(left))
-    return await click_on(page, SUBMIT)
-
-
-def _within(value: float, low: float, high: float) -> float:
-    return max(low, min(value, high))
+    return await submit(page)
 
 
 def _over(item: PageElement, other: PageElement) -> Point:
@@ -132,7 +127,7 @@ def _inside(figure: PageElement, box: PageElement) -> bool:
 
 
 def _far_from(box: PageElement) -> Point:
-    corners = ((15.0, TOP + 15.0), (145.0, TOP + 15.0), (15.0, 175.0), (145.0, 175.0))
+    corners = [(x, y) for y in (QUERY_HEIGHT + 15.0, 175.0) for x in (15.0, 145.0)]
     return max(corners, key=lambda corner: math.dist(corner, box.center))
 
 

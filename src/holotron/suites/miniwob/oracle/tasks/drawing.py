@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable
 
 from holotron.actions.action import Action
-from holotron.suites.miniwob.oracle.acts import SUBMIT, click, click_on, drag
+from holotron.suites.miniwob.oracle.acts import QUERY_HEIGHT, click, click_on, drag, submit
 from holotron.suites.miniwob.oracle.registry import teaches
 from holotron.suites.miniwob.page_inspector import PageInspector, Point
 
 # These tasks draw a click at the page's coordinates less the height of the instruction, two pixels off the mouse.
-QUERY_HEIGHT = 50
-# Where such a point may lie in the drawing's own coordinates.
+# Below: where such a point may lie, in the drawing's own coordinates.
 LEFT, TOP, RIGHT, BOTTOM = 4, 4, 145, 125
 FAR, STEP = 70, 5
 
@@ -21,7 +20,7 @@ FAR, STEP = 70, 5
 async def click_center(page: PageInspector) -> Action:
     (center,) = await _circles(page, ".black-circle")
     if center in await _circles(page, "#blue-circle"):
-        return await click_on(page, SUBMIT)
+        return await submit(page)
     return click((center[0], center[1] + QUERY_HEIGHT))
 
 
@@ -90,7 +89,7 @@ async def _put_point(
     best = max(((x + dx, y + dy) for dx in range(-2, 3) for dy in range(-2, 3)), key=goodness)
     blue = await _circles(page, "#blue-circle")
     if blue and goodness(blue[0]) >= goodness(best) - tolerance:
-        return await click_on(page, SUBMIT)
+        return await submit(page)
     return click((best[0], best[1] + QUERY_HEIGHT))
 
 

@@ -62,14 +62,14 @@ async def _in_mail(page: PageInspector, order: Order) -> Action:
 async def _in_reply(page: PageInspector, order: Order) -> Action:
     if order.action != "reply" or await _sender_of_open(page) != order.sender:
         return await click_on(page, "#close-reply")
-    return await fill_in(page, ("#reply-text", order.text), submit="#send-reply")
+    return await fill_in(page, ("#reply-text", order.text), then="#send-reply")
 
 
 async def _in_forward(page: PageInspector, order: Order) -> Action:
     right = order.action == "forward" and await _sender_of_open(page) == order.sender
     if not right or (await page.one("#forward-text")).value != (await page.texts("#email .email-body"))[0]:
         return await click_on(page, "#close-forward")
-    return await fill_in(page, (".forward-sender", order.text), submit="#send-forward")
+    return await fill_in(page, (".forward-sender", order.text), then="#send-forward")
 
 
 async def _in_search(page: PageInspector, order: Order) -> Action:

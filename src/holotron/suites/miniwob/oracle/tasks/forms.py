@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 
 from holotron.actions.action import Action, Press
-from holotron.suites.miniwob.oracle.acts import SUBMIT, click, click_on, fill_in, overwrite, press_towards, write
+from holotron.suites.miniwob.oracle.acts import click, click_on, fill_in, overwrite, press_toward, submit, write
 from holotron.suites.miniwob.oracle.registry import teaches
 from holotron.suites.miniwob.oracle.scrolling import in_view
 from holotron.suites.miniwob.page_inspector import PageInspector
@@ -58,7 +58,7 @@ async def _type_in_parts(page: PageInspector, value: str, digits: str) -> Action
     """A date or a time is typed from its first part on, which is the one at the left, over what stands there."""
     field = await page.one("#tt")
     if field.value == value:
-        return await click_on(page, SUBMIT)
+        return await submit(page)
     return write((field.left + 8, field.center[1]), digits)
 
 
@@ -118,7 +118,7 @@ async def search_movies(page: PageInspector) -> Action:
     wanted = {"genre": genre, "director": director, "year": year, "date": year}
     texts = [next(text for name, text in wanted.items() if name in label) for label in await page.read(MOVIE_LABELS)]
     fields = zip(await page.all("#area input[type=text]"), texts, strict=True)
-    return await fill_in(page, *fields, submit="#area button, #area .final, #area .ui-submit")
+    return await fill_in(page, *fields, then="#area button, #area .final, #area .ui-submit")
 
 
 @teaches("use-autocomplete", "use-autocomplete-nodelay")
@@ -131,7 +131,7 @@ async def enter_country(page: PageInspector) -> Action:
     field = await page.one("#tags")
     # The list hangs over the button.
     if field.value in right and not await page.shows(PROPOSED):
-        return await click_on(page, SUBMIT)
+        return await submit(page)
     if chosen := await _choose(page, {field.value} if field.value in right else right, way == "keys"):
         return chosen
     # Where the list for the start is too long for the screen, typing the start again would not help.
@@ -146,5 +146,5 @@ async def _choose(page: PageInspector, right: Collection[str | None], by_keys: b
             if not by_keys:
                 return click(item)
             missing = index - int(await page.read(REACHED))
-            return press_towards(missing, "ArrowUp", "ArrowDown") if missing else Press(keys="Enter")
+            return press_toward(missing, "ArrowUp", "ArrowDown") if missing else Press(keys="Enter")
     return None

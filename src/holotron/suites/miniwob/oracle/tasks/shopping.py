@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from holotron.actions.action import Action
-from holotron.suites.miniwob.oracle.acts import click, click_on, overwrite, scroll
+from holotron.suites.miniwob.oracle.acts import click, click_on, overwrite
 from holotron.suites.miniwob.oracle.registry import teaches
-from holotron.suites.miniwob.oracle.scrolling import bring_into_view, in_view, reach, reach_at_end
+from holotron.suites.miniwob.oracle.scrolling import bring_into_view, in_view, reach, reach_at_end, scroll
 from holotron.suites.miniwob.oracle.tasks.calendars import pick_date
 from holotron.suites.miniwob.page_inspector import PageInspector
 from holotron.suites.miniwob.tasks import HEIGHT

@@ -32,10 +32,6 @@ class Toggle:
     active: bool
     counts: bool
 
-    @property
-    def wrong(self) -> bool:
-        return self.active != self.counts
-
 
 @teaches("social-media")
 async def use_post(page: PageInspector) -> Action | None:
@@ -53,27 +49,26 @@ async def use_post(page: PageInspector) -> Action | None:
 
 @teaches("social-media-all")
 async def use_all_posts(page: PageInspector) -> Action | None:
-    toggles = await _toggles(page, page.said(r"by (@\S+) and")[1])
-    return await _next_toggle(page, toggles) or await _submit(page, TWO_POSTS)
+    wrong = [toggle for toggle in await _toggles(page) if toggle.active != toggle.counts]
+    return await _next_toggle(page, wrong) or await _submit(page, TWO_POSTS)
 
 
 @teaches("social-media-some")
 async def use_some_posts(page: PageInspector) -> Action | None:
     wanted = int(page.said(r"on (\d+) posts? by")[1])
-    toggles = await _toggles(page, page.said(r"by (@\S+) and")[1])
+    toggles = await _toggles(page)
     view = await page.one("#area")
     chosen = sum(toggle.active for toggle in toggles if toggle.counts)
     if chosen >= wanted:
         surplus = [toggle for toggle in toggles if toggle.active and (not toggle.counts or chosen > wanted)]
-        return await _next_toggle(page, surplus, any_state=True) or await _submit(page, TO_THE_END)
-    mistaken = [toggle for toggle in toggles if not toggle.counts and in_view(view, toggle.post)]
-    missing = [toggle for toggle in toggles if toggle.counts]
+        return await _next_toggle(page, surplus) or await _submit(page, TO_THE_END)
+    mistaken = [toggle for toggle in toggles if toggle.active and not toggle.counts and in_view(view, toggle.post)]
+    missing = [toggle for toggle in toggles if toggle.counts and not toggle.active]
     return await _next_toggle(page, mistaken) or await _next_toggle(page, missing)
 
 
-async def _next_toggle(page: PageInspector, toggles: list[Toggle], any_state: bool = False) -> Action | None:
-    """Click the first one that is wrong: of those in view, else below, else above."""
-    wrong = [toggle for toggle in toggles if any_state or toggle.wrong]
+async def _next_toggle(page: PageInspector, wrong: list[Toggle]) -> Action | None:
+    """Click the first one: of those in view, else below, else above."""
     view = await page.one("#area")
     for toggle in wrong:
         if in_view(view, toggle.post):
@@ -88,7 +83,8 @@ async def _submit(page: PageInspector, step: int) -> Action:
     return reach_at_end(await page.one("#area"), await page.one("#submitRow button"), step)
 
 
-async def _toggles(page: PageInspector, user: str) -> list[Toggle]:
+async def _toggles(page: PageInspector) -> list[Toggle]:
+    user = page.said(r"by (@\S+) and")[1]
     kind, users, posts = page.quoted[0].lower(), await page.texts(USERS), await page.all(".media")
     toggles = []
     for index, button in enumerate(await page.all(".media .controls > span")):
