@@ -17,7 +17,8 @@ from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 
 from holotron.env.workers import end_with_parent
-from holotron.episodes.shards import Sample, SampleError, ShardWriter, read_shard, shard_paths
+from holotron.episodes.examples import Example, ExampleError
+from holotron.episodes.shards import ShardWriter, read_shard, shard_paths
 from holotron.suites.screens.rendering import SHEET_COLUMNS, SHEET_ROWS
 from holotron.suites.screens.sources import SOURCES, Sources
 
@@ -82,18 +83,18 @@ async def ground_samples(
     held_out: bool = False,
     at_once: int = 3,
     asks: int = 1,
-) -> AsyncGenerator[Sample, None]:
+) -> AsyncGenerator[Example, None]:
     """The samples of these seeds, in their order, several in the works at once."""
     weights = {name: weight for name, weight in mix.items() if weight > 0}
     async with Sources(folders=folders, held_out=held_out, at_once=at_once, asks=asks) as sources:
         await sources.prepare(weights)
         drawing = asyncio.Semaphore(at_once)
 
-        async def draw(source: str, part: Sequence[int]) -> list[list[Sample]]:
+        async def draw(source: str, part: Sequence[int]) -> list[list[Example]]:
             async with drawing:
                 return await (sources.widgets(part) if source == "widgets" else sources.each(source, part))
 
-        async def block(part: Sequence[int]) -> list[Sample]:
+        async def block(part: Sequence[int]) -> list[Example]:
             """Widgets are drawn together, everything else one by one."""
             works: dict[tuple[int, ...], str] = {}
             small = [seed for seed in part if source_of(seed, weights) == "widgets"]
@@ -104,7 +105,7 @@ async def ground_samples(
             made = dict(zip(chain(*works), chain(*drawn), strict=True))
             return [sample for seed in part for sample in made[seed]]
 
-        waiting: deque[asyncio.Task[list[Sample]]] = deque()
+        waiting: deque[asyncio.Task[list[Example]]] = deque()
         left = iter(seeds)
         try:
             while True:
@@ -192,7 +193,7 @@ def _last_seed(prefix: Path) -> int:
     """The seed of the last sample in a worker's shards; far below all seeds where there are none."""
     try:
         last = shard_paths([prefix])[-1]
-    except SampleError:
+    except ExampleError:
         return -HELD_OUT_FROM
     return max((int(sample.about["seed"]) for sample in read_shard(last)), default=-HELD_OUT_FROM)
 

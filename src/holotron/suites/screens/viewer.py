@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from holotron.episodes.shards import Sample
+from holotron.episodes.examples import Example
 from holotron.suites.screens.generate import HELD_OUT_FROM, GroundSettings, ground_samples
 from holotron.suites.screens.questions import pairs
 
@@ -29,19 +29,19 @@ def write_view(path: Path, count: int, settings: GroundSettings) -> None:
     path.write_text(render(asyncio.run(_take(count, settings))))
 
 
-def render(samples: Sequence[Sample]) -> str:
+def render(samples: Sequence[Example]) -> str:
     body = "".join(_sample(sample) for sample in samples)
     return f'<!DOCTYPE html><meta charset="utf-8"><title>Samples</title><style>{STYLE}</style>{body}'
 
 
-async def _take(count: int, settings: GroundSettings) -> list[Sample]:
+async def _take(count: int, settings: GroundSettings) -> list[Example]:
     first = settings.seed + (HELD_OUT_FROM if settings.held_out else 0)
     seeds = range(first, first + count)
     stream = ground_samples(seeds, settings.mix, folders=settings.folders, held_out=settings.held_out)
     return [sample async for sample in stream]
 
 
-def _sample(sample: Sample) -> str:
+def _sample(sample: Example) -> str:
     width = 320 if sample.about["size"][0] < 320 else 640
     picture = base64.b64encode(sample.turns[0].image or b"").decode()
     dots, rows = [], []
