@@ -13,9 +13,8 @@ from typing import Any
 
 from holotron.episodes.examples import Example
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
-from holotron.suites.miniwob.tasks import html_folder
+from holotron.suites.miniwob.tasks import MiniWoBError, html_folder
 from holotron.suites.screens.miniwob import draw_miniwob
 from holotron.suites.screens.packages import find_files, make_package_page
 from holotron.suites.screens.pages import make_page
