@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,13 +15,12 @@ from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import ChatModel, ChatOptions, Message
 from holotron.episodes.worker_pool import Share, share_out
 from holotron.eval.statistics import wilson
-from holotron.suites.screens.generate import HELD_OUT_FROM
+from holotron.suites.screens.generate import HELD_OUT_FROM, Tally
 from holotron.suites.screens.rendering import Shot
 from holotron.suites.screens.sources import SOURCES, Sources
 
 Screen = tuple[str, int]  # source, seed
 RANDOM = "random"
-TELL_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -79,20 +77,12 @@ def evaluate_screens(
     The seeds are kept from training; generated pages have templates and themes that are kept, too. model: a checkpoint
     folder, a bundled name, or "random". Screens that cannot be drawn are left out.
     """
-    began = told = time.monotonic()
+    began = time.monotonic()
     todo = [(source, HELD_OUT_FROM + seed) for seed in range(screens) for source in sources]
-    done = 0
-
-    def tell(*_: object) -> None:
-        nonlocal done, told
-        done += 1
-        if time.monotonic() - told > TELL_SECONDS:
-            told = time.monotonic()
-            print(f"{done} of {len(todo)} screens", file=sys.stderr, flush=True)
-
+    tally = Tally(len(todo), "screens")
     with _policy(model, device) as policy:
         work = partial(_ask, kind.questions, at_once)
-        shares = asyncio.run(share_out(work, todo, policy, workers=workers, on_report=tell))
+        shares = asyncio.run(share_out(work, todo, policy, workers=workers, on_report=tally.add))
     answers = sorted((answer for share in shares for answer in share), key=lambda each: (each.source, each.seed))
     parts = {"by_source": ((lambda each: each.source), sources), **kind.parts}
     return {

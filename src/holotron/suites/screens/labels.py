@@ -80,16 +80,12 @@ class Writing:
     unread: tuple[tuple[float, float, float, float], ...] = ()
 
 
-def writing_of(found: Mapping[str, Any]) -> Writing:
-    """What labels.js could read."""
-    words = tuple((text, row, tuple(columns)) for text, row, columns in found["words"])
-    return Writing(words, tuple((box[0], box[1], box[2], box[3]) for box in found["unread"]))
-
-
-def from_page(found: Mapping[str, Any]) -> tuple[ScreenElement, ...]:
-    """The elements that labels.js found, in reading order, without those whose text cannot be read or quoted."""
+def from_page(found: Mapping[str, Any]) -> tuple[tuple[ScreenElement, ...], Writing]:
+    """What labels.js found: elements in reading order, without those whose text cannot be read or quoted, and words."""
     elements = [_element(each) for each in found["elements"]]
-    return tuple(in_reading_order(each for each in elements if each.kind))
+    words = tuple((text, row, tuple(columns)) for text, row, columns in found["words"])
+    writing = Writing(words, tuple((box[0], box[1], box[2], box[3]) for box in found["unread"]))
+    return tuple(in_reading_order(each for each in elements if each.kind)), writing
 
 
 def in_reading_order(elements: Iterable[ScreenElement]) -> list[ScreenElement]:

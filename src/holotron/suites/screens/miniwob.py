@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 from holotron.suites.miniwob.environment import MiniWoBEnvironment
 from holotron.suites.miniwob.pool import MiniWoBPool
 from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, all_tasks, as_task
-from holotron.suites.screens.labels import ScreenElement, Writing, from_page, writing_of
+from holotron.suites.screens.labels import ScreenElement, Writing, from_page
 from holotron.suites.screens.rendering import LABELS, Shot, smallest_side
 from holotron.suites.screens.words import Words
 
@@ -55,8 +54,7 @@ async def draw_miniwob(pool: MiniWoBPool, seed: int) -> Shot:
 
 async def _look(env: MiniWoBEnvironment) -> tuple[tuple[ScreenElement, ...], Writing]:
     await env.call(NAME_DRAWINGS, DRAWINGS)
-    found: dict[str, Any] = await env.call(LABELS, WIDTH, HEIGHT, smallest_side(WIDTH))
-    return from_page(found), writing_of(found)
+    return from_page(await env.call(LABELS, WIDTH, HEIGHT, smallest_side(WIDTH)))
 
 
 async def _touch(env: MiniWoBEnvironment, chance: random.Random) -> None:

@@ -19,7 +19,7 @@ from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.local_pool import SharedContext, close_quietly
 from holotron.env.browser.pool import Browsers
 from holotron.env.errors import InfrastructureError
-from holotron.suites.screens.labels import ScreenElement, Writing, from_page, writing_of
+from holotron.suites.screens.labels import ScreenElement, Writing, from_page
 
 T = TypeVar("T")
 LABELS = Path(__file__).with_name("labels.js").read_text()
@@ -152,8 +152,7 @@ class _Tab:
         else:
             await self._evaluate(WRITE, document.html)
         found = await self._evaluate(LABELS, document.width, document.height, smallest_side(document.width))
-        png = await self._capture()
-        return Shot(png, document.width, document.height, from_page(found), document.about, writing_of(found))
+        return _shot(document, await self._capture(), found)
 
     async def draw_sheet(self, documents: Sequence[Document]) -> list[Shot]:
         self.drawn += len(documents)
@@ -167,7 +166,7 @@ class _Tab:
             left, top = index % SHEET_COLUMNS * width, index // SHEET_COLUMNS * height
             part = io.BytesIO()
             sheet.crop((left, top, left + width, top + height)).save(part, "PNG", compress_level=1)
-            shots.append(Shot(part.getvalue(), width, height, from_page(seen), document.about, writing_of(seen)))
+            shots.append(_shot(document, part.getvalue(), seen))
         return shots
 
     async def _capture(self) -> bytes:
@@ -181,6 +180,11 @@ class _Tab:
         if problem := answer.get("exceptionDetails"):
             raise Error(problem.get("exception", {}).get("description") or problem["text"])
         return answer["result"].get("value")
+
+
+def _shot(document: Document, png: bytes, found: Mapping[str, Any]) -> Shot:
+    elements, writing = from_page(found)
+    return Shot(png, document.width, document.height, elements, document.about, writing)
 
 
 def smallest_side(width: int) -> int:

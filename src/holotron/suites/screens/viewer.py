@@ -6,11 +6,12 @@ import asyncio
 import base64
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
 from holotron.episodes.shards import Sample
-from holotron.suites.screens.generate import HELD_OUT_FROM, GroundSettings, ground_samples
+from holotron.suites.screens.generate import GroundSettings, ground_samples
 from holotron.suites.screens.questions import pairs
 
 POINT = re.compile(r'\{"x":(\d+),"y":(\d+)\}')
@@ -35,10 +36,8 @@ def render(samples: Sequence[Sample]) -> str:
 
 
 async def _take(count: int, settings: GroundSettings) -> list[Sample]:
-    first = settings.seed + (HELD_OUT_FROM if settings.held_out else 0)
-    seeds = range(first, first + count)
-    stream = ground_samples(seeds, settings.mix, folders=settings.folders, held_out=settings.held_out)
-    return [sample async for sample in stream]
+    seeds = range(settings.first, settings.first + count)
+    return [sample async for sample in ground_samples(seeds, replace(settings, asks=1))]
 
 
 def _sample(sample: Sample) -> str:
