@@ -32,37 +32,37 @@ def load(workload: AgentWorkload, model=None, **config) -> AgentLoad:
 def test_nothing_is_computed_twice_in_the_steady_state():
     agents = load(AgentWorkload(sessions=12, **SMALL))
     result = agents.run(0.5, 1.5)
-    core = agents.core
+    loop = agents.loop
     assert result.failures == 0
     assert result.steps > 12
-    assert core.residence.traffic.recomputed_tokens == 0
-    waiting = sum(context.uncomputed for context in core.contexts.values())
-    new = core.counters.appended_tokens + core.counters.generated_tokens
+    assert loop.memory.evictions.recomputed_tokens == 0
+    waiting = sum(session.uncomputed for session in loop.sessions.values())
+    new = loop.counters.appended_tokens + loop.counters.generated_tokens
     # All that was given is computed or still waits; closed sessions leave one token that was never fed.
-    assert 0 <= new - core.counters.computed_tokens - waiting <= result.steps
-    core.check()
+    assert 0 <= new - loop.counters.computed_tokens - waiting <= result.steps
+    loop.check()
 
 
-def test_too_many_sessions_spill_and_come_back():
+def test_too_many_sessions_are_evicted_and_come_back():
     workload = AgentWorkload(sessions=20, **SMALL)
     agents = load(workload, slots=12, pages=260, host_bytes=2**24)
     result = agents.run(0.5, 1.5)
-    traffic = agents.core.residence.traffic
+    evictions = agents.loop.memory.evictions
     assert result.failures == 0
     assert result.steps > 20
-    assert traffic.spilled > 20
-    assert traffic.restored > 20
-    assert traffic.recomputed_tokens == 0
+    assert evictions.evicted > 20
+    assert evictions.restored > 20
+    assert evictions.recomputed_tokens == 0
     assert agents.measurement.summary()["resident_sessions"] < 12
-    agents.core.check()
+    agents.loop.check()
 
 
 def test_groups_share_their_prompt():
     agents = load(AgentWorkload(sessions=12, group=4, **SMALL))
     agents.run(0.2, 1.0)
-    assert agents.core.counters.forks >= 12
-    assert agents.core.counters.redundancy < 1.001
-    agents.core.check()
+    assert agents.loop.counters.forks >= 12
+    assert agents.loop.counters.redundancy < 1.001
+    agents.loop.check()
 
 
 def test_screenshots_go_through_the_tower():
@@ -72,8 +72,8 @@ def test_screenshots_go_through_the_tower():
     agents = load(workload, model)
     result = agents.run(0.3, 1.5)
     assert result.steps > 3
-    assert agents.core.encoder.encoded_parts + agents.core.encoder.reused_parts > 3
-    agents.core.check()
+    assert agents.loop.encoder.encoded_parts + agents.loop.encoder.reused_parts > 3
+    agents.loop.check()
 
 
 def test_thinking_agents_leave_the_device_idle():
@@ -88,9 +88,9 @@ def test_bytes_are_as_the_planner_predicts():
     workload = AgentWorkload(sessions=12, **(SMALL | {"image_tokens": 120}))
     agents = load(workload, page_size=4)
     figures = agents.run(0.3, 1.0).summary()
-    report = agent_report(agents.core.model.config, workload, agents.core.config, figures)
+    report = agent_report(agents.loop.model.config, workload, agents.loop.config, figures)
     # The planner counts 16-bit KV and conv state; this model has 32.
-    config = agents.core.model.config
+    config = agents.loop.model.config
     exact = 4 * (config.ssm_values + config.conv_values + config.kv_values_per_token * figures["tokens_per_session"])
     assert report["bytes_per_session"] == pytest.approx(exact, rel=0.05)
 

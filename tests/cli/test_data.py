@@ -21,6 +21,7 @@ from holotron.env.browser.pool import Browsers
 from holotron.episodes.shards import read_shard, shard_paths
 from holotron.episodes.store import EpisodeStore
 from holotron.suites.pages.task import all_templates
+from tests.env.driver import descendants
 from tests.env.site import Site
 from tests.episodes.samples import check_store, write_task
 from tests.episodes.test_replay import START, record
@@ -309,3 +310,38 @@ def test_ctrl_c_leaves_whole_shards(tmp_path):
                 time.sleep(1)
     assert list(tmp_path.glob(".*")) == []
     assert 0 < len(made(tmp_path)) < 99999
+
+
+def command_line(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path):
+    """As a terminal does it, with worker processes: browsers end, and the same command goes on."""
+    words = ["miniwob", "click-test", "click-button", "--out", tmp_path, "--workers", 2, "--noise", 0]
+    command = [sys.executable, "-m", "holotron.cli.main", "data", *map(str, words), "--episodes", "5000"]
+    store = EpisodeStore(tmp_path)
+    with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            deadline = time.monotonic() + 60
+            while sum(info.finished for info in store.list_episodes()) < 5:
+                assert time.monotonic() < deadline
+                assert running.poll() is None
+                time.sleep(0.05)
+            below = descendants(running.pid)
+            os.killpg(running.pid, signal.SIGINT)
+            _, said = running.communicate(timeout=60)
+        finally:
+            running.kill()
+    assert running.returncode == 130
+    assert "Traceback" not in said
+    assert not [pid for pid in below if "chrom" in command_line(pid)]
+    assert store.check() == []
+    finished = sum(info.finished for info in store.list_episodes())
+    result = holo(*words, "--episodes", finished + 2)
+    assert result.exit_code == 0, result.output
+    assert EpisodeStore(tmp_path).check() == []
+    assert all(info.outcome.success for info in store.list_episodes(finished=True))

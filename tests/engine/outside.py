@@ -24,7 +24,7 @@ def engine_for(model, tokenizer=None, **changes):
 
 
 def check(engine):
-    engine._call(engine.core.check)
+    engine._call(engine.loop.check)
 
 
 async def settle(session, seconds=1.0):

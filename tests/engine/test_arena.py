@@ -1,4 +1,4 @@
-"""The host memory for parked sessions: no block twice, no byte lost, and less of it where the machine has less."""
+"""The host memory for offloaded sessions: no block twice, no byte lost, and less of it where the machine has less."""
 
 import pytest
 import torch

@@ -10,9 +10,9 @@ import torch
 
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.grammar import Grammar
+from holotron.engine.requests import FinishEvent, TokenEvent
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import Residency
-from holotron.engine.tasks import FinishEvent, TokenEvent
 from tests.engine.driver import GREEDY, greedy_continuation
 from tests.engine.outside import LONG, check, engine_for, settle
 from tests.model.tiny import draw_tokens, tiny_model
@@ -33,7 +33,7 @@ def test_many_sessions_take_turns(model):
             prompt = draw_tokens(3 + 5 * turn + seed, seed * 10 + turn)
             answer = await session.generate(prompt, GREEDY)
             assert answer.token_ids == greedy_continuation(model, history + prompt, 5)
-            assert (answer.finish_reason, answer.stop, answer.text, answer.epoch) == ("length", None, "", 0)
+            assert (answer.finish_reason, answer.stop, answer.text) == ("length", None, "")
             history += prompt + answer.token_ids
             assert session.token_ids == history
         return session, history
@@ -150,8 +150,8 @@ def test_leaving_a_stream_ends_its_generation(model):
 def test_a_whole_answer_wakes_its_caller_once(model, monkeypatch):
     async def main():
         with engine_for(model) as engine:
-            events, post = [], engine.post_event
-            monkeypatch.setattr(engine, "post_event", lambda inbox, event: (events.append(event), post(inbox, event)))
+            events, post = [], engine._tell
+            monkeypatch.setattr(engine, "_tell", lambda inbox, event: (events.append(event), post(inbox, event)))
             session = engine.open_session()
             answer = await session.generate([1, 2, 3], GREEDY)
             assert answer.token_ids == greedy_continuation(model, [1, 2, 3], 5)
@@ -364,7 +364,7 @@ def test_a_mistake_of_the_loop_is_an_error_and_not_a_silence(model, monkeypatch)
         with engine_for(model) as engine:
             session = engine.open_session()
             with monkeypatch.context() as patch:
-                patch.setattr(engine.core.scheduler, "plan", lambda *_: 1 / 0)
+                patch.setattr(engine.loop.scheduler, "plan", lambda *_: 1 / 0)
                 with pytest.raises(ZeroDivisionError):
                     await session.generate([1, 2], GREEDY)
             assert (await session.generate(sampling=GREEDY)).token_ids == greedy_continuation(model, [1, 2], 5)
@@ -451,12 +451,12 @@ def test_five_hundred_sessions_in_room_for_fifty(tmp_path):
 
     with engine_for(model, slots=1001, pages=4000, prefill_tokens=4096, max_running=600) as engine:
         expected = asyncio.run(live(engine))
-        assert engine.counters()["spilled"] == 0
+        assert engine.counters()["evicted"] == 0
     little = {"slots": 51, "pages": 300, "prefill_tokens": 64, "host_bytes": 40_000}
     with engine_for(model, **little, disk_bytes=60_000, disk_folder=tmp_path) as engine:
         assert asyncio.run(live(engine)) == expected
         counters = engine.counters()
-        assert counters["spilled"] > 100
+        assert counters["evicted"] > 100
         assert counters["disk_bytes"] > 0
         assert counters["host_bytes"] <= 40_000
         assert counters["disk_bytes"] <= 60_000

@@ -51,15 +51,15 @@ def draw_tokens(draw, count):
 
 
 def live(driver, draw):
-    core, sessions = driver.core, []
+    loop, sessions = driver.loop, []
     for _ in range(draw.randint(20, 40)):
-        idle = [s for s in sessions if s.task is None and not s.closed]
+        idle = [s for s in sessions if s.request is None and not s.closed]
         choice = draw.choice(["open", "turn", "turn", "turn", "step", "step", "fork", "rollback", "park"])
         if choice == "open" or not sessions:
-            sessions.append(core.open())
+            sessions.append(loop.open())
         elif choice == "step":
             for _ in range(draw.randint(1, 8)):
-                core.step()
+                loop.step()
         elif idle:
             session = draw.choice(idle)
             if choice == "turn":
@@ -67,12 +67,12 @@ def live(driver, draw):
                 with contextlib.suppress(EngineError):  # too long for this pool
                     driver.start(session, draw_tokens(draw, draw.randint(1, 150)), sampling)
             elif choice == "fork" and len(sessions) < 14:
-                sessions += core.fork(session, draw.randint(1, 3))
+                sessions += loop.fork(session, draw.randint(1, 3))
             elif choice == "rollback" and session.turns:
-                core.rollback(session, draw.randrange(len(session.turns)), keep_prompt=draw.random() < 0.5)
+                loop.rollback(session, draw.randrange(len(session.turns)), keep_prompt=draw.random() < 0.5)
             elif choice == "park":
-                core.park(session)
-        core.check()
+                loop.park(session)
+        loop.check()
     driver.run()
     return sessions
 
@@ -123,9 +123,9 @@ def run_schedules(dtype, state_dtype, tolerance, kv_dtype=None, graphs=True):
             one, two = check(model, sessions, tolerance)
             tokens, ties = tokens + one, ties + two
             for session in sessions:
-                driver.core.close(session)
-            driver.core.check()
-            driver.core.residence.spill.close()
+                driver.loop.close(session)
+            driver.loop.check()
+            driver.loop.memory.offload_store.close()
     print(f"{tokens} tokens checked, {ties} ties within {tolerance}")
     assert tokens > 20 * SCHEDULES
     assert ties < tokens * 0.2

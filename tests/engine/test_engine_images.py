@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from holotron.engine.errors import EngineError
-from holotron.engine.images import prepare_image
+from holotron.engine.images import ImageEncoder, ImageSpan, prepare_image
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import Residency
 from holotron.model.errors import ImageError
@@ -55,7 +57,7 @@ def test_images_in_every_form(kind, prefill_tokens, request, tmp_path):
             for session, each in zip(sessions, prepared, strict=True):
                 answer = await session.generate(tokens, GREEDY, images=[(images[0][0], each)])
                 assert answer.token_ids == expected
-            encoder = engine.core.encoder
+            encoder = engine.loop.encoder
             assert encoder.encoded_parts == len(processed.grids)
             assert encoder.reused_parts == 3 * len(processed.grids)
             # A second turn with another image, and a third without.
@@ -94,7 +96,7 @@ def test_the_same_screenshot_at_the_same_time_is_encoded_once(seer):
                 engine.open_session().generate(tokens, GREEDY, images=[(places[0][0], two)]),
             )
             assert answers[0].token_ids == answers[1].token_ids == seen_continuation(seer, tokens, [one.image])
-            assert (engine.core.encoder.encoded_parts, engine.core.encoder.reused_parts) == (1, 1)
+            assert (engine.loop.encoder.encoded_parts, engine.loop.encoder.reused_parts) == (1, 1)
 
     asyncio.run(main())
 
@@ -125,7 +127,7 @@ def test_a_lost_session_sees_its_images_again(seer):
             assert session.info.residency is Residency.NONE
             again = await session.generate([8], GREEDY)
             assert again.token_ids == seen_continuation(seer, [*tokens, *said, 8], [prepared.image])
-            assert engine.core.encoder.encoded_parts == 2
+            assert engine.loop.encoder.encoded_parts == 2
             fork = session.fork(1)[0]
             history = session.token_ids
             answer = await fork.generate([9], GREEDY)
@@ -146,7 +148,7 @@ def test_old_screenshots_are_given_back(seer):
                     await session.generate(tokens, SamplingParams(1, 0.0), images=places)
                     sizes[keep].append(session.info.device_bytes)
                 check(engine)
-                page = engine.core.runner.memory.page_bytes
+                page = engine.loop.runner.memory.page_bytes
         grown = [b - a for a, b in zip(sizes[None], sizes[None][1:], strict=False)]
         assert min(grown) >= prepared.image.tokens // 2 * page
         # What stays are the few tokens around each screenshot.
@@ -186,13 +188,13 @@ def test_broken_images_and_blind_models(seer, model):
         with pytest.raises(EngineError, match="closed"):
             await engine.prepare_image(screenshot(0))
         with engine_for(model) as blind:
-            with pytest.raises(EngineError, match="no eyes"):
+            with pytest.raises(EngineError, match="no vision tower"):
                 await blind.prepare_image(screenshot(0))
-            with pytest.raises(EngineError, match="no eyes"):
+            with pytest.raises(EngineError, match="no vision tower"):
                 await blind.open_session().generate([1] * 40, GREEDY, images=[(0, prepared)])
             session = blind.open_session()
             session.append([1])
-            with pytest.raises(EngineError, match="no eyes"):
+            with pytest.raises(EngineError, match="no vision tower"):
                 await session.generate(images=[(0, prepared)])
 
     asyncio.run(main())
@@ -234,3 +236,24 @@ def test_no_request_continues_in_the_middle_of_an_image(seer):
             assert answer.token_ids == seen_continuation(seer, tokens, [prepared.image])
 
     asyncio.run(main())
+
+
+def test_patches_made_beside_the_encoder_are_the_same():
+    """Whole images given as pixels, several of a size and one of another, encode to the bits of host-made patches."""
+    model = tiny_model("M-*", dtype=torch.float32, vision=tiny_eyes())
+    vision = model.config.vision
+    generator = np.random.default_rng(3)
+    shots = [
+        Image.fromarray(generator.integers(0, 255, (height, width, 3), dtype=np.uint8))
+        for width, height in ((40, 30), (40, 30), (70, 20))
+    ]
+    found = []
+    for on_device in (False, True):
+        processor = ImageProcessor(vision, on_device=on_device)
+        prepared = [prepare_image(lambda shot=shot, make=processor: make(shot)) for shot in shots]
+        assert all((each.image.patches is None) == on_device for each in prepared)
+        spans = [ImageSpan(0, each.image.tokens, each.key, each.again, each) for each in prepared]
+        ImageEncoder(model, 0).encode(spans)
+        found.append([span.embeddings for span in spans])
+    for host, device in zip(*found, strict=True):
+        assert torch.equal(host, device)

@@ -13,8 +13,8 @@ import torch
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from holotron.engine.grammar import Grammar, GrammarError
+from holotron.engine.requests import TokenEvent
 from holotron.engine.sampling import SamplingParams
-from holotron.engine.tasks import TokenEvent
 from holotron.model.text.tokenizer import Tokenizer
 from tests.engine.driver import GREEDY, greedy_continuation
 from tests.engine.outside import engine_for
@@ -154,7 +154,9 @@ def test_grammars_shape_the_text_and_what_they_force_is_free(speaker, tokenizer)
             assert said["action"] in ("click", "scroll")
             assert 0 <= said["x"] <= 99
             assert tokenizer.decode(answer.token_ids) == answer.text
-            assert len(answer.logprobs) == len(answer.token_ids)
+            assert len(answer.logprobs) == len(answer.token_ids) == len(answer.forced) == len(answer.epochs)
+            assert answer.forced[0] is False
+            assert 0 < sum(answer.forced) < len(answer.token_ids)
             counters = engine.counters()
             assert counters["steps"] - steps < len(answer.token_ids)
             assert counters["computed_tokens"] <= len(prompt) + len(answer.token_ids)

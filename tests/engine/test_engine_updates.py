@@ -15,7 +15,7 @@ from holotron.engine.session_state import Residency
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model
 from tests.engine.driver import GREEDY, greedy_continuation
-from tests.engine.outside import LONG, check, engine_for, screenshot, seen_continuation, with_image
+from tests.engine.outside import LONG, check, engine_for, screenshot, seen_continuation, settle, with_image
 from tests.model.tiny import tiny_config, tiny_eyes, tiny_model
 
 
@@ -37,7 +37,8 @@ def test_weights_change_while_sessions_run(tmp_path):
 
             async def fresh():
                 answer = await engine.open_session().generate([1, 2, 3], GREEDY)
-                return answer.token_ids, answer.epoch
+                assert len(set(answer.epochs)) == 1
+                return answer.token_ids, answer.epochs[0]
 
             kept, anew = engine.open_session(), engine.open_session(on_update="recompute")
             dropped = engine.open_session(on_update="drop")
@@ -63,7 +64,7 @@ def test_weights_change_while_sessions_run(tmp_path):
             assert await fresh() == (expected[2], 1)
             said = await anew.generate([4], GREEDY)
             assert said.token_ids == greedy_continuation(other, [1, 2, 3, *expected[1], 4], 5)
-            assert (said.epoch, anew.info.epoch, kept.info.epoch) == (1, 1, 0)
+            assert (said.epochs[-1], anew.info.epoch, kept.info.epoch) == (1, 1, 0)
             with pytest.raises(SessionClosed):
                 await dropped.generate([4], GREEDY)
             await kept.generate([4], GREEDY)
@@ -71,6 +72,70 @@ def test_weights_change_while_sessions_run(tmp_path):
             assert await fresh() == (expected[3], 2)
             assert not running.done()
             running.cancel()
+            check(engine)
+
+    asyncio.run(main())
+
+
+def test_every_token_knows_the_weights_that_drew_it():
+    model, other = _alike(1), _alike(2)
+
+    async def main():
+        with engine_for(model, max_context=6000, pages=2000) as engine:
+            session, epochs = engine.open_session(), []
+            async for event in session.stream([1, 2], LONG):
+                epochs += [event.epoch] * len(event.token_ids)
+                if len(epochs) == 10:
+                    engine.update_weights(dict(other.named_parameters()))
+                if epochs.count(1) == 5:
+                    break
+            assert epochs[:10] == [0] * 10
+            assert epochs == sorted(epochs)
+            await settle(session)
+            whole = await session.generate([3], GREEDY)
+            assert (whole.epochs, whole.forced) == ([1] * 5, [False] * 5)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("ends_alike", [True, False])
+def test_a_stateless_request_never_goes_on_from_other_weights(ends_alike):
+    model, other = _alike(1), _alike(2)
+    history = [1, 2, 3, 4, 5, 6]
+
+    async def main():
+        with engine_for(model) as engine:
+            session, _ = engine.continue_or_open(history)
+            said = (await session.generate(history, GREEDY)).token_ids
+            request = [*history, *(said if ends_alike else ()), 7, 8]
+            expected = greedy_continuation(other, request, 5)
+            engine.update_weights(dict(other.named_parameters()))
+            again, known = engine.continue_or_open(request)
+            assert known == 0
+            assert again.id != session.id
+            assert (await again.generate(request, GREEDY)).token_ids == expected
+            assert again.info.epoch == 1
+            # Whoever prefers the memory of earlier weights to computing anew may say so.
+            engine.session(again.id).close()
+            old, known = engine.continue_or_open(request, any_epoch=True)
+            assert known >= len(history)
+            assert old.info.epoch == 0
+            check(engine)
+
+    asyncio.run(main())
+
+
+def test_a_session_whose_memory_was_computed_anew_is_of_the_new_weights():
+    model, other = _alike(1), _alike(2)
+
+    async def main():
+        with engine_for(model, host_bytes=0) as engine:
+            session = engine.open_session()
+            await session.generate([1, 2, 3], GREEDY)
+            session.park()  # there is no room for it: it is computed again
+            engine.update_weights(dict(other.named_parameters()))
+            assert (await session.generate([4], GREEDY)).token_ids
+            assert session.info.epoch == 1
             check(engine)
 
     asyncio.run(main())
@@ -100,9 +165,9 @@ def test_sleep_gives_the_memory_back_and_waking_changes_nothing(seer, host_bytes
             for i, session in enumerate(sessions):
                 said = await session.generate([*tokens, i], GREEDY, images=places)
                 histories.append([*tokens, i, *said.token_ids])
-            memory = engine.core.runner.memory
+            memory = engine.loop.runner.memory
             pools = [weakref.ref(tensor) for tensor in vars(memory).values()]
-            pools.append(weakref.ref(engine.core.runner._table))
+            pools.append(weakref.ref(engine.loop.runner._table))
             del memory
 
             busy = asyncio.create_task(sessions[0].generate([4], SamplingParams(100, 0.0, ignore_eos=True)))
@@ -124,7 +189,7 @@ def test_sleep_gives_the_memory_back_and_waking_changes_nothing(seer, host_bytes
             waiting.append(asyncio.create_task(engine.open_session().generate([5], GREEDY)))
             forked = asyncio.create_task(sessions[2].fork(1)[0].generate([5], GREEDY))
             await asyncio.sleep(0.05)
-            assert not any(task.done() for task in waiting)
+            assert not any(request.done() for request in waiting)
             engine.sleep()  # it does already, whoever waits
             engine.wake()
             engine.wake()

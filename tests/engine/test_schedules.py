@@ -36,23 +36,23 @@ def check_answers(model, sessions) -> int:
 
 
 def live(driver: Driver, draw: random.Random, failures: bool) -> list:
-    """One random life of a core."""
-    core = driver.core
+    """One random life of a loop."""
+    loop = driver.loop
     sessions = []
     for _ in range(draw.randint(15, 40)):
-        idle = [s for s in sessions if s.task is None and not s.closed]
-        busy = [s for s in sessions if s.task is not None]
+        idle = [s for s in sessions if s.request is None and not s.closed]
+        busy = [s for s in sessions if s.request is not None]
         choice = draw.choice(
             ["open", "turn", "turn", "turn", "step", "step", "fork", "rollback", "park", "cancel", "close"]
         )
         if choice == "open" or not sessions:
-            sessions.append(core.open())
+            sessions.append(loop.open())
         elif choice == "step":
             for _ in range(draw.randint(1, 6)):
-                core.step()
-                core.check()
+                loop.step()
+                loop.check()
         elif choice == "cancel" and busy:
-            core.cancel(draw.choice(busy).task)
+            loop.cancel(draw.choice(busy).request)
         elif idle:
             session = draw.choice(idle)
             if choice == "turn":
@@ -63,16 +63,16 @@ def live(driver: Driver, draw: random.Random, failures: bool) -> list:
                 except EngineError:
                     assert len(session.tokens) > 80  # too long for this pool
             elif choice == "fork" and len(sessions) < 14:
-                sessions += core.fork(session, draw.randint(1, 3))
+                sessions += loop.fork(session, draw.randint(1, 3))
             elif choice == "rollback" and session.turns:
-                core.rollback(session, draw.randrange(len(session.turns)), keep_prompt=draw.random() < 0.5)
+                loop.rollback(session, draw.randrange(len(session.turns)), keep_prompt=draw.random() < 0.5)
             elif choice == "park":
-                core.park(session)
+                loop.park(session)
             elif choice == "close" and draw.random() < 0.3:
-                core.close(session)
+                loop.close(session)
         if failures and draw.random() < 0.05:
             driver.break_next = True
-        core.check()
+        loop.check()
     driver.run()
     return sessions
 
@@ -80,7 +80,7 @@ def live(driver: Driver, draw: random.Random, failures: bool) -> list:
 @pytest.mark.parametrize("kind", MODELS)
 def test_random_schedules(kind, tmp_path):
     model = MODELS[kind]
-    checked = spilled = 0
+    checked = evicted = 0
     for seed in range(SCHEDULES):
         draw = random.Random(seed)
         driver = Driver(
@@ -97,17 +97,17 @@ def test_random_schedules(kind, tmp_path):
         )
         sessions = live(driver, draw, failures=False)
         checked += check_answers(model, sessions)
-        spilled += driver.core.residence.traffic.spilled
+        evicted += driver.loop.memory.evictions.evicted
         assert not any(event.error for event in driver.finished.values())
         for session in sessions:
-            driver.core.close(session)
-        driver.core.check()
-        assert driver.core.residence.slots.free == driver.core.config.slots - 1
-        assert driver.core.residence.pages.free == driver.core.config.pages - 1
-        driver.core.residence.spill.close()
+            driver.loop.close(session)
+        driver.loop.check()
+        assert driver.loop.memory.slots.free == driver.loop.config.slots - 1
+        assert driver.loop.memory.pages.free == driver.loop.config.pages - 1
+        driver.loop.memory.offload_store.close()
         assert list(tmp_path.iterdir()) == []
     assert checked > 10 * SCHEDULES
-    assert spilled > SCHEDULES
+    assert evicted > SCHEDULES
 
 
 def test_random_schedules_with_steps_that_break(tmp_path):
@@ -118,7 +118,7 @@ def test_random_schedules_with_steps_that_break(tmp_path):
         draw = random.Random(1000 + seed)
         driver = Driver(model, slots=draw.choice([3, 9]), host_bytes=draw.choice([0, 2**22]), checkpoints=1)
         driver.break_next = False
-        run = driver.core.runner.run
+        run = driver.loop.runner.run
 
         def fragile(steps, pieces, driver=driver, run=run):
             logits = run(steps, pieces)
@@ -127,9 +127,9 @@ def test_random_schedules_with_steps_that_break(tmp_path):
                 raise RuntimeError("the device fell over")
             return logits
 
-        driver.core.runner.run = fragile
+        driver.loop.runner.run = fragile
         sessions = live(driver, draw, failures=True)
-        broken += any(task.alone for task in driver.answers)
+        broken += any(request.alone for request in driver.answers)
         assert not any(event.error for event in driver.finished.values())
         check_answers(model, [s for s in sessions if not s.closed])
     assert broken > 3

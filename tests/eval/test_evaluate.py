@@ -117,7 +117,7 @@ def test_where_there_is_no_teacher_none_can_play(tmp_path: Path) -> None:
 
 def test_what_a_suite_has_not_is_named() -> None:
     for choose, complaint in (
-        (lambda: find_suite("sites"), "there is no suite 'sites'; there are miniwob, pages"),
+        (lambda: find_suite("sites"), "there is no suite 'sites'; there are miniwob, pages, web"),
         (lambda: SUITE.find_protocol("mine"), "there is no protocol 'mine' of miniwob; there are browsergym-125"),
         (lambda: SUITE.find_protocol("pix2act-58", ["ascending-numbers"]), "is no task of pix2act-58"),
         (lambda: SUITE.find_protocol("strict-125", split="dev"), "no split 'dev' of miniwob; choose train or test"),

@@ -5,33 +5,35 @@ import math
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holotron.bench.notes import assumptions, corrections, verdict
+from holotron.engine.build import engine_config
+from holotron.engine.options import DEVICE_RESERVE, GIB, EngineOptions
 from holotron.model.config import MlpConfig, ModelConfig
 from holotron.model.presets import PRESETS, preset
 from holotron.plan.efficiency import MEASURED
 from holotron.plan.errors import PlanError
 from holotron.plan.gpus import GPUS, gpu
 from holotron.plan.memory import Precision, plan_memory, session_bytes
-from holotron.plan.planner import Plan, plan
+from holotron.plan.notes import assumptions, corrections, verdict
+from holotron.plan.planner import SessionPlan, plan
 from holotron.plan.roofline import attention_flops, expected_experts, step_cost, touched_parameters
 from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, Workload
 
 HYBRID = preset("holotron-12b").config
 TRANSFORMER = preset("qwen3-8b").config
 SCREEN = Workload(image_tokens=2304)
-FP8 = Precision("fp8", "fp8")
+BF16 = Precision(state_bits=16)
+FP8 = Precision("fp8", "fp8", 16)
 # The quoted limits count no attention over the history; see test_attention_over_the_history_is_not_free.
 WITHOUT_SCORES = replace(MEASURED, prefill_attention=math.inf)
 
 
 def cost_at_25k(precision=None, *, text_only=False, efficiency=MEASURED):
     workload = replace(SCREEN, text_only=text_only)
-    return step_cost(
-        HYBRID, gpu("H200"), workload, precision or Precision(), history=25_000, batch=100, efficiency=efficiency
-    )
+    return step_cost(HYBRID, gpu("H200"), workload, precision or BF16, history=25_000, batch=100, efficiency=efficiency)
 
 
 # ---- known answers ------------------------------------------------------------------------------------------------
@@ -42,13 +44,30 @@ def test_sizes_of_the_hybrid():
     assert HYBRID.text_parameters == 12_310_001_152
     assert memory.text_weight_bytes == 2 * 12_310_001_152
     assert memory.kv_bytes_per_token == 24_576
-    assert memory.ssm_bytes == 70 * 2**20
-    assert plan(HYBRID, gpu("H200"), SCREEN, Precision(state_bits=32)).memory.ssm_bytes == 140 * 2**20
+    assert memory.ssm_bytes == 140 * 2**20
+    assert plan(HYBRID, gpu("H200"), SCREEN, BF16).memory.ssm_bytes == 70 * 2**20
     assert plan(TRANSFORMER, gpu("H200"), SCREEN).memory.kv_bytes_per_token == 147_456
 
 
+def test_the_plan_is_what_serve_does():
+    """Sessions and tokens as the engine would divide the same card, with the options that `holotron serve` has."""
+    memory = plan(HYBRID, gpu("H200"), SCREEN).memory
+    free = gpu("H200").memory_bytes - memory.weight_bytes - DEVICE_RESERVE
+    options = EngineOptions("holotron-12b", memory_gib=free / GIB, tokens_per_session=SCREEN.mean_tokens)
+    served = engine_config(options, HYBRID, torch.device("cuda"), torch.bfloat16)
+    assert (served.slots - 1) // (1 + served.checkpoints) == memory.mean_fit == 121
+    # A slot of scratch is not planned for: a tenth of a percent of the pages.
+    assert served.pages * served.page_size == pytest.approx(memory.mean_fit * SCREEN.mean_tokens, rel=0.01)
+    for kept in (0, 3):
+        served = engine_config(replace(options, checkpoints=kept), HYBRID, torch.device("cuda"), torch.bfloat16)
+        planned = plan(HYBRID, gpu("H200"), SCREEN, checkpoints=kept).memory
+        assert (served.slots - 1) // (1 + kept) == planned.mean_fit
+    assert Precision().state_bits == 32
+    assert "--tokens-per-session 25984" in " ".join(assumptions(plan(HYBRID, gpu("H200"), SCREEN)))
+
+
 def test_a_session_of_25k_tokens():
-    assert session_bytes(HYBRID, Precision(), 25_000) / 1e9 == pytest.approx(0.69, abs=0.005)
+    assert session_bytes(HYBRID, BF16, 25_000) / 1e9 == pytest.approx(0.69, abs=0.005)
     assert session_bytes(HYBRID, FP8, 25_000) / 1e9 == pytest.approx(0.38, abs=0.005)
 
 
@@ -80,7 +99,7 @@ def test_fp8_weights_are_the_layers_only():
 def test_restoring_a_session_takes_7_to_13_milliseconds():
     workload = Workload(image_tokens=2304, steps=20, system_tokens=40)  # 25,000 tokens at mean age
     assert workload.mean_tokens == 25_000
-    for precision, milliseconds in ((Precision(), 12.5), (FP8, 6.9)):
+    for precision, milliseconds in ((BF16, 12.5), (FP8, 6.9)):
         memory = plan_memory(HYBRID, gpu("H200"), workload, precision)
         assert memory.restore_seconds * 1e3 == pytest.approx(milliseconds, rel=0.02)
 
@@ -91,15 +110,15 @@ def test_restoring_a_session_takes_7_to_13_milliseconds():
 @pytest.mark.parametrize(
     ("precision", "part", "milliseconds"),
     [
-        (Precision(), "prefill_matrices", 68.0),
+        (BF16, "prefill_matrices", 68.0),
         (FP8, "prefill_matrices", 36.0),
-        (Precision(), "vision", 28.0),
-        (Precision(), "decode_weights", 6.7 * 1.28),
+        (BF16, "vision", 28.0),
+        (BF16, "decode_weights", 6.7 * 1.28),
         (FP8, "decode_weights", 4.75 * 1.28),
-        (Precision(), "decode_head", 0.35 * 1.28),
-        (Precision(), "decode_states", 3.65 * 1.28),
+        (BF16, "decode_head", 0.35 * 1.28),
+        (BF16, "decode_states", 3.65 * 1.28),
         (Precision(state_bits=32), "decode_states", 7.0 * 1.28),
-        (Precision(), "decode_kv", 14.0 * 1.28),
+        (BF16, "decode_kv", 14.0 * 1.28),
         (FP8, "decode_kv", 7.0 * 1.28),
     ],
 )
@@ -111,7 +130,7 @@ def test_measured_pieces(precision, part, milliseconds):
 
 @pytest.mark.parametrize(
     ("precision", "text_only", "steps_per_second"),
-    [(Precision(), True, 9.8), (Precision(), False, 7.7), (FP8, True, 17.5), (FP8, False, 11.8)],
+    [(BF16, True, 9.8), (BF16, False, 7.7), (FP8, True, 17.5), (FP8, False, 11.8)],
 )
 def test_quoted_limits(precision, text_only, steps_per_second):
     cost = cost_at_25k(precision, text_only=text_only, efficiency=WITHOUT_SCORES)
@@ -120,7 +139,7 @@ def test_quoted_limits(precision, text_only, steps_per_second):
 
 @pytest.mark.parametrize(
     ("precision", "text_only", "steps_per_second"),
-    [(Precision(), True, 8.6), (Precision(), False, 6.9), (FP8, True, 14.0), (FP8, False, 9.9)],
+    [(BF16, True, 8.6), (BF16, False, 6.9), (FP8, True, 14.0), (FP8, False, 9.9)],
 )
 def test_attention_over_the_history_is_not_free(precision, text_only, steps_per_second):
     # 6 layers x 4 x 5,120 x 2,368 x (25,000 + 1,184): a seventh of the arithmetic of all matrices. Even at the full
@@ -135,7 +154,7 @@ def test_attention_over_the_history_is_not_free(precision, text_only, steps_per_
 def test_a_server_that_forgets():
     # Measured with an engine that prefilled every history anew: 0.88 steps/s. A limit must lie above, but not far.
     workload = replace(SCREEN, text_only=True)
-    cost = step_cost(HYBRID, gpu("H200"), workload, Precision(), history=25_000, batch=100, stateless=True)
+    cost = step_cost(HYBRID, gpu("H200"), workload, BF16, history=25_000, batch=100, stateless=True)
     assert 0.88 < cost.steps_per_second < 1.3
     assert cost.prefilled_tokens == 25_000 + 2368
     assert cost.logical_tokens == cost_at_25k().logical_tokens
@@ -182,7 +201,7 @@ def test_a_model_without_eyes_sees_what_the_other_sees():
     assert alone.workload.image_tokens == DEFAULT_IMAGE_TOKENS
     ours = plan(HYBRID, gpu("H200"), small)
     assert any("the same 768 tokens" in note for note in assumptions(ours, beside))
-    assert any("no eyes" in note for note in assumptions(alone))
+    assert any("no vision tower" in note for note in assumptions(alone))
 
 
 def test_text_only_pays_nothing_for_seeing():
@@ -204,18 +223,18 @@ def test_verdicts():
     assert too_large.cost is None
     assert too_large.to_dict()["cost"] is None
     assert "weights (224.8 GiB)" in verdict(too_large)
-    tight = plan(TRANSFORMER, gpu("A10G"), replace(SCREEN, steps=200))
+    tight = plan(TRANSFORMER, gpu("A10G"), replace(SCREEN, steps=200), reserve=0.1)
     assert "not one session" in verdict(tight)
 
 
 def test_corrections_follow_the_configuration():
     ours, theirs = plan(HYBRID, gpu("H200"), SCREEN), plan(TRANSFORMER, gpu("H200"), SCREEN, beside=HYBRID)
     text = " ".join(corrections(ours, theirs))
-    for fact in ("28 Mamba-2 layers, not 56", "about 3,000 tokens", "24,576 bytes", "147,456 bytes", "6 times"):
+    for fact in ("28 Mamba-2 layers, not 56", "about 6,000 tokens", "24,576 bytes", "147,456 bytes", "6 times"):
         assert fact in text
     assert corrections(theirs) == []
-    wide = plan(HYBRID, gpu("H200"), SCREEN, Precision(state_bits=32))
-    assert "about 6,000 tokens" in " ".join(corrections(wide))
+    narrow = plan(HYBRID, gpu("H200"), SCREEN, BF16)
+    assert "about 3,000 tokens" in " ".join(corrections(narrow))
 
 
 def test_notes_on_limits_of_model_and_card():
@@ -241,7 +260,7 @@ def test_dictionary_is_json_with_stable_keys():
         "decode_tokens_per_second",
         "logical_tokens_per_second",
     }
-    assert {"free_bytes", "mean_fit", "end_fit", "spilled", "state_tokens", "restore_milliseconds"} <= set(
+    assert {"free_bytes", "mean_fit", "end_fit", "offloaded", "state_tokens", "restore_milliseconds"} <= set(
         answer["memory"]
     )
 
@@ -257,7 +276,7 @@ def test_dictionary_is_json_with_stable_keys():
         (lambda: Precision(state_bits=8), "8 bits"),
         (lambda: Precision(weights="int4"), "int4"),
         (lambda: plan(HYBRID, gpu("H200"), SCREEN, reserve=1.0), r"reserve is 1\.0"),
-        (lambda: step_cost(HYBRID, gpu("H200"), SCREEN, Precision(), history=-1, batch=1), "history is -1"),
+        (lambda: step_cost(HYBRID, gpu("H200"), SCREEN, BF16, history=-1, batch=1), "history is -1"),
     ],
 )
 def test_bad_questions_name_the_value(make, message):
@@ -301,7 +320,7 @@ def test_more_sessions_never_need_fewer_bytes(model, card, workload, precision, 
     many = plan(model, card, replace(workload, sessions=workload.sessions + more), precision).memory
     assert many.mean_needed_bytes >= few.mean_needed_bytes
     assert many.end_needed_bytes >= few.end_needed_bytes
-    assert many.spilled >= few.spilled
+    assert many.offloaded >= few.offloaded
     assert (many.mean_fit, many.end_fit) == (few.mean_fit, few.end_fit)
 
 
@@ -315,7 +334,7 @@ def test_as_many_sessions_fit_as_the_bytes_allow(model, card, workload, precisio
     assert memory.free_bytes + memory.weight_bytes + memory.reserve_bytes == memory.gpu_bytes or not memory.weights_fit
 
 
-def speed(answer: Plan) -> float:
+def speed(answer: SessionPlan) -> float:
     return answer.cost.steps_per_second if answer.cost else 0.0
 
 

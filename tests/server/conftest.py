@@ -40,5 +40,5 @@ def unharmed(live: Live) -> Iterator[None]:
     while live.state.client.stats.values["running"]:  # the figures come once a second
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    assert live.state.client.stats.values["sessions"] <= live.state.settings.engine.kept_most
+    assert live.state.client.stats.values["sessions"] <= live.state.settings.kept_most
     assert live.state.client.restarts == 0

@@ -14,8 +14,8 @@ import httpx
 import uvicorn
 
 from holotron.bench.tiny import TINY, write_checkpoint
+from holotron.engine.options import EngineOptions
 from holotron.server.app import create_app
-from holotron.server.messages import EngineOptions
 from holotron.server.settings import ServerSettings
 from holotron.server.state import State
 

@@ -61,6 +61,7 @@ class Stream:
 
     def __init__(self, server: Live, **more: Any) -> None:
         self.tokens: list[int] = []
+        self.versions: list[str] = []
         self.reasons: list[str] = []
         self._body = says(stream=True, **more)
         self._server = server
@@ -76,6 +77,7 @@ class Stream:
                 if line.startswith("data: {"):
                     choice = json.loads(line[6:])["choices"][0]
                     self.tokens += choice["token_ids"]
+                    self.versions += choice["weight_versions"]
                     self.reasons += [choice["finish_reason"]] if choice["finish_reason"] else []
 
     def finish(self) -> list[int]:
@@ -129,6 +131,8 @@ def test_other_weights(server, admin, checkpoint, other):
     after = ask(admin, text="Again")
     assert ids(after) != ids(before)
     assert after["weight_version"] == "step-7"
+    assert after["choices"][0]["weight_versions"] == ["step-7"] * len(ids(after))
+    assert after["choices"][0]["forced"] == [False] * len(ids(after))
     assert after["usage"]["prompt_tokens_details"]["cached_tokens"] == 0  # by other weights
     kept, recomputed = (ask(admin, text="More", session_id=sessions[policy]) for policy in ("keep", "recompute"))
     tokens = [*first["recompute"]["prompt_token_ids"], *ids(first["recompute"]), *recomputed["prompt_token_ids"]]
@@ -141,6 +145,16 @@ def test_other_weights(server, admin, checkpoint, other):
     assert dropped.json()["error"]["code"] == "session_not_found"
     ok(admin.post("/admin/update_weights", json={"path": str(checkpoint)}))
     assert ids(ask(admin, text="Again")) == ids(before)
+
+
+def test_weights_that_change_in_the_middle_of_an_answer(server, admin, checkpoint, other):
+    stream = Stream(server)
+    ok(admin.post("/admin/update_weights", json={"path": str(other), "version": "mid"}))
+    tokens = stream.finish()
+    assert len(stream.versions) == len(tokens)
+    assert stream.versions[0] != "mid"
+    assert stream.versions[-1] == "mid"
+    ok(admin.post("/admin/update_weights", json={"path": str(checkpoint)}))
 
 
 def test_weights_from_another_process(admin, checkpoint):

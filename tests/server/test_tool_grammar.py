@@ -13,7 +13,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
 from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarError
 from holotron.model.text.tokenizer import Tokenizer
-from holotron.server.tools import DIALECTS, HERMES, NEMOTRON, XML, Dialect, call_grammar
+from holotron.server.tools import DIALECTS, HERMES, NEMOTRON, XML, ToolDialect, call_grammar
 
 from .toolbox import TOOLS, everywhere, read, tool, write
 
@@ -84,7 +84,7 @@ def check_arguments(name: str, arguments: dict[str, Any]) -> None:
 @everywhere
 @pytest.mark.parametrize("own_tokens", [False, True])
 def test_a_forced_call_is_valid(
-    compiler: GrammarCompiler, tokenizer: Tokenizer, dialect: Dialect, own_tokens: bool
+    compiler: GrammarCompiler, tokenizer: Tokenizer, dialect: ToolDialect, own_tokens: bool
 ) -> None:
     grammar = call_grammar(dialect, TOOLS, None, True, tokenizer.markup if own_tokens else None)
     names, counts = set(), set()
@@ -103,7 +103,7 @@ def test_a_forced_call_is_valid(
 
 
 @everywhere
-def test_a_named_call_is_the_only_one(compiler: GrammarCompiler, tokenizer: Tokenizer, dialect: Dialect) -> None:
+def test_a_named_call_is_the_only_one(compiler: GrammarCompiler, tokenizer: Tokenizer, dialect: ToolDialect) -> None:
     grammar = call_grammar(dialect, TOOLS, "click", False)
     for seed in range(8):
         text = tokenizer.decode(generate(compiler, tokenizer, grammar, seed))

@@ -15,8 +15,8 @@ from holotron.server.tools import (
     HERMES,
     NEMOTRON,
     XML,
-    Dialect,
     ToolCall,
+    ToolDialect,
     ToolSplitter,
     check_tools,
     detect_dialect,
@@ -54,7 +54,7 @@ def test_what_the_default_template_writes_is_read_back_and_written_again() -> No
 
 
 @everywhere
-def test_calls_are_taken_out_of_the_content(dialect: Dialect) -> None:
+def test_calls_are_taken_out_of_the_content(dialect: ToolDialect) -> None:
     calls = [("click", {"x": 3, "y": -4}), ("type.text", {"text": 'é "q" {\\n'}), ("done", {})]
     assert read(dialect, write(dialect, *calls)) == ("", calls)
     assert read(dialect, "No <b>call</b> here <tool") == ("No <b>call</b> here <tool", [])
@@ -65,14 +65,14 @@ def test_calls_are_taken_out_of_the_content(dialect: Dialect) -> None:
 
 
 @everywhere
-def test_spaces_without_a_call_stay(dialect: Dialect) -> None:
+def test_spaces_without_a_call_stay(dialect: ToolDialect) -> None:
     for text in ("", " ", " a \n", "\n\n<", f" {write(dialect, ('click', {}))} b \n"):
         content, calls = read(dialect, text)
         assert content == (text if not calls else " b \n" if dialect is not NEMOTRON else "  b \n")
 
 
 @everywhere
-def test_an_unknown_tool_or_broken_markup_stays_content(dialect: Dialect) -> None:
+def test_an_unknown_tool_or_broken_markup_stays_content(dialect: ToolDialect) -> None:
     good = write(dialect, ("click", {"x": 1, "y": 2}))
     for bad in (
         write(dialect, ("unknown", {"x": 1})),
@@ -114,13 +114,13 @@ def test_an_unknown_tool_or_broken_markup_stays_content(dialect: Dialect) -> Non
         '{"name": "click", "arguments": {"x": ' + "9" * 5000 + "}}",
     ],
 )
-def test_json_that_is_no_call_stays_content(dialect: Dialect, body: str) -> None:
+def test_json_that_is_no_call_stays_content(dialect: ToolDialect, body: str) -> None:
     text = f"{dialect.opening}{body}{dialect.closing}"
     assert dialect.parse(text, TOOLS) == (text, [])
 
 
 @json_only
-def test_json_is_read_as_models_write_it(dialect: Dialect) -> None:
+def test_json_is_read_as_models_write_it(dialect: ToolDialect) -> None:
     def arguments(body: str) -> str:
         content, (call,) = dialect.parse(f"{dialect.opening}{body}{dialect.closing}", TOOLS)
         assert content == ""
@@ -191,7 +191,7 @@ def test_markup_in_a_call_that_is_refused_is_not_followed() -> None:
 
 
 @everywhere
-def test_a_call_that_was_started_over_counts(dialect: Dialect) -> None:
+def test_a_call_that_was_started_over_counts(dialect: ToolDialect) -> None:
     good = write(dialect, ("click", {"x": 1, "y": 2}))
     # In XML, what starts inside of a parameter is a part of its value.
     end = good.index("<parameter") if dialect is XML else len(good) - len(dialect.closing)
@@ -205,7 +205,7 @@ def test_a_call_that_was_started_over_counts(dialect: Dialect) -> None:
 # ---- streamed texts ----
 
 
-def stream(dialect: Dialect, pieces: list[str]) -> tuple[str, list[ToolCall]]:
+def stream(dialect: ToolDialect, pieces: list[str]) -> tuple[str, list[ToolCall]]:
     splitter = ToolSplitter(dialect, TOOLS)
     content, calls = "", []
     for piece in [*pieces, None]:
@@ -236,7 +236,7 @@ PIECES = {
 @everywhere
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_however_a_text_is_cut_the_sum_is_the_same(dialect: Dialect, data: st.DataObject) -> None:
+def test_however_a_text_is_cut_the_sum_is_the_same(dialect: ToolDialect, data: st.DataObject) -> None:
     text = "".join(data.draw(PIECES[dialect]))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=20)))
     whole = dialect.parse(text, TOOLS)
@@ -247,7 +247,7 @@ def test_however_a_text_is_cut_the_sum_is_the_same(dialect: Dialect, data: st.Da
 
 
 @everywhere
-def test_no_markup_is_shown_before_it_is_refused(dialect: Dialect) -> None:
+def test_no_markup_is_shown_before_it_is_refused(dialect: ToolDialect) -> None:
     call = write(dialect, ("click", {"x": 1, "y": 2}))
     splitter = ToolSplitter(dialect, TOOLS)
     assert splitter.push("Hello") == ("Hello", [])
@@ -277,7 +277,7 @@ def test_no_markup_is_shown_before_it_is_refused(dialect: Dialect) -> None:
         '{opening}{{"a":"{closing}',
     ],
 )
-def test_hostile_text_costs_no_more_than_its_length(dialect: Dialect, unit: str) -> None:
+def test_hostile_text_costs_no_more_than_its_length(dialect: ToolDialect, unit: str) -> None:
     unit = unit.format(opening=dialect.opening, closing=dialect.closing) if "{o" in unit or "{c" in unit else unit
     for prefix in ("", dialect.opening, dialect.opening + '{"name": "', dialect.opening + "<function=f><parameter=x>"):
         text = prefix + unit * (20_000 // len(unit))
@@ -287,7 +287,7 @@ def test_hostile_text_costs_no_more_than_its_length(dialect: Dialect, unit: str)
 
 
 @everywhere
-def test_a_long_call_in_small_pieces_is_quick(dialect: Dialect) -> None:
+def test_a_long_call_in_small_pieces_is_quick(dialect: ToolDialect) -> None:
     text = write(dialect, ("type.text", {"text": "words " * 30_000}))
     start = time.process_time()
     content, calls = stream(dialect, [text[at : at + 3] for at in range(0, len(text), 3)])

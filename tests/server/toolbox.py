@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holotron.server.tools import DIALECTS, NEMOTRON, XML, Dialect
+from holotron.server.tools import DIALECTS, NEMOTRON, XML, ToolDialect
 
 
 def tool(name: str, properties: dict[str, Any] | None = None, /, *required: str, **more: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ DONE = tool("done")
 TOOLS = [CLICK, TYPE, DONE]
 
 
-def write(dialect: Dialect, *calls: tuple[str, dict[str, Any]]) -> str:
+def write(dialect: ToolDialect, *calls: tuple[str, dict[str, Any]]) -> str:
     """The calls as a model of the dialect writes them."""
     texts = [json.dumps({"name": name, "arguments": arguments}) for name, arguments in calls]
     if dialect is NEMOTRON:
@@ -50,7 +50,7 @@ def write(dialect: Dialect, *calls: tuple[str, dict[str, Any]]) -> str:
     return "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in texts)
 
 
-def read(dialect: Dialect, text: str, tools: list[dict[str, Any]] = TOOLS) -> tuple[str, list[tuple[str, Any]]]:
+def read(dialect: ToolDialect, text: str, tools: list[dict[str, Any]] = TOOLS) -> tuple[str, list[tuple[str, Any]]]:
     content, calls = dialect.parse(text, tools)
     return content, [(call.name, json.loads(call.arguments)) for call in calls]
 

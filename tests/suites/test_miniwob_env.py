@@ -71,32 +71,6 @@ def test_what_happened_before_leaves_no_trace() -> None:
     with_env(run)
 
 
-def test_a_page_can_be_used_again() -> None:
-    """The same first screenshot as on a fresh page, behind an episode that ended, one that did not, and one left."""
-
-    async def run(env: MiniWoBEnvironment) -> None:
-        for task in ("click-test", "click-menu", "enter-text", "choose-list"):
-            clean, text = await env.reset(as_task(task), 5), env.instruction
-            await env.reset(as_task(task), 6)
-            for action in (click(20, 62), Type(text="x"), click(100, 150)):
-                await env.act(action)
-            again = await env.reset(as_task(task), 5, reuse=True)
-            assert (again.image, env.instruction) == (clean.image, text), task
-            assert not (await env.result()).done
-        await env.reset(as_task("click-test"), 0)
-        for seed in (1, 2):
-            await env.act(click_on(await PageInspector(env).one("#subbtn")))
-            assert (await env.result()).raw_reward == 1.0
-            await env.reset(as_task("click-test"), seed, reuse=True)
-            assert not (await env.result()).done
-        await env.evaluate("void (location = 'about:blank')")
-        assert (await env.result()).reason == "the page was left"
-        await env.reset(as_task("click-test"), 3, reuse=True)
-        assert env.instruction == "Click the button."
-
-    with_env(run)
-
-
 def test_tasks_end_as_the_package_says_when_played_at_random() -> None:
     endings = asyncio.run(random_endings(SAMPLE, 3, MiniWoBConfig(pages=4, time_limit=1.0)))
     assert [ending for ending in endings if not ending.sane] == []

@@ -20,7 +20,7 @@ from holotron.agent.chat import ChatModel, ChatOptions, Message
 from holotron.agent.endpoint import EndpointModel
 from holotron.agent.in_process import EngineModel, loaded
 from holotron.agent.policy_format import FORMATS, PolicyFormat, conversation, find_format
-from holotron.engine.engine import Session
+from holotron.engine.session import Session
 from holotron.env.environment import Observation, TaskStatus
 from holotron.env.errors import ActionFailed
 from holotron.episodes.recording import step_of

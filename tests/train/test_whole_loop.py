@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
-from holotron.eval.sweep import play_share
-from holotron.eval.worker_pool import Share
-from holotron.suites.miniwob.oracle.collect import Collecting, collect
-
+from holotron.agent.agent import Budget as StepBudget
+from holotron.agent.chat import ChatOptions
+from holotron.agent.in_process import loaded
+from holotron.agent.policy_format import NANO_WIDGETS
+from holotron.episodes.record import PolicyInfo
+from holotron.episodes.shards import Sample, ShardWriter, Turn, said
+from holotron.episodes.store import EpisodeStore
+from holotron.eval.evaluate import Evaluation, evaluate
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, VisionConfig
 from holotron.model.initialize import random_model
 from holotron.model.text.policy_tokenizer import save_policy_texts
+from holotron.suites.miniwob.suite import MiniWoBSuite
+from holotron.suites.play import Play, play_tasks
 from holotron.suites.screens.generate import GroundSettings, generate
 from holotron.train.batches import BatchBudget
 from holotron.train.optimizer import OptimizerConfig
@@ -44,6 +51,7 @@ CONFIG = ModelConfig(
         image_end_token_id=7,
     ),
 )
+SUITE = MiniWoBSuite()
 TASK = "click-test"  # a button somewhere on the page
 EPISODES = 8
 
@@ -66,20 +74,38 @@ def stage(folder: Path, name: str, start: Path, data: str, steps: int) -> Path:
     return Trainer(recipe, folder / name, "cpu").run()
 
 
-def solved(model: Path) -> int:
+def taught(folder: Path, episodes: int) -> Path:
+    """Episodes of the teacher, and the samples that they are to the trainer."""
+    budget = StepBudget(steps=SUITE.max_steps)
+    play = Play(SUITE, folder / "episodes", PolicyInfo(model="teacher"), NANO_WIDGETS, budget, SUITE.rule, taught=True)
+    asyncio.run(play_tasks(play, SUITE.training_tasks([TASK], 0, episodes), None, sessions=3))
+    store = EpisodeStore(play.store)
+    with ShardWriter(folder / "oracle" / "part") as shards:
+        for info in store.list_episodes(success=True):
+            turns = [
+                Turn(said(info.task.text, step.index), step.action.text, store.image(step.observation.image))
+                for step in store.steps(info.id)
+                if step.action is not None and step.observation.image is not None
+            ]
+            shards.add(Sample(f"miniwob/{TASK}", tuple(turns)))
+    return folder / "oracle"
+
+
+def solved(model: Path, out: Path) -> int:
     """How many held-out episodes it solves with its first action."""
-    episodes = tuple((TASK, 10**9 + seed, 1) for seed in range(EPISODES))
-    share = Share(str(model), "cpu", episodes, at_once=2, threads=1, max_tokens=24)
-    return sum((episode.reward or 0) > 0 for episode in play_share(share))
+    protocol = replace(SUITE.find_protocol("browsergym-125", [TASK]), episodes_per_task=EPISODES, max_steps=1)
+    run = Evaluation(SUITE, (protocol,), out, "tiny", NANO_WIDGETS, sessions=2)
+    with loaded(model, "cpu", style=ChatOptions(max_tokens=24)) as policy:
+        return int(asyncio.run(evaluate(run, policy))["successes"])
 
 
 def test_a_policy_gets_better_from_data_to_browser(tmp_path: Path) -> None:
     save_checkpoint(random_model(CONFIG), tmp_path / "start")
     save_policy_texts(CONFIG, tmp_path / "start")
     generate(GroundSettings(out=tmp_path / "ground", samples=16, mix={"widgets": 1}))
-    asyncio.run(collect(Collecting(tmp_path / "oracle", (TASK,), episodes=72, pages=3, noise=0.0)))
+    taught(tmp_path, episodes=72)
     localized = stage(tmp_path, "localization", tmp_path / "start", "ground", 6)
     trained = stage(tmp_path, "navigation", localized, "oracle", 80)
-    before, after = solved(tmp_path / "start"), solved(trained)
+    before, after = solved(tmp_path / "start", tmp_path / "before"), solved(trained, tmp_path / "after")
     assert after >= EPISODES // 2
     assert after > before + 2

@@ -14,15 +14,15 @@ from typing import Any
 import torch
 
 from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply, template_messages
-from holotron.engine.config import fit_to_memory
-from holotron.engine.engine import Answer, Engine, Session
+from holotron.engine.build import EngineOptions, build_engine
+from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar
 from holotron.engine.sampling import SamplingParams
-from holotron.model.loading import find_checkpoint, load
+from holotron.engine.session import Generation, Session
+from holotron.model.loading import find_checkpoint
 from holotron.model.text.chat_template import load_chat_template
 from holotron.model.text.conversation import ConversationWriter
-from holotron.model.text.tokenizer import load_tokenizer
 
 
 class EngineModel:
@@ -88,7 +88,7 @@ def _grammar(schema: str) -> Grammar:
     return Grammar("json_schema", schema)
 
 
-def _reply(answer: Answer, prompt_ids: tuple[int, ...], held: int, recorded: bool) -> Reply:
+def _reply(answer: Generation, prompt_ids: tuple[int, ...], held: int, recorded: bool) -> Reply:
     # A forced token was not drawn, so it has no log-probabilities: where its grammar stands, it is certain.
     sampling = tuple(0.0 if entry is None else entry.sampling for entry in answer.logprobs)
     model = tuple(0.0 if entry is None else entry.model for entry in answer.logprobs)
@@ -98,8 +98,9 @@ def _reply(answer: Answer, prompt_ids: tuple[int, ...], held: int, recorded: boo
         token_ids=tuple(answer.token_ids),
         logprobs=sampling if recorded else None,
         model_logprobs=model if recorded else None,
-        forced=tuple(entry is None for entry in answer.logprobs) if recorded else None,
-        weight_version=answer.epoch,
+        forced=tuple(answer.forced) if recorded else None,
+        weight_version=answer.epochs[-1] if answer.epochs else None,
+        weight_versions=tuple(answer.epochs) if len(set(answer.epochs)) > 1 else None,
         prompt_tokens=held + len(prompt_ids),
         cached_tokens=held,
         finish_reason="stop" if answer.finish_reason == "eos" else answer.finish_reason,
@@ -122,18 +123,19 @@ def loaded(
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     path = find_checkpoint(str(folder))
-    model = load(path, device, torch.float32 if device.type == "cpu" else None)
-    config = fit_to_memory(
-        model.config,
-        memory,
+    options = EngineOptions(
+        model=str(path),
+        device=str(device),
+        dtype="float32" if device.type == "cpu" else None,
+        memory_gib=memory / 2**30,
         tokens_per_session=tokens_per_session,
-        dtype=model.dtype,
-        max_context=min(model.config.max_positions, 4 * tokens_per_session),
+        max_context=4 * tokens_per_session,
+        prefill_tokens=4096,
         cuda_graphs=cuda_graphs,
         checkpoints=0,  # a chat never goes back
-        host_bytes=0,
+        host_gib=0,
     )
-    tokenizer = load_tokenizer(path)
-    prompts = ConversationWriter(tokenizer, load_chat_template(path), model.config)
-    with Engine(model, config, tokenizer) as engine:
+    with build_engine(options) as engine:
+        assert engine.tokenizer is not None
+        prompts = ConversationWriter(engine.tokenizer, load_chat_template(path), engine.model.config)
         yield EngineModel(engine, prompts, replace(style or ChatOptions(), keep_images=None))

@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,15 @@ from holotron.bench.loop import measure_loop
 from holotron.bench.phases import measure_phases
 from holotron.bench.report import agent_report, machine, print_agent, write_json
 from holotron.bench.suite import CASES, run_suite
-from holotron.engine.config import fit_to_memory
+from holotron.engine.build import EngineOptions, build_engine, load_model
 from holotron.engine.engine_loop import EngineLoop
+from holotron.engine.info import counters
 from holotron.model.grids import image_tokens
-from holotron.model.loading import load
 from holotron.model.model import Model
 from holotron.model.presets import PRESETS
 
-STATE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-KV_TYPES = {"bf16": None, "fp8": torch.float8_e4m3fn}
+STATE_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+KV_TYPES = {"bf16": None, "fp8": "fp8"}
 
 ABOUT = """Measures the engine on this machine. On a machine with only torch: python -m holotron.bench"""
 EXAMPLES = """examples:
@@ -117,37 +116,32 @@ def _add_workload_options(command: argparse.ArgumentParser) -> None:
 
 
 def _load(options: argparse.Namespace) -> Model:
-    return load(options.model, options.device, random_weights=options.random)
+    return load_model(EngineOptions(model=options.model, random=options.random, device=options.device))
 
 
-def _core(options: argparse.Namespace, model: Model, tokens_per_session: int, max_context: int) -> EngineLoop:
-    given: dict[str, Any] = {
-        "page_size": options.page_size,
-        "prefill_tokens": options.prefill_tokens,
-        "checkpoints": options.checkpoints,
-        "state_dtype": STATE_TYPES[options.state] if options.device != "cpu" else torch.float32,
-        "kv_dtype": KV_TYPES[options.kv],
-        "host_bytes": int(options.host * 2**30),
-        "cuda_graphs": not options.no_graphs,
-        "image_cache_bytes": int(options.image_cache * 2**20),
-        "max_context": max_context,
-        "max_running": 512,
-    }
-    if options.memory is not None:
-        free = int(options.memory * 2**30)
-    elif options.device == "cpu":
-        free = 2 * 2**30
-    else:
-        free = torch.cuda.mem_get_info()[0] - 10 * 2**30
-    config = fit_to_memory(model.config, free, tokens_per_session=tokens_per_session, dtype=model.dtype, **given)
-    most = options.sessions + options.sessions // 4 + 8  # no more states than sessions could ever use
-    slots = min(config.slots, most * (1 + options.checkpoints) + 1)
-    if slots < config.slots and model.config.kv_values_per_token:
-        kv_bytes = (config.kv_dtype or model.dtype).itemsize * model.config.kv_values_per_token * config.page_size
-        state = config.state_dtype.itemsize * model.config.ssm_values + model.dtype.itemsize * model.config.conv_values
-        pages = min((free - slots * state) // kv_bytes, most * (-(-max_context // config.page_size)) + 1)
-        config = replace(config, slots=slots, pages=int(pages))
-    return EngineLoop(model, config)
+def _loop_for(options: argparse.Namespace, model: Model, tokens_per_session: int, max_context: int) -> EngineLoop:
+    on_cpu = options.device == "cpu"
+    chosen = EngineOptions(
+        model=options.model,
+        random=options.random,
+        device=options.device,
+        state_dtype="float32" if on_cpu else STATE_TYPES[options.state],
+        kv_dtype=KV_TYPES[options.kv],
+        memory_gib=options.memory,
+        tokens_per_session=tokens_per_session,
+        sessions=options.sessions + options.sessions // 4 + 8,  # while some end, others have begun
+        max_context=max_context,
+        extrapolate=True,
+        host_gib=options.host,
+        page_size=options.page_size,
+        checkpoints=options.checkpoints,
+        prefill_tokens=options.prefill_tokens,
+        max_running=512,
+        image_cache_mib=options.image_cache,
+        cuda_graphs=not options.no_graphs,
+        tokenizer=False,
+    )
+    return build_engine(chosen, model, stepped=True).loop
 
 
 def _agent(options: argparse.Namespace) -> dict[str, Any]:
@@ -162,7 +156,9 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
     tokens = options.image_tokens if options.image_tokens is not None else 2304
     if screen is not None:
         if model.config.vision is None:
-            raise SystemExit(f"{model.config.name} has no eyes: leave --screen out, or choose a model with vision")
+            raise SystemExit(
+                f"{model.config.name} has no vision tower: leave --screen out, or choose a model with vision"
+            )
         tokens = image_tokens(*screen, model.config.vision)
     low, _, high = options.think.partition("-")
     workload = AgentWorkload(
@@ -180,15 +176,16 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
         changed=options.changed,
     )
     mean_tokens = (workload.start_tokens + workload.end_tokens) // 2
-    core = _core(options, model, mean_tokens, workload.end_tokens + 64)
-    agents = AgentLoad(core, workload)
+    loop = _loop_for(options, model, mean_tokens, workload.end_tokens + 64)
+    agents = AgentLoad(loop, workload)
     if options.profile:
         figures = _profiled(agents, options)
     else:
         figures = agents.run(options.warmup, options.seconds, _tell).summary()
-    figures |= {f"traffic_{key}": value for key, value in vars(core.residence.traffic).items()}
-    figures |= {"encoded_parts": core.encoder.encoded_parts, "reused_parts": core.encoder.reused_parts}
-    return agent_report(model.config, workload, core.config, figures)
+    counted = counters(loop)
+    figures |= {f"traffic_{name}": counted[name] for name in ("evicted", "restored", "dropped", "recomputed_tokens")}
+    figures |= {name: counted[name] for name in ("encoded_parts", "reused_parts")}
+    return agent_report(model.config, workload, loop.config, figures)
 
 
 def _ages(text: str, steps: int) -> tuple[int, int]:
@@ -217,8 +214,8 @@ def _profiled(agents: AgentLoad, options: argparse.Namespace) -> dict[str, Any]:
 
 def _phases(options: argparse.Namespace) -> dict[str, Any]:
     model = _load(options)
-    core = _core(options, model, 4608, 8192)
-    figures = machine() | {"model": model.config.name} | measure_phases(core, sequences=options.sessions)
+    loop = _loop_for(options, model, 4608, 8192)
+    figures = machine() | {"model": model.config.name} | measure_phases(loop, sequences=options.sessions)
     if not options.json:
         for key, value in figures.items():
             print(f"  {key:40s} {value:,.0f}" if isinstance(value, float) else f"  {key:40s} {value}")

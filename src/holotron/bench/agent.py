@@ -20,9 +20,10 @@ import torch
 from holotron.bench.screens import Screens
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.images import PreparedImage
+from holotron.engine.info import device_usage
+from holotron.engine.requests import Event, FinishEvent, GenerationRequest
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
-from holotron.engine.tasks import Event, FinishEvent, Task
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,11 @@ class AgentWorkload:
 
 
 @dataclass
-class Agent:
+class AgentSession:
     """One session of the load and where it is in its life."""
 
     number: int
-    context: SessionState
+    session: SessionState
     step: int
     begun: float = 0.0
 
@@ -114,20 +115,20 @@ class Measurement:
 
 
 class AgentLoad:
-    """Drives a core with the workload, on the core's own thread: what is measured is the engine, not a client."""
+    """Steps an engine's loop with the workload, on one thread: what is measured is the engine, not a client."""
 
-    def __init__(self, core: EngineLoop, workload: AgentWorkload) -> None:
-        self.core = core
+    def __init__(self, loop: EngineLoop, workload: AgentWorkload) -> None:
+        self.loop = loop
         self.workload = workload
         self._draw = random.Random(workload.seed)
-        self._agents: dict[Task, Agent] = {}
-        self._done: deque[tuple[Task, FinishEvent]] = deque()
-        self._thinking: list[tuple[float, int, Agent]] = []
-        self._seeing: deque[tuple[Agent, Future[PreparedImage]]] = deque()
+        self._agents: dict[GenerationRequest, AgentSession] = {}
+        self._done: deque[tuple[GenerationRequest, FinishEvent]] = deque()
+        self._thinking: list[tuple[float, int, AgentSession]] = []
+        self._seeing: deque[tuple[AgentSession, Future[PreparedImage]]] = deque()
         self._groups: dict[int, set[int]] = {}
         self._leaders: dict[int, SessionState] = {}
         self._numbers = 0
-        vision = core.model.config.vision
+        vision = loop.model.config.vision
         self._screens = Screens(workload.screen, vision, workload.changed) if workload.screen and vision else None
         self._workers = ThreadPoolExecutor(8) if self._screens else None
         self.measurement = Measurement()
@@ -139,23 +140,23 @@ class AgentLoad:
         self._loop(time.perf_counter() + warmup, progress, "warming up")
         self._begin_measuring()
         start = time.perf_counter()
-        before = (self.core.counters.computed_tokens, self._new_tokens(), self.core.counters.steps)
+        before = (self.loop.counters.computed_tokens, self._new_tokens(), self.loop.counters.steps)
         self._loop(start + seconds, progress, "measuring")
         _synchronize()
         result = self.measurement
         result.seconds = time.perf_counter() - start
-        result.computed_tokens = self.core.counters.computed_tokens - before[0]
+        result.computed_tokens = self.loop.counters.computed_tokens - before[0]
         result.new_tokens = self._new_tokens() - before[1]
-        result.loop_steps = self.core.counters.steps - before[2]
-        result.failures = self.core.counters.failures
+        result.loop_steps = self.loop.counters.steps - before[2]
+        result.failures = self.loop.counters.failures
         return result
 
     def run_more(self, seconds: float) -> None:
-        """Go on for a while, for whoever looks on."""
+        """Go on for a while, under a profiler."""
         self._loop(time.perf_counter() + seconds, lambda _: None, "")
 
     def _new_tokens(self) -> int:
-        return self.core.counters.appended_tokens + self.core.counters.generated_tokens
+        return self.loop.counters.appended_tokens + self.loop.counters.generated_tokens
 
     def _begin_measuring(self) -> None:
         _synchronize()
@@ -173,79 +174,62 @@ class AgentLoad:
             for _ in range(load.sessions // load.group):
                 self._start_group()
             return
-        model = self.core.open()
-        agents: list[Agent] = []
+        model = self.loop.open()
+        agents: list[AgentSession] = []
         youngest, oldest = load.ages or (0, load.steps)
         for done in range(load.sessions):
             age = youngest + done * (oldest - youngest) // load.sessions
             length = load.start_tokens + age * load.step_tokens + load.new_tokens
             if length > len(model.tokens):
-                self.core.append(model, self._tokens(length - len(model.tokens)))
+                self.loop.append(model, self._tokens(length - len(model.tokens)))
                 self._compute(model)
-            context = self.core.open()
-            self._copy(model, context)
-            agents.append(Agent(self._next_number(), context, age))
+            agents.append(AgentSession(self._next_number(), self.loop.duplicate(model), age))
             if done % 10 == 9:
                 progress(f"aged {done + 1} of {load.sessions} sessions")
-        self.core.close(model)
-        # Everybody is somewhere in the middle of an answer, so that the load is steady from the beginning.
+        self.loop.close(model)
+        # Every session is somewhere in the middle of an answer, so that the load is steady from the beginning.
         for agent in agents:
             self._generate(agent, self._draw.randint(1, load.generated_tokens))
 
-    def _compute(self, context: SessionState) -> None:
-        self.core.submit(Task(context, emit=lambda *_: None))
-        while self.core.tasks:
-            self.core.step()
-
-    def _copy(self, source: SessionState, target: SessionState) -> None:
-        """A deep copy: a fork whose pages are its own. If there is no room it is parked like any other session."""
-        residence = self.core.residence
-        target.tokens.extend(source.tokens)
-        victims = [c for c in self.core.contexts.values() if c not in (source, target) and c.slot is not None]
-        if not residence.secure(source, 0, iter(())) or not residence.secure(target, source.entries, iter(victims)):
-            return
-        assert source.slot is not None
-        assert target.slot is not None
-        self.core.runner.copy_slot(source.slot, target.slot)
-        for mine, theirs in zip(source.pages, target.pages, strict=False):
-            self.core.runner.copy_page(mine, theirs)
-        target.computed = source.computed
-        target.logits = None if source.logits is None else source.logits.clone()
+    def _compute(self, session: SessionState) -> None:
+        self.loop.submit(GenerationRequest(session, emit=lambda *_: None))
+        while self.loop.requests:
+            self.loop.step()
 
     def _start_group(self) -> None:
         """One prompt and first screenshot for a whole group; its members part ways with their first action."""
         load = self.workload
-        leader = self.core.open()
-        self.core.append(leader, self._tokens(load.start_tokens + load.new_tokens))
-        members = self.core.fork(leader, load.group)
+        leader = self.loop.open()
+        self.loop.append(leader, self._tokens(load.start_tokens + load.new_tokens))
+        members = self.loop.fork(leader, load.group)
         group = self._next_number()
         self._groups[group] = set()
-        for context in members:
-            agent = Agent(self._next_number(), context, 0)
+        for session in members:
+            agent = AgentSession(self._next_number(), session, 0)
             self._groups[group].add(agent.number)
             self._generate(agent)
         self._leaders[group] = leader
 
-    def _end(self, agent: Agent) -> None:
+    def _end(self, agent: AgentSession) -> None:
         """A finished session makes place for a new one, a finished group for a new group."""
-        self.core.close(agent.context)
+        self.loop.close(agent.session)
         for group, members in list(self._groups.items()):
             members.discard(agent.number)
             if not members and self.workload.group > 1:
                 del self._groups[group]
-                self.core.close(self._leaders.pop(group))
+                self.loop.close(self._leaders.pop(group))
                 self._start_group()
         if self.workload.group == 1:
-            context = self.core.open()
-            self.core.append(context, self._tokens(self.workload.start_tokens))
-            self._begin_step(Agent(self._next_number(), context, 0))
+            session = self.loop.open()
+            self.loop.append(session, self._tokens(self.workload.start_tokens))
+            self._begin_step(AgentSession(self._next_number(), session, 0))
 
     # ---- steps ----
 
-    def _begin_step(self, agent: Agent) -> None:
+    def _begin_step(self, agent: AgentSession) -> None:
         agent.begun = time.perf_counter()
         if self._screens is None or self._workers is None:
-            self.core.append(agent.context, self._tokens(self.workload.new_tokens))
+            self.loop.append(agent.session, self._tokens(self.workload.new_tokens))
             self._generate(agent)
         else:
             self._seeing.append((agent, self._workers.submit(self._screens.next)))
@@ -258,34 +242,34 @@ class AgentLoad:
                 self._seeing.append((agent, future))
                 continue
             prepared = future.result()
-            vision = self.core.model.config.vision
+            vision = self.loop.model.config.vision
             assert vision is not None
             tokens = [vision.image_token_id] * prepared.image.tokens
-            self.core.append(agent.context, tokens + self._tokens(self.workload.text_tokens), [(0, prepared)])
+            self.loop.append(agent.session, tokens + self._tokens(self.workload.text_tokens), [(0, prepared)])
             self._generate(agent)
 
-    def _generate(self, agent: Agent, tokens: int | None = None) -> None:
+    def _generate(self, agent: AgentSession, tokens: int | None = None) -> None:
         agent.begun = agent.begun or time.perf_counter()
         sampling = self._sampling if tokens is None else replace(self._sampling, max_tokens=tokens)
-        task = Task(agent.context, self._emit, sampling)
-        self._agents[task] = agent
-        self.core.submit(task)
+        request = GenerationRequest(agent.session, self._emit, sampling)
+        self._agents[request] = agent
+        self.loop.submit(request)
 
-    def _emit(self, task: Task, event: Event) -> None:
+    def _emit(self, request: GenerationRequest, event: Event) -> None:
         if isinstance(event, FinishEvent):
-            self._done.append((task, event))
+            self._done.append((request, event))
 
     def _settle(self) -> None:
         """Take note of a finished step and begin the session's next one."""
-        task, event = self._done.popleft()
-        agent = self._agents.pop(task)
+        request, event = self._done.popleft()
+        agent = self._agents.pop(request)
         now = time.perf_counter()
         result = self.measurement
         if event.error is not None:
             result.failures += 1
         result.steps += 1
         result.latencies.append(now - agent.begun)
-        tokens = len(agent.context.tokens)
+        tokens = len(agent.session.tokens)
         result.logical_tokens += tokens
         result.histories.append(tokens - self.workload.step_tokens)
         agent.step += 1
@@ -306,8 +290,8 @@ class AgentLoad:
                 self._begin_step(heappop(self._thinking)[2])
             if self._seeing:
                 self._see()
-            if not self.core.step():
-                time.sleep(0.0005)  # everybody thinks or looks: there is no event to wait for
+            if not self.loop.step():
+                time.sleep(0.0005)  # all sessions think or prepare images: there is no event to wait for
             while self._done:
                 self._settle()
             self._sample_memory()
@@ -317,19 +301,16 @@ class AgentLoad:
                 progress(f"{what}: {rate} steps, {until - now:.0f} s left")
 
     def _sample_memory(self) -> None:
-        if self.core.counters.steps % 10:
+        if self.loop.counters.steps % 10:
             return
-        memory = self.core.runner.memory
-        here = [c for c in self.core.contexts.values() if c.slot is not None and c.computed]
-        if here:
-            used = sum((1 + len(c.checkpoints)) * memory.slot_bytes + len(c.pages) * memory.page_bytes for c in here)
-            tokens = sum(c.entries for c in here)
-            self.measurement.bytes_per_session.append(used / len(here))
-            self.measurement.resident.append(len(here))
-            self.measurement.tokens_per_session.append(tokens / len(here))
+        sessions, used, tokens = device_usage(self.loop)
+        if sessions:
+            self.measurement.bytes_per_session.append(used / sessions)
+            self.measurement.resident.append(sessions)
+            self.measurement.tokens_per_session.append(tokens / sessions)
 
     def _tokens(self, count: int) -> list[int]:
-        config = self.core.model.config
+        config = self.loop.model.config
         tokens = self._draw.choices(range(min(50_000, config.vocab_size)), k=count)
         image_token = config.vision.image_token_id if config.vision else None
         return [token if token != image_token else 0 for token in tokens]

@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from holotron.engine.config import EngineConfig
-from holotron.engine.engine_loop import EngineLoop
+from holotron.engine.build import EngineOptions, build_engine
+from holotron.engine.requests import GenerationRequest
 from holotron.engine.sampling import SamplingParams
-from holotron.engine.tasks import Task
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig
 from holotron.model.initialize import random_model
 
@@ -30,27 +29,28 @@ TINY = ModelConfig(
 
 def measure_loop(sessions: int = 64, steps: int = 300) -> dict[str, Any]:
     """Milliseconds per decode step outside of the model: planning, batching, sampling, bookkeeping, telling."""
-    core = EngineLoop(random_model(TINY), EngineConfig(slots=sessions + 1, pages=sessions * 10 + 1, max_context=640))
+    options = EngineOptions(sessions=sessions, max_context=640, checkpoints=0, host_gib=0, tokenizer=False)
+    loop = build_engine(options, random_model(TINY), stepped=True).loop
     sampling = SamplingParams(max_tokens=steps + 50, temperature=0.0, ignore_eos=True)
     for number in range(sessions):
-        session = core.open()
-        core.submit(Task(session, emit=lambda *_: None, sampling=sampling), [1 + number % 200] * 20)
-    clock = ModelClock(core.model)
-    loop, model = [], []
+        session = loop.open()
+        loop.submit(GenerationRequest(session, emit=lambda *_: None, sampling=sampling), [1 + number % 200] * 20)
+    clock = ModelClock(loop.model)
+    outside, inside = [], []
     for _ in range(20):
-        core.step()
+        loop.step()
     for _ in range(steps):
         clock.spent = 0.0
         start = time.perf_counter()
-        core.step()
-        loop.append(time.perf_counter() - start - clock.spent)
-        model.append(clock.spent)
+        loop.step()
+        outside.append(time.perf_counter() - start - clock.spent)
+        inside.append(clock.spent)
     return {
         "sessions": sessions,
         "threads": torch.get_num_threads(),
-        "loop_milliseconds": 1000 * median(loop),
-        "loop_milliseconds_p95": 1000 * sorted(loop)[int(steps * 0.95)],
-        "model_milliseconds": 1000 * median(model),
+        "loop_milliseconds": 1000 * median(outside),
+        "loop_milliseconds_p95": 1000 * sorted(outside)[int(steps * 0.95)],
+        "model_milliseconds": 1000 * median(inside),
     }
 
 

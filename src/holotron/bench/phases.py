@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from holotron.engine.engine_loop import EngineLoop
+from holotron.engine.requests import GenerationRequest
 from holotron.engine.sampling import SamplingParams
-from holotron.engine.tasks import Task
 
 
 def measure_phases(
-    core: EngineLoop,
+    loop: EngineLoop,
     *,
     sequences: int = 100,
     prompt: int = 2368,
@@ -24,53 +24,53 @@ def measure_phases(
     """Prefill of new prompts, then decode of so many sequences at each context length."""
     figures: dict[str, Any] = {}
     count = 12
-    _prefill(core, prompt, count)  # the same batches once, so that kernels are compiled and library plans made
-    figures["prefill_tokens_per_second"] = prompt * count / _prefill(core, prompt, count)
+    _prefill(loop, prompt, count)  # the same batches once, so that kernels are compiled and library plans made
+    figures["prefill_tokens_per_second"] = prompt * count / _prefill(loop, prompt, count)
     for context in contexts:
-        figures[f"decode_tokens_per_second_{sequences}x{context}"] = _decode(core, sequences, context, steps)
+        figures[f"decode_tokens_per_second_{sequences}x{context}"] = _decode(loop, sequences, context, steps)
     return figures
 
 
-def _tokens(core: EngineLoop, count: int) -> list[int]:
-    return random.choices(range(min(50_000, core.model.config.vocab_size)), k=count)
+def _tokens(loop: EngineLoop, count: int) -> list[int]:
+    return random.choices(range(min(50_000, loop.model.config.vocab_size)), k=count)
 
 
-def _prefill(core: EngineLoop, prompt: int, count: int) -> float:
-    sessions = [core.open() for _ in range(count)]
+def _prefill(loop: EngineLoop, prompt: int, count: int) -> float:
+    sessions = [loop.open() for _ in range(count)]
     for session in sessions:
-        core.append(session, _tokens(core, prompt))
-        core.submit(Task(session, emit=lambda *_: None))
+        loop.append(session, _tokens(loop, prompt))
+        loop.submit(GenerationRequest(session, emit=lambda *_: None))
     _wait()
     start = time.perf_counter()
-    while core.tasks:
-        core.step()
+    while loop.requests:
+        loop.step()
     _wait()
     seconds = time.perf_counter() - start
     for session in sessions:
-        core.close(session)
+        loop.close(session)
     return seconds
 
 
-def _decode(core: EngineLoop, sequences: int, context: int, steps: int) -> float:
+def _decode(loop: EngineLoop, sequences: int, context: int, steps: int) -> float:
     sampling = SamplingParams(max_tokens=steps + 24, temperature=0.0, ignore_eos=True)
-    sessions = [core.open() for _ in range(sequences)]
+    sessions = [loop.open() for _ in range(sequences)]
     for session in sessions:
-        core.append(session, _tokens(core, context))
-        core.submit(Task(session, emit=lambda *_: None))
-    while core.tasks:
-        core.step()
+        loop.append(session, _tokens(loop, context))
+        loop.submit(GenerationRequest(session, emit=lambda *_: None))
+    while loop.requests:
+        loop.step()
     for session in sessions:
-        core.submit(Task(session, emit=lambda *_: None, sampling=sampling))
+        loop.submit(GenerationRequest(session, emit=lambda *_: None, sampling=sampling))
     for _ in range(16):  # the first steps record the graph
-        core.step()
+        loop.step()
     _wait()
     start = time.perf_counter()
     for _ in range(steps):
-        core.step()
+        loop.step()
     _wait()
     seconds = time.perf_counter() - start
     for session in sessions:
-        core.close(session)
+        loop.close(session)
     return sequences * steps / seconds
 
 

@@ -83,7 +83,7 @@ def agent_report(
 ) -> dict[str, Any]:
     """Everything about one run of the agent workload."""
     tokens = round(figures["tokens_per_session"])
-    predicted = session_bytes(model, precision(config), tokens) if tokens else 0
+    predicted = session_bytes(model, precision(config), tokens, config.checkpoints) if tokens else 0
     batch = min(load.sessions, round(figures["resident_sessions"]) or load.sessions)
     bound = limit(model, load, config, round(figures["mean_history"]), batch)
     return {

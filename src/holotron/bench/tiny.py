@@ -1,4 +1,4 @@
-"""A checkpoint so small that only what is around the model is measured: all kinds of layers, eyes, a byte tokenizer."""
+"""A checkpoint so small that only what is around the model is measured: every kind of layer, a vision tower."""
 
 from __future__ import annotations
 

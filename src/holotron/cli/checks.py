@@ -83,7 +83,7 @@ PACKAGES = (
     Package("jinja2", "3.1"),
     Package("pillow", "11", module="PIL"),
     Package("huggingface_hub", "0.30"),
-    Package("llguidance", "1.0"),
+    Package("llguidance", "1.9"),
     Package("pydantic", "2.10"),
     Package("fastapi", "0.115"),
     Package("uvicorn", "0.34"),

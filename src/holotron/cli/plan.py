@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from holotron.bench.notes import assumptions, corrections, verdict
 from holotron.cli.errors import Misuse, misuse
 from holotron.cli.output import examples, print_json
 from holotron.cli.plan_table import print_plans
+from holotron.engine.options import EngineOptions
 from holotron.model.config import ModelConfig
 from holotron.model.errors import ConfigError, ImageError
 from holotron.model.presets import PRESETS, preset
 from holotron.plan.efficiency import MEASURED
 from holotron.plan.errors import PlanError
 from holotron.plan.gpus import GPUS, gpu
-from holotron.plan.memory import DEFAULT_RESERVE, Format, Precision
+from holotron.plan.memory import Format, Precision
+from holotron.plan.notes import assumptions, corrections, verdict
 from holotron.plan.planner import plan as make_plan
 from holotron.plan.workload import Workload
 
@@ -43,17 +45,24 @@ def plan(
     ] = "qwen3-8b",
     weights: Annotated[str, typer.Option(help="Layer weights: bf16 or fp8.")] = "bf16",
     kv: Annotated[str, typer.Option(help="KV: bf16 or fp8.")] = "bf16",
-    state: Annotated[int, typer.Option(help="Bits of the SSM state: 16 or 32.")] = 16,
+    state: Annotated[int, typer.Option(help="Bits of the SSM state: 16 or 32.")] = Precision.state_bits,
+    checkpoints: Annotated[
+        int, typer.Option(help="States kept per session for going back.")
+    ] = EngineOptions.checkpoints,
     text_only: Annotated[
         bool, typer.Option("--text-only", help="Screenshots arrive as text tokens: nothing is paid for seeing.")
     ] = False,
     image_tokens: Annotated[
-        int | None, typer.Option(help="Tokens of a screenshot.", show_default="what the model's eyes make of it")
+        int | None,
+        typer.Option(help="Tokens of a screenshot.", show_default="what the model's vision tower makes of it"),
     ] = None,
     text_tokens: Annotated[int, typer.Option(help="Text tokens that a step adds.")] = 64,
     generated_tokens: Annotated[int, typer.Option(help="Tokens that a step generates.")] = 128,
     system_tokens: Annotated[int, typer.Option(help="Tokens of the system prompt.")] = 1024,
-    reserve: Annotated[float, typer.Option(help="Share of the GPU kept as workspace.")] = DEFAULT_RESERVE,
+    reserve: Annotated[
+        float | None,
+        typer.Option(help="Share of the GPU kept as workspace.", show_default="10 GiB, as `holotron serve`"),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
 ) -> None:
     """Work out what fits on one GPU and how fast it can go, next to a transformer.
@@ -77,10 +86,10 @@ def plan(
     other = None if against.lower() == NO_COMPARISON or against == model else find_model(against)
     # An image error here is about --screen.
     with misuse(PlanError, ImageError):
-        ours = make_plan(config, chosen_gpu, workload, precision, beside=other, reserve=reserve)
-        theirs = None
-        if other is not None:
-            theirs = make_plan(other, chosen_gpu, workload, precision, beside=config, reserve=reserve)
+        planned = partial(make_plan, gpu=chosen_gpu, workload=workload, precision=precision)
+        planned = partial(planned, checkpoints=checkpoints, reserve=reserve)
+        ours = planned(config, beside=other)
+        theirs = planned(other, beside=config) if other is not None else None
     verdicts = [verdict(each) for each in (ours, theirs) if each is not None]
     assumed = assumptions(ours, theirs)
     corrected = corrections(ours, theirs)

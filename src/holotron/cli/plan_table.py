@@ -7,15 +7,15 @@ from collections.abc import Callable
 from rich.table import Table
 
 from holotron.cli.output import console, milliseconds, print_wrapped, rate, size
-from holotron.plan.planner import Plan
+from holotron.plan.planner import SessionPlan
 from holotron.plan.roofline import StepCost
 
-Cell = Callable[[Plan], str]
+Cell = Callable[[SessionPlan], str]
 NOTHING = "–"
 
 
 def print_plans(
-    plan: Plan, against: Plan | None, verdicts: list[str], assumptions: list[str], corrections: list[str]
+    plan: SessionPlan, against: SessionPlan | None, verdicts: list[str], assumptions: list[str], corrections: list[str]
 ) -> None:
     """The whole report on standard output."""
     plans = [plan] if against is None else [plan, against]
@@ -35,25 +35,26 @@ def print_plans(
             print_wrapped(note, bullet="  • ")
 
 
-def _headline(plan: Plan) -> str:
+def _headline(plan: SessionPlan) -> str:
     workload = plan.workload
     sessions = "1 session" if workload.sessions == 1 else f"{workload.sessions:,} sessions"
     steps = "1 step" if workload.steps == 1 else f"{workload.steps:,} steps"
     return f"{sessions} of {steps} on one {plan.gpu.name}"
 
 
-def _setting(plan: Plan) -> str:
+def _setting(plan: SessionPlan) -> str:
     workload, precision = plan.workload, plan.precision
     width, height = workload.screen
     return (
         f"A step adds a {width}x{height} screenshot ({workload.tokens_per_image:,} tokens"
         f"{', as text' if workload.text_only else ''}) and {workload.text_tokens:,} tokens of text, and generates"
         f" {workload.generated_tokens:,}. Weights {precision.weights}, KV {precision.kv}, state"
-        f" {precision.state_bits} bit. Sizes are binary: 1 GiB = 2^30 bytes."
+        f" {precision.state_bits} bit, {plan.memory.checkpoints} more kept per session for going back. Sizes are"
+        " binary: 1 GiB = 2^30 bytes."
     )
 
 
-def _table(plans: list[Plan]) -> Table:
+def _table(plans: list[SessionPlan]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     # The labels keep their lines; where space is short the model names are broken instead.
     table.add_column("", no_wrap=True)
@@ -66,7 +67,7 @@ def _table(plans: list[Plan]) -> Table:
     return table
 
 
-def _section(table: Table, plans: list[Plan], title: str, rows: list[tuple[str, Cell]]) -> None:
+def _section(table: Table, plans: list[SessionPlan], title: str, rows: list[tuple[str, Cell]]) -> None:
     if table.row_count:
         table.add_section()
         table.add_row("")
@@ -75,7 +76,7 @@ def _section(table: Table, plans: list[Plan], title: str, rows: list[tuple[str, 
         table.add_row(f"  {label}", *(cell(each) for each in plans))
 
 
-def _memory_rows(plans: list[Plan]) -> list[tuple[str, Cell]]:
+def _memory_rows(plans: list[SessionPlan]) -> list[tuple[str, Cell]]:
     mean, end = (_token_label(plans, name) for name in ("mean_tokens", "end_tokens"))
     count = f"{plans[0].workload.sessions:,} session{'s' if plans[0].workload.sessions > 1 else ''}"
     rows: list[tuple[str, Cell]] = [
@@ -85,6 +86,10 @@ def _memory_rows(plans: list[Plan]) -> list[tuple[str, Cell]]:
         ("free for sessions", lambda p: size(p.memory.free_bytes)),
         ("KV per token", lambda p: f"{p.memory.kv_bytes_per_token:,} B"),
         ("SSM state per session, 16 / 32 bit", _state),
+        (
+            "copies of the state, checkpoints counted",
+            lambda p: f"{1 + p.memory.checkpoints}" if p.is_hybrid else "none",
+        ),
         ("conv state per session", lambda p: size(p.memory.conv_bytes) if p.is_hybrid else "none"),
         (f"session, mean age{mean}", lambda p: size(p.memory.mean_session_bytes)),
         (f"session, at its end{end}", lambda p: size(p.memory.end_session_bytes)),
@@ -93,26 +98,26 @@ def _memory_rows(plans: list[Plan]) -> list[tuple[str, Cell]]:
         ("sessions that fit, mean age", lambda p: f"{p.memory.mean_fit:,}"),
         ("sessions that fit, all at the end", lambda p: f"{p.memory.end_fit:,}"),
     ]
-    if any(each.memory.spilled and each.cost for each in plans):
-        rows.append(("sessions spilled to host memory", lambda p: f"{p.memory.spilled:,}" if p.cost else NOTHING))
+    if any(each.memory.offloaded and each.cost for each in plans):
+        rows.append(("sessions offloaded to host memory", lambda p: f"{p.memory.offloaded:,}" if p.cost else NOTHING))
         rows.append(("bringing one back", lambda p: milliseconds(p.memory.restore_seconds) if p.cost else NOTHING))
     return rows
 
 
-def _state(plan: Plan) -> str:
+def _state(plan: SessionPlan) -> str:
     if not plan.is_hybrid:
         return "none"
     narrow, wide = (plan.model.ssm_values * width / 2**20 for width in (2, 4))
     return f"{narrow:,.4g} / {wide:,.4g} MiB"
 
 
-def _token_label(plans: list[Plan], name: str) -> str:
+def _token_label(plans: list[SessionPlan], name: str) -> str:
     """How many tokens, where that is the same for all columns."""
     counts = {getattr(each.memory, name) for each in plans}
     return f" ({counts.pop():,} tokens)" if len(counts) == 1 else ""
 
 
-def _cost_rows(plans: list[Plan]) -> list[tuple[str, Cell]]:
+def _cost_rows(plans: list[SessionPlan]) -> list[tuple[str, Cell]]:
     new = {each.workload.new_tokens for each in plans}
     prefill = f"prefill {new.pop():,} tokens" if len(new) == 1 else "prefill"
     generated = plans[0].workload.generated_tokens
@@ -146,7 +151,7 @@ def _part(name: str) -> Cell:
     return lambda plan: _of(plan, lambda cost: float(getattr(cost, name)))
 
 
-def _of(plan: Plan, seconds: Callable[[StepCost], float]) -> str:
+def _of(plan: SessionPlan, seconds: Callable[[StepCost], float]) -> str:
     """One part of the cost; a part that does not exist in this model is shown as nothing rather than as zero."""
     if plan.cost is None or (value := seconds(plan.cost)) == 0:
         return NOTHING

@@ -135,8 +135,8 @@ async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) 
             yield policy
         return
     from holotron.agent.in_process import EngineModel
-    from holotron.server.loading import build_engine, load_texts
-    from holotron.server.messages import EngineOptions
+    from holotron.engine.build import EngineOptions, build_engine
+    from holotron.server.loading import load_texts
 
     options = EngineOptions(model=chosen.model or "", random=chosen.random, device=device)
     texts = load_texts(options)

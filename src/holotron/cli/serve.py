@@ -10,6 +10,7 @@ import typer
 
 from holotron.cli.errors import Misuse
 from holotron.cli.output import examples
+from holotron.engine.options import EngineOptions
 
 EXAMPLES = examples(
     "holotron serve ./my-checkpoint --port 8000",
@@ -37,11 +38,20 @@ def serve(
     state: Annotated[str, typer.Option(help=f"Type of the SSM states: {', '.join(STATE_TYPES)}")] = "fp32",
     kv: Annotated[str, typer.Option(help="Type of keys and values: same (as the weights), fp8")] = "same",
     memory: Annotated[float | None, typer.Option(help="GiB for sessions (default: what is free, less 10)")] = None,
-    host_memory: Annotated[float, typer.Option(help="GiB of host memory for sessions that do not fit")] = 4.0,
-    disk: Annotated[float, typer.Option(help="GiB of disk for those that fit nowhere else")] = 0.0,
+    host_memory: Annotated[
+        float, typer.Option(help="GiB of host memory for sessions that do not fit")
+    ] = EngineOptions.host_gib,
+    disk: Annotated[float, typer.Option(help="GiB of disk for those that fit nowhere else")] = EngineOptions.disk_gib,
     disk_folder: Annotated[Path | None, typer.Option(help="Where on disk.")] = None,
-    max_context: Annotated[int, typer.Option(min=16, help="Most tokens a session can have.")] = 65536,
-    checkpoints: Annotated[int, typer.Option(min=0, help="States kept per session for going back.")] = 1,
+    max_context: Annotated[
+        int, typer.Option(min=16, help="Most tokens a session can have.")
+    ] = EngineOptions.max_context,
+    tokens_per_session: Annotated[
+        int, typer.Option(min=16, help="Tokens of a usual session: divides the memory between states and KV.")
+    ] = EngineOptions.tokens_per_session,
+    checkpoints: Annotated[
+        int, typer.Option(min=0, help="States kept per session for going back.")
+    ] = EngineOptions.checkpoints,
     max_queue: Annotated[int, typer.Option(min=1, help="Turns under way at once; more are told to wait.")] = 1024,
     max_per_key: Annotated[int, typer.Option(min=1, help="The same for one key.")] = 512,
     max_body: Annotated[int, typer.Option(min=1, help="MiB that a request may have.")] = 64,
@@ -64,7 +74,6 @@ def serve(
     if not keys and host not in (*LOOPBACK, "::1"):
         raise Misuse(f"--host {host} opens the server to the network; give --api-key or --api-key-file, too")
     from holotron.model.loading import find_checkpoint
-    from holotron.server.messages import EngineOptions
     from holotron.server.run import serve as run
     from holotron.server.settings import ServerSettings
 
@@ -83,6 +92,7 @@ def serve(
         disk_gib=disk,
         disk_folder=str(disk_folder) if disk_folder else None,
         max_context=max_context,
+        tokens_per_session=tokens_per_session,
         checkpoints=checkpoints,
     )
     run(

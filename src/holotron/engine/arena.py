@@ -59,7 +59,7 @@ class Arena:
             self._free = [block for block in self._free if block // self._per_chunk != chunk]
             self.blocks -= count
             log.warning(
-                "no host memory for more parked sessions (%s); going on with %d MiB of it",
+                "no host memory for more offloaded sessions (%s); going on with %d MiB of it",
                 str(error).splitlines()[0],
                 self.blocks * self.block_size >> 20,
             )

@@ -55,21 +55,28 @@ def fit_to_memory(
     free_bytes: int,
     *,
     tokens_per_session: int,
+    sessions: int | None = None,
     dtype: torch.dtype = torch.bfloat16,
     **given: object,
 ) -> EngineConfig:
-    """An EngineConfig that divides `free_bytes` between states and pages for sessions of about that many tokens."""
+    """An EngineConfig that divides `free_bytes` between states and pages for sessions of about that many tokens.
+
+    With `sessions` it takes no more than so many sessions could ever use, and what states leave free goes to pages.
+    """
     draft = EngineConfig(**given)  # type: ignore[arg-type]
     kv_bytes = (draft.kv_dtype or dtype).itemsize * model.kv_values_per_token
     state_bytes = draft.state_dtype.itemsize * model.ssm_values + dtype.itemsize * model.conv_values
     session_bytes = kv_bytes * tokens_per_session + state_bytes * (1 + draft.checkpoints)
-    sessions = free_bytes // session_bytes
-    if sessions < 1:
+    fitting = free_bytes // session_bytes
+    if fitting < 1:
         raise EngineError(
             f"{free_bytes / 2**30:.1f} GiB do not hold one session of {tokens_per_session} tokens "
             f"({session_bytes / 2**30:.1f} GiB); use fewer tokens, an 8-bit KV or a larger device"
         )
+    held = fitting if sessions is None else min(fitting, sessions)
     # One slot and one page beyond what sessions use are scratch for padded rows.
-    slots = sessions * (1 + draft.checkpoints) + 1
+    slots = held * (1 + draft.checkpoints) + 1
     pages = (free_bytes - slots * state_bytes) // max(kv_bytes * draft.page_size, 1) if kv_bytes else 1
+    if held < fitting:
+        pages = min(pages, held * draft.pages_per_session + 1)
     return EngineConfig(**{**given, "slots": slots, "pages": max(int(pages), 2)})  # type: ignore[arg-type]

@@ -1,30 +1,36 @@
-"""The engine as callers see it: sessions that are awaited, and a thread behind them that never waits for anybody."""
+"""The engine as callers see it: sessions that are awaited, and a thread behind them that never waits for a caller."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from PIL import Image
 from torch import Tensor
 
+from holotron.engine.by_id import SessionsById
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
 from holotron.engine.images import PreparedImage, prepare_image
+from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
+from holotron.engine.prefix import close_unused, continue_or_open
+from holotron.engine.requests import Event, FinishEvent, GenerationRequest, StartEvent
 from holotron.engine.sampling import SamplingParams
-from holotron.engine.session_state import OnUpdate, Residency, SessionState, Turn
-from holotron.engine.stream import Inbox, Stream
-from holotron.engine.tasks import Event, FinishEvent, Task, TokenEvent, TokenLogprobs
+from holotron.engine.session import Session
+from holotron.engine.session_state import OnUpdate
+from holotron.engine.stream import Listener
+from holotron.engine.submission import Submission
 from holotron.engine.token_sampler import TokenSampler
 from holotron.engine.weights import copy_weights, read_weights
 from holotron.model.image import load_image
@@ -38,61 +44,39 @@ Result = TypeVar("Result")
 ImageLike = ProcessedImage | Image.Image | bytes | Path
 
 
-@dataclass
-class Answer:
-    """What a session generated in one turn."""
-
-    token_ids: list[int] = field(default_factory=list)
-    text: str = ""
-    logprobs: list[TokenLogprobs | None] = field(default_factory=list)
-    finish_reason: str = ""
-    stop: str | int | None = None
-    epoch: int = 0
-
-    def add(self, event: Event) -> None:
-        self.text += event.text
-        if isinstance(event, TokenEvent):
-            self.token_ids.extend(event.token_ids)
-            self.logprobs.extend([event.logprobs, *[None] * (len(event.token_ids) - 1)])
-            self.epoch = event.epoch
-        else:
-            self.finish_reason, self.stop = event.reason, event.stop
-
-
-@dataclass(frozen=True)
-class SessionInfo:
-    """A session from outside."""
-
-    id: str
-    tokens: int
-    computed: int
-    device_bytes: int
-    residency: Residency
-    turns: tuple[Turn, ...]
-    epoch: int
-    running: bool
-
-
 class Engine:
-    """Sessions over one model on one device. Use as a context manager, or close it."""
+    """Sessions over one model on one device. Use as a session manager, or close it.
 
-    def __init__(self, model: Model, config: EngineConfig | None = None, tokenizer: Tokenizer | None = None) -> None:
+    A stepped engine has no thread: its caller drives `loop` itself, on one thread, and awaits nothing.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        config: EngineConfig | None = None,
+        tokenizer: Tokenizer | None = None,
+        *,
+        stepped: bool = False,
+    ) -> None:
         self.model = model
         self.config = config or EngineConfig()
         self.tokenizer = tokenizer
         self._compiler: GrammarCompiler | None = None
         # Only for what runs on the engine's thread; `post` takes others there.
-        self.core = EngineLoop(model, self.config, TokenSampler(model.config, tokenizer))
-        self._processor = ImageProcessor(model.config.vision) if model.config.vision else None
+        self.loop = EngineLoop(model, self.config, TokenSampler(model.config, tokenizer))
+        self.by_id = SessionsById(self.loop, self._post)
+        vision, on_device = model.config.vision, model.device.type == "cuda"
+        self._processor = ImageProcessor(vision, on_device=on_device) if vision else None
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="engine-worker")
         self._compiler_lock = threading.Lock()
         self._commands: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
-        self._stopping = False
+        self._stopping = stepped  # nothing may be posted to a thread that is not there
         self._paused = False
-        self._outbox: list[tuple[Inbox, Event]] = []
-        self._thread = threading.Thread(target=self._loop, name="engine", daemon=True)
-        self._thread.start()
+        self._outbox: list[tuple[Listener, Event | StartEvent]] = []
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        if not stepped:
+            self._thread.start()
 
     def __enter__(self) -> Self:
         return self
@@ -109,7 +93,7 @@ class Engine:
             self._wake.notify()
         self._thread.join()
         self._workers.shutdown(cancel_futures=True)
-        self.core.residence.spill.close()
+        self.loop.memory.offload_store.close()
 
     # ---- sessions ----
 
@@ -122,36 +106,44 @@ class Engine:
     ) -> Session:
         """A new, empty session. keep_images: give back the keys and values of all but the last so many screenshots."""
         policy = OnUpdate(on_update)
-        return Session(self, self._call(lambda: self.core.open(session_id, on_update=policy, keep_images=keep_images)))
+        return Session(self, self._call(lambda: self.loop.open(session_id, on_update=policy, keep_images=keep_images)))
 
     def session(self, session_id: str) -> Session:
         """The open session of that id."""
-        return Session(self, self._call(lambda: self.core.find(session_id)))
+        return Session(self, self._call(lambda: self.loop.find(session_id)))
 
     def sessions(self) -> list[SessionInfo]:
-        return self._call(lambda: [self.describe(context) for context in self.core.contexts.values()])
+        return self._call(lambda: [describe(self.loop, session) for session in self.loop.sessions.values()])
 
     def counters(self) -> dict[str, Any]:
-        """What was done so far: steps, tokens computed and new, forks, spills."""
-        return self._call(self.count)
+        """What was done so far: steps, tokens computed and new, forks, evictions."""
+        return self._call(lambda: counters(self.loop))
 
     def continue_or_open(
-        self, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = (), pool: str | None = None
+        self,
+        token_ids: Sequence[int],
+        images: Sequence[tuple[int, PreparedImage]] = (),
+        pool: str | None = None,
+        *,
+        any_epoch: bool = False,
     ) -> tuple[Session, int]:
         """A session whose next tokens are the rest of these: one that has computed their beginning, or a new one.
 
         Returns the number of tokens that need not be given again, too. A session that goes on from its end is taken
         over; one whose checkpoint matches is rolled back to it only if nothing after it would be lost, else forked.
-        Only sessions of the same pool are looked at.
+        Only sessions of the same pool are looked at, and only those that the present weights have computed: with
+        any_epoch, what earlier weights have computed will do.
         """
         keys = [(start, prepared.key) for start, prepared in images]
-        context, position = self._call(lambda: self.core.continue_or_open(token_ids, keys, pool))
-        return Session(self, context), position
+        session, position = self._call(lambda: continue_or_open(self.loop, token_ids, keys, pool, any_epoch=any_epoch))
+        return Session(self, session), position
 
     async def prepare_image(self, image: ImageLike) -> PreparedImage:
         """Decode, resize and fingerprint an image in a worker."""
         if self._processor is None:
-            raise EngineError(f"{self.model.config.name} has no eyes; load a vision-language model to give it images")
+            raise EngineError(
+                f"{self.model.config.name} has no vision tower; load a vision-language model to give it images"
+            )
         processor = self._processor
 
         def prepare() -> PreparedImage:
@@ -162,6 +154,54 @@ class Engine:
             )
 
         return await self._work(prepare)
+
+    # ---- for callers on an event loop, that must not wait ----
+
+    def submit(
+        self,
+        token_ids: Sequence[int],
+        sampling: SamplingParams,
+        hear: Callable[[int, Event | StartEvent], None],
+        *,
+        session_id: str | None = None,
+        pool: str | None = None,
+        images: Sequence[tuple[int, PreparedImage]] = (),
+        grammar: GrammarState | None = None,
+        choices: int = 1,
+    ) -> Submission:
+        """Begin a turn in the session of that id or, without one, in what `continue_or_open` finds in the pool.
+
+        `hear` is called on the running event loop with the number of a choice and an event: a StartEvent first, then
+        tokens, and at the end of each choice a FinishEvent. A turn that is refused has no events; awaiting the
+        submission raises why.
+        """
+        event_loop = asyncio.get_running_loop()
+        listeners = [Listener(event_loop, partial(hear, choice)) for choice in range(choices)]
+        return Submission(
+            token_ids,
+            sampling,
+            lambda choice, event: self._tell(listeners[choice], event),
+            session_id,
+            pool,
+            images,
+            grammar,
+            choices,
+            lambda function: self._post(lambda: function(self.loop)),
+        )
+
+    def tidy(self, seconds: float, most: int) -> Future[EngineStats]:
+        """Close what requests without a session left behind so long ago, and all but the last `most`; the figures."""
+
+        def tidy() -> EngineStats:
+            close_unused(self.loop, time.monotonic() - seconds, most)
+            return engine_stats(self.loop)
+
+        return self._post(tidy)
+
+    @property
+    def max_length(self) -> int:
+        """The tokens that a session can have at most."""
+        return self.loop.max_length
 
     # ---- weights ----
 
@@ -175,21 +215,21 @@ class Engine:
 
         def update() -> int:
             copy_weights(self.model, tensors)
-            self.core.new_epoch()
-            return self.core.epoch
+            self.loop.new_epoch()
+            return self.loop.epoch
 
         return self._call(update)
 
     def sleep(self, *, weights: bool = False) -> None:
-        """Give the device's memory to somebody else: sessions leave it, and with `weights` the model goes to the host.
+        """Free the device's memory: sessions are evicted, and with `weights` the model goes to the host.
 
         SessionBusy if a session is at work. Asleep, the engine takes every call; turns begin after `wake`.
         """
-        self._call(lambda: self.core.sleep(weights=weights))
+        self._call(lambda: self.loop.sleep(weights=weights))
 
     def wake(self) -> None:
         """Take the memory back and go on."""
-        self._call(self.core.wake)
+        self._call(self.loop.wake)
 
     def pause(self) -> None:
         """Stop after the step that runs; turns stay where they are until `unpause`."""
@@ -197,8 +237,6 @@ class Engine:
 
     def unpause(self) -> None:
         self._call(lambda: setattr(self, "_paused", False))
-
-    # ---- for streams ----
 
     async def compile_grammar(self, grammar: Grammar) -> GrammarState:
         """Compile in a worker: a hard grammar takes seconds. One that was compiled lately is at hand."""
@@ -209,7 +247,9 @@ class Engine:
             return kept
         return await self._work(lambda: self._grammars().compile(grammar))
 
-    def post(self, function: Callable[[], Result]) -> Future[Result]:
+    # ---- the thread ----
+
+    def _post(self, function: Callable[[], Result]) -> Future[Result]:
         """Have something run on the engine's thread, between two steps."""
         future: Future[Result] = Future()
 
@@ -221,38 +261,38 @@ class Engine:
             except BaseException as error:
                 future.set_exception(error)
 
-        self._post(run)
+        self._command(run)
         return future
 
-    def _post(self, command: Callable[[], None]) -> None:
+    def _command(self, run: Callable[[], None]) -> None:
         with self._wake:
             self._check_open()
-            self._commands.append(command)
+            self._commands.append(run)
             self._wake.notify()
 
-    def post_submit(self, task: Task, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]) -> None:
-        """Have a task submitted, without waiting for it: where that fails, its only event says so."""
+    def _submit(
+        self, request: GenerationRequest, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]
+    ) -> None:
+        """Have a request submitted, without waiting for it: where that fails, its only event says so."""
 
         def submit() -> None:
             try:
-                if not task.cancelled:
-                    self.core.submit(task, token_ids, images)
+                if not request.cancelled:
+                    self.loop.submit(request, token_ids, images)
             except Exception as error:
-                task.emit(task, FinishEvent("failed", error=error))
+                request.emit(request, FinishEvent("failed", error=error))
 
-        self._post(submit)
+        self._command(submit)
 
-    def post_cancel(self, task: Task) -> None:
-        task.cancelled = True
+    def _cancel(self, request: GenerationRequest) -> None:
+        request.cancelled = True
         with suppress(EngineError):  # a closed engine has cancelled everything
-            self.post(lambda: self.core.cancel(task))
+            self._post(lambda: self.loop.cancel(request))
 
-    def post_event(self, inbox: Inbox, event: Event) -> None:
-        self._outbox.append((inbox, event))
+    def _tell(self, listener: Listener, event: Event | StartEvent) -> None:
+        self._outbox.append((listener, event))
 
-    # ---- the thread ----
-
-    def _loop(self) -> None:
+    def _run(self) -> None:
         while True:
             with self._wake:
                 while not (self._commands or self._stopping or self._has_work()):
@@ -261,8 +301,8 @@ class Engine:
             for _ in range(len(self._commands)):
                 self._commands.popleft()()
             if stopping:
-                while self.core.tasks:
-                    self.core.cancel(self.core.tasks[0])
+                while self.loop.requests:
+                    self.loop.cancel(self.loop.requests[0])
                 self._deliver()
                 return
             worked = self._has_work() and self._step()
@@ -272,20 +312,20 @@ class Engine:
                     self._wake.wait(timeout=0.002)  # a copy from disk is under way, and nothing else can run
 
     def _has_work(self) -> bool:
-        return bool(self.core.tasks) and not self.core.asleep and not self._paused
+        return bool(self.loop.requests) and not self.loop.asleep and not self._paused
 
     def _step(self) -> bool:
         try:
-            return self.core.step()
+            return self.loop.step()
         except Exception as error:
-            # The loop must outlive its mistakes: whoever waits would wait for ever.
+            # The loop must outlive its mistakes: callers would wait for ever.
             log.exception("a step could not be planned")
-            self.core.abandon(error)
+            self.loop.abandon(error)
             return True
 
     def _call(self, function: Callable[[], Result]) -> Result:
         """Run something on the engine's thread and wait for it."""
-        return self.post(function).result()
+        return self._post(function).result()
 
     async def _work(self, function: Callable[[], Result]) -> Result:
         """Run something in a worker."""
@@ -301,12 +341,12 @@ class Engine:
     def _deliver(self) -> None:
         """Hand over the events of a step, with one wake-up per event loop and not one per token."""
         outbox, self._outbox = self._outbox, []
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Inbox, Event]]] = {}
-        for inbox, event in outbox:
-            by_loop.setdefault(inbox.loop, []).append((inbox, event))
-        for loop, events in by_loop.items():
-            with suppress(RuntimeError):  # a loop that was closed has nobody waiting
-                loop.call_soon_threadsafe(_put_all, events)
+        by_event_loop: dict[asyncio.AbstractEventLoop, list[tuple[Listener, Event | StartEvent]]] = {}
+        for listener, event in outbox:
+            by_event_loop.setdefault(listener.event_loop, []).append((listener, event))
+        for event_loop, events in by_event_loop.items():
+            with suppress(RuntimeError):  # nothing waits on a loop that was closed
+                event_loop.call_soon_threadsafe(_hear_all, events)
 
     def _grammars(self) -> GrammarCompiler:
         with self._compiler_lock:
@@ -316,121 +356,7 @@ class Engine:
                 self._compiler = GrammarCompiler(self.tokenizer, config.vocab_size, config.eos_token_ids)
             return self._compiler
 
-    def describe(self, context: SessionState) -> SessionInfo:
-        """For the engine's thread: a session from outside."""
-        memory = self.core.runner.memory
-        on_device = context.slot is not None
-        slots = (1 + len(context.checkpoints)) if on_device else 0
-        return SessionInfo(
-            context.id,
-            len(context.tokens),
-            context.computed,
-            slots * memory.slot_bytes + len(context.pages) * memory.page_bytes,
-            context.residency,
-            tuple(context.turns),
-            context.epoch,
-            context.task is not None,
-        )
 
-    def count(self) -> dict[str, Any]:
-        """For the engine's thread: `counters`."""
-        core = self.core
-        return {
-            **vars(core.counters),
-            **vars(core.residence.traffic),
-            "redundancy": core.counters.redundancy,
-            "sessions": len(core.contexts),
-            "running": len(core.tasks),
-            "free_slots": core.residence.slots.free,
-            "free_pages": core.residence.pages.free,
-            "host_bytes": core.residence.spill.host_used,
-            "disk_bytes": core.residence.spill.disk_used,
-            "spilled_bytes": core.residence.spill.spilled_bytes,
-            "restored_bytes": core.residence.spill.restored_bytes,
-            "epoch": core.epoch,
-        }
-
-
-class Session:
-    """One agent's running context. It does one thing at a time; asked for another meanwhile, it is SessionBusy."""
-
-    def __init__(self, engine: Engine, context: SessionState) -> None:
-        self._engine = engine
-        self._context = context
-
-    @property
-    def id(self) -> str:
-        return self._context.id
-
-    @property
-    def info(self) -> SessionInfo:
-        return self._engine._call(lambda: self._engine.describe(self._context))
-
-    @property
-    def length(self) -> int:
-        """How many tokens it has, without waiting for the engine's thread; it grows while a turn runs."""
-        return len(self._context.tokens)
-
-    @property
-    def token_ids(self) -> list[int]:
-        return self._engine._call(lambda: list(self._context.tokens))
-
-    def append(self, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = ()) -> None:
-        """Add tokens, and images with the offset of their first token among these. Nothing is computed yet."""
-        self._engine._call(lambda: self._engine.core.append(self._context, token_ids, images))
-
-    async def generate(
-        self,
-        token_ids: Sequence[int] = (),
-        sampling: SamplingParams | None = None,
-        *,
-        images: Sequence[tuple[int, PreparedImage]] = (),
-    ) -> Answer:
-        """One turn: append, then generate."""
-        answer = Answer()
-        # The engine's thread adds the tokens itself: nobody has to wake up for each of them.
-        sampling = sampling or SamplingParams()
-        async for event in Stream(self._engine, self._context, sampling, token_ids, images, add=answer.add):
-            answer.add(event)
-        return answer
-
-    def stream(
-        self,
-        token_ids: Sequence[int] = (),
-        sampling: SamplingParams | None = None,
-        *,
-        images: Sequence[tuple[int, PreparedImage]] = (),
-    ) -> Stream:
-        """One turn, as it happens. Leaving the loop early, or being cancelled, ends the generation."""
-        return Stream(self._engine, self._context, sampling or SamplingParams(), token_ids, images)
-
-    async def compute(self) -> None:
-        """Compute what was appended, so that a later turn or fork starts at once."""
-        async for _ in Stream(self._engine, self._context, None):
-            pass
-
-    def fork(self, count: int) -> list[Session]:
-        """So many sessions that go on from here, sharing what can be shared."""
-        contexts = self._engine._call(lambda: self._engine.core.fork(self._context, count))
-        return [Session(self._engine, context) for context in contexts]
-
-    def rollback(self, turn: int, *, keep_prompt: bool = False) -> None:
-        """Forget that turn and all after it; with keep_prompt only its answer, to generate it anew."""
-        self._engine._call(lambda: self._engine.core.rollback(self._context, turn, keep_prompt=keep_prompt))
-
-    def park(self) -> None:
-        """Send the memory off the device; the next turn brings it back."""
-        self._engine._call(lambda: self._engine.core.park(self._context))
-
-    def resume(self) -> bool:
-        """Bring the memory back ahead of the next turn."""
-        return self._engine._call(lambda: self._engine.core.resume(self._context))
-
-    def close(self) -> None:
-        """Forget the session."""
-        self._engine._call(lambda: self._engine.core.close(self._context))
-
-
-def _put_all(events: list[tuple[Inbox, Event]]) -> None:
-    for inbox, event in events:
-        inbox.queue.put_nowait(event)
+def _hear_all(events: list[tuple[Listener, Event | StartEvent]]) -> None:
+    for listener, event in events:
+        listener.hear(event)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from array import array
 from collections.abc import Iterable, Sequence
 from uuid import uuid4
@@ -18,11 +19,10 @@ from holotron.engine.config import EngineConfig
 from holotron.engine.errors import EngineError, GenerationFailed, SessionBusy, SessionClosed, TooLong
 from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage, check_places
 from holotron.engine.memory_manager import MemoryManager
-from holotron.engine.prefix import longest_match
-from holotron.engine.runner import Piece, Runner
-from holotron.engine.scheduler import Plan, Scheduler, at_image
+from holotron.engine.requests import EngineCounters, FinishEvent, GenerationRequest
+from holotron.engine.runner import PrefillChunk, Runner
+from holotron.engine.scheduler import Plan, Scheduler
 from holotron.engine.session_state import OnUpdate, SessionState, Turn
-from holotron.engine.tasks import Counters, FinishEvent, Task
 from holotron.engine.token_sampler import TokenSampler
 from holotron.model.model import Model
 
@@ -30,20 +30,20 @@ log = logging.getLogger(__name__)
 
 
 class EngineLoop:
-    """Sessions and their tasks on one device."""
+    """Sessions and their requests on one device."""
 
     def __init__(self, model: Model, config: EngineConfig, sampler: TokenSampler | None = None) -> None:
         self.config = config
         self.model = model
         self.runner = Runner(model, config)
-        self.residence = MemoryManager(self.runner, config)
-        self.scheduler = Scheduler(config, self.residence)
+        self.memory = MemoryManager(self.runner, config)
+        self.scheduler = Scheduler(config, self.memory)
         self.encoder = ImageEncoder(model, config.image_cache_bytes)
         self.sampler = sampler or TokenSampler(model.config)
-        self.contexts: dict[str, SessionState] = {}
-        self.tasks: list[Task] = []
+        self.sessions: dict[str, SessionState] = {}
+        self.requests: list[GenerationRequest] = []
         self.epoch = 0
-        self.counters = Counters()
+        self.counters = EngineCounters()
         self.asleep = False
         self._submitted = 0
         self._waiting_forks: dict[SessionState, list[SessionState]] = {}
@@ -60,110 +60,121 @@ class EngineLoop:
     ) -> SessionState:
         """A new, empty session."""
         session_id = session_id or uuid4().hex
-        if session_id in self.contexts:
+        if session_id in self.sessions:
             raise EngineError(f"a session {session_id!r} exists already")
         if keep_images is not None and (self.model.config.uses_rope or not self.model.config.count("M")):
             raise EngineError(
                 f"keep_images drops keys and values that the state remembers; {self.model.config.name} has rotary "
-                "positions or no state, so that it would simply forget"
+                "positions or no state, so that it would lose them"
             )
-        context = SessionState(session_id, on_update=on_update, keep_images=keep_images, pool=pool, epoch=self.epoch)
-        self.contexts[session_id] = context
-        return context
+        session = SessionState(session_id, on_update=on_update, keep_images=keep_images, pool=pool, epoch=self.epoch)
+        self.sessions[session_id] = session
+        return session
 
     def find(self, session_id: str) -> SessionState:
-        if session_id not in self.contexts:
+        if session_id not in self.sessions:
             raise SessionClosed(f"there is no session {session_id!r}: it was closed or never opened")
-        return self.contexts[session_id]
+        return self.sessions[session_id]
 
     def append(
-        self, context: SessionState, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = ()
+        self, session: SessionState, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = ()
     ) -> None:
         """Add tokens to the end; images come with the offset of their first token among these."""
-        self._check_idle(context)
+        self._check_idle(session)
         vocabulary, vision = self.model.config.vocab_size, self.model.config.vision
         image_token = vision.image_token_id if vision else None  # it may lie beyond the vocabulary
         if token_ids and not (min(token_ids) >= 0 and max(token_ids) < vocabulary):
             for i, token in enumerate(token_ids):
                 if not 0 <= token < vocabulary and token != image_token:
                     raise EngineError(f"token {i} is {token}; ids lie between 0 and {vocabulary - 1}")
-        self.check_length(len(context.tokens) + len(token_ids))
+        self.check_length(len(session.tokens) + len(token_ids))
         check_places(self.model.config, token_ids, images)
-        start = len(context.tokens)
-        context.tokens.extend(token_ids)
-        context.images.extend(
+        start = len(session.tokens)
+        session.tokens.extend(token_ids)
+        session.images.extend(
             ImageSpan(start + offset, prepared.image.tokens, prepared.key, prepared.again, prepared)
             for offset, prepared in images
         )
         if token_ids:
-            context.logits = None
+            session.logits = None
         self.counters.appended_tokens += len(token_ids)
 
     def submit(
-        self, task: Task, token_ids: Sequence[int] = (), images: Sequence[tuple[int, PreparedImage]] = ()
+        self,
+        request: GenerationRequest,
+        token_ids: Sequence[int] = (),
+        images: Sequence[tuple[int, PreparedImage]] = (),
     ) -> None:
-        """Append, and queue a task: both, or an error and neither. Its session takes nothing else until it is finished.
+        """Append, and queue a request: both, or an error and neither. Its session takes nothing else until its end.
 
-        Only a session that is being computed for its forks takes one task more, which follows by itself.
+        Only a session that is being computed for its forks takes one request more, which follows by itself.
         """
-        context = task.context
-        if context.task is not None and context.task.is_fork and context.task.following is None and not context.closed:
-            context.task.following = lambda: self._follow(task, token_ids, images)
+        session = request.session
+        if (
+            session.request is not None
+            and session.request.is_fork
+            and session.request.following is None
+            and not session.closed
+        ):
+            session.request.following = lambda: self._follow(request, token_ids, images)
             return
-        self._check_idle(context)
-        if task.sampling is not None:
-            if not context.tokens and not token_ids:
+        self._check_idle(session)
+        if request.sampling is not None:
+            if not session.tokens and not token_ids:
                 raise EngineError("there is nothing to continue: append at least one token before generating")
-            self.check_length(len(context.tokens) + len(token_ids) + task.sampling.max_tokens)
-        before, logits = len(context.tokens), context.logits
-        task.held = context.held
-        self.append(context, token_ids, images)
+            self.check_length(len(session.tokens) + len(token_ids) + request.sampling.max_tokens)
+        before, logits = len(session.tokens), session.logits
+        request.held = session.held
+        self.append(session, token_ids, images)
         # The turn's prompt begins after the last turn; with nothing appended the last answer goes on.
-        task.start = context.turns[-1].end if context.turns else 0
-        task.prompt_end = len(context.tokens)
-        task.seed = random.getrandbits(62)
+        request.start = session.turns[-1].end if session.turns else 0
+        request.prompt_end = len(session.tokens)
+        request.seed = random.getrandbits(62)
         try:
-            self.sampler.begin(task, self.runner.device)
+            self.sampler.begin(request, self.runner.device)
         except ValueError:
-            context.truncate(before)
-            context.logits = logits
+            session.truncate(before)
+            session.logits = logits
             self.counters.appended_tokens -= len(token_ids)
             raise
-        context.claimed = False
+        session.claimed = False
         self._submitted += 1
-        task.number = self._submitted
-        context.task = task
-        self.tasks.append(task)
+        request.number = self._submitted
+        session.request = request
+        self.requests.append(request)
 
-    def cancel(self, task: Task) -> None:
-        """End a task where it is; what was generated stays in the session."""
-        task.cancelled = True
-        if task in self.tasks:
-            self._finish(task, FinishEvent("cancelled", text=task.checker.flush() if task.checker else ""))
+    def cancel(self, request: GenerationRequest) -> None:
+        """End a request where it is; what was generated stays in the session."""
+        request.cancelled = True
+        if request in self.requests:
+            self._finish(request, FinishEvent("cancelled", text=request.checker.flush() if request.checker else ""))
 
-    def _follow(self, task: Task, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]) -> None:
-        if task.cancelled:
-            task.emit(task, FinishEvent("cancelled"))
+    def _follow(
+        self, request: GenerationRequest, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]
+    ) -> None:
+        if request.cancelled:
+            request.emit(request, FinishEvent("cancelled"))
             return
         try:
-            self.submit(task, token_ids, images)
+            self.submit(request, token_ids, images)
         except ValueError as error:
-            task.emit(task, FinishEvent("failed", error=error))
+            request.emit(request, FinishEvent("failed", error=error))
 
     def fork(self, parent: SessionState, count: int) -> list[SessionState]:
         """So many sessions that continue from here. What the parent has not computed yet is computed once, for all."""
         self._check_idle(parent)
         if count < 1:
             raise EngineError(f"cannot fork into {count} sessions; at least 1 is needed")
-        children = [self._child(parent) for _ in range(count)]
+        children = [self.new_child(parent) for _ in range(count)]
         self.counters.forks += count
         if not parent.tokens:
             return children
         self._waiting_forks[parent] = children
-        self.submit(Task(parent, emit=_silent, is_fork=True))
+        self.submit(GenerationRequest(parent, emit=_silent, is_fork=True))
         return children
 
-    def _child(self, parent: SessionState) -> SessionState:
+    def new_child(self, parent: SessionState) -> SessionState:
+        """A session with the parent's tokens and none of its memory yet."""
         child = self.open(on_update=parent.on_update, keep_images=parent.keep_images, pool=parent.pool)
         child.tokens = array("i", parent.tokens)
         child.images = [span.copy() for span in parent.images]
@@ -172,96 +183,59 @@ class EngineLoop:
         child.waits_for = parent if parent.tokens else None
         return child
 
-    def rollback(self, context: SessionState, turn: int, *, keep_prompt: bool = False) -> None:
-        """Forget the turn of that number and all after it; with keep_prompt only its answer, to generate it anew."""
-        self._check_idle(context)
-        turns = context.turns
+    def duplicate(self, source: SessionState) -> SessionState:
+        """A session with the same tokens and a copy of the memory, as if it had computed them itself.
+
+        Unlike a fork it shares no page. Where there is no room for the copy, the tokens are computed when it runs.
+        """
+        copy = self.open()
+        copy.tokens.extend(source.tokens)
+        self.memory.copy_into(source, copy, self.idle_besides(source, copy))
+        return copy
+
+    def rollback(self, session: SessionState, turn: int, *, keep_prompt: bool = False) -> None:
+        """Remove the turn of that number and all after it; with keep_prompt only its answer, to generate it anew."""
+        self._check_idle(session)
+        turns = session.turns
         if not -len(turns) <= turn < len(turns):
             raise EngineError(f"there is no turn {turn}: the session has {len(turns)}")
         turn %= len(turns)
         position = turns[turn].prompt_end if keep_prompt else turns[turn].start
         del turns[turn:]
-        context.truncate(position)
-        self.residence.rewind(context, position)
+        session.truncate(position)
+        self.memory.rewind(session, position)
 
-    def park(self, context: SessionState) -> None:
-        """Send the session's memory off the device now."""
-        self._check_idle(context)
-        if context.slot is not None:
-            self.residence.send_away(context)
+    def park(self, session: SessionState) -> None:
+        """Evict the session's memory from the device now."""
+        self._check_idle(session)
+        if session.slot is not None:
+            self.memory.evict(session)
 
-    def resume(self, context: SessionState) -> bool:
+    def resume(self, session: SessionState) -> bool:
         """Bring the session's memory back ahead of its next turn; False if there is no room or nothing to bring."""
-        self._check_idle(context)
-        if context.parked is None or self.asleep:
-            return context.slot is not None
-        self.residence.spill.prefetch(context.parked)
-        self.residence.secure(context, 0, iter(()))
-        return context.slot is not None
+        self._check_idle(session)
+        if session.offloaded is None or self.asleep:
+            return session.slot is not None
+        self.memory.offload_store.prefetch(session.offloaded)
+        self.memory.secure(session, 0, iter(()))
+        return session.slot is not None
 
-    def close(self, context: SessionState) -> None:
-        """Forget the session. Closing twice is no error."""
-        if context.closed:
+    def close(self, session: SessionState) -> None:
+        """Close the session and free its memory. Closing twice is no error."""
+        if session.closed:
             return
-        context.closed = True
-        if context.task is not None:
-            self.cancel(context.task)
-        self._release_forks(context)
-        self.residence.discard(context)
-        self.contexts.pop(context.id, None)
+        session.closed = True
+        if session.request is not None:
+            self.cancel(session.request)
+        self._release_forks(session)
+        self.memory.free(session)
+        self.sessions.pop(session.id, None)
 
-    def match(
-        self, token_ids: Sequence[int], image_keys: Sequence[tuple[int, bytes]] = (), pool: str | None = None
-    ) -> tuple[SessionState, int] | None:
-        """The idle session of the pool that has computed the longest beginning of these tokens, and how much of it."""
-        idle = (
-            context
-            for context in self.contexts.values()
-            if context.pool == pool and context.task is None and context.waits_for is None and not context.claimed
-        )
-        return longest_match(token_ids, image_keys, idle)
-
-    def continue_or_open(
-        self, token_ids: Sequence[int], image_keys: Sequence[tuple[int, bytes]] = (), pool: str | None = None
-    ) -> tuple[SessionState, int]:
-        """A session that goes on with the rest of these tokens, and how many of them it has already."""
-        found = self.match(token_ids, image_keys, pool)
-        if found is None:
-            return self.open(pool=pool), 0
-        context, position = found
-        if self._ends_alike(context, position, token_ids):
-            position = len(context.tokens)
-            del context.turns[_turns_before(context, position) :]
-        else:
-            context = self.branch(context, position)
-        context.claimed = True  # else a second request like this one could be given the same session
-        return context, position
-
-    def _ends_alike(self, context: SessionState, position: int, token_ids: Sequence[int]) -> bool:
-        """Whether all that the context has besides are the last tokens of its answer, and the request has them too."""
-        if position != context.computed or context.held == position or at_image(context):
-            return False
-        return list(context.tokens[position:]) == list(token_ids[position : len(context.tokens)])
-
-    def branch(self, context: SessionState, position: int) -> SessionState:
-        """A session that stands at `position` of this one: itself if it stands there, else a fork of that beginning."""
-        if position == context.computed:
-            self.counters.appended_tokens -= context.uncomputed  # the request brings them again
-            context.truncate(position)
-            del context.turns[_turns_before(context, position) :]
-            return context
-        child = self._child(context)
-        child.waits_for = None
-        child.truncate(position)
-        del child.turns[_turns_before(context, position) :]
-        self.residence.fork_at(context, child, position, self._idle_besides(context, child))
-        return child
-
-    def _check_idle(self, context: SessionState) -> None:
-        if context.closed:
-            raise SessionClosed(f"the session {context.id!r} is closed")
-        if context.task is not None:
-            raise SessionBusy(f"the session {context.id!r} is at work; wait for it or cancel it")
+    def _check_idle(self, session: SessionState) -> None:
+        if session.closed:
+            raise SessionClosed(f"the session {session.id!r} is closed")
+        if session.request is not None:
+            raise SessionBusy(f"the session {session.id!r} is at work; wait for it or cancel it")
 
     @property
     def max_length(self) -> int:
@@ -280,10 +254,10 @@ class EngineLoop:
     # ---- a step ----
 
     def step(self) -> bool:
-        """Advance every session that can run by one piece or token; False when there was nothing to do."""
+        """Advance every session that can run by one chunk or token; False when there was nothing to do."""
         if self.asleep:
             return False
-        plan = self.scheduler.plan(self.tasks, self.contexts.values(), self.counters.steps)
+        plan = self.scheduler.plan(self.requests, self.sessions.values(), self.counters.steps)
         if not plan:
             return False
         self.counters.steps += 1
@@ -296,129 +270,133 @@ class EngineLoop:
             self._sample(finished, logits_SV)
         except Exception as error:
             log.exception("sampling failed")
-            for task in [task for task in finished if task in self.tasks]:
-                self._fail(task, error)
+            for request in [request for request in finished if request in self.requests]:
+                self._fail(request, error)
         return True
 
-    def _run(self, plan: Plan) -> tuple[list[Task], Tensor]:
-        """The model over the plan; the tasks whose context is now computed to its end, and their logits."""
-        finished: list[Task] = []
+    def _run(self, plan: Plan) -> tuple[list[GenerationRequest], Tensor]:
+        """The model over the plan; the requests whose session is now computed to its end, and their logits."""
+        finished: list[GenerationRequest] = []
         parts: list[Tensor] = []
         if plan.ready:
             finished = list(plan.ready)
-            parts = [task.context.logits[None] for task in plan.ready if task.context.logits is not None]
-        if plan.steps or plan.pieces:
-            self._begin_pieces(plan.pieces)
-            pieces = [Piece(task.context, count) for task, count in plan.pieces]
-            logits_SV = self.runner.run([task.context for task in plan.steps], pieces)
-            for task in plan.steps:
-                task.context.computed += 1
-            finished += plan.steps
-            rows = list(range(len(plan.steps)))
-            for row, (task, count) in enumerate(plan.pieces, len(plan.steps)):
-                task.context.computed += count
-                if task.context.uncomputed == 0:
-                    finished.append(task)
+            parts = [request.session.logits[None] for request in plan.ready if request.session.logits is not None]
+        if plan.decode or plan.prefill:
+            self._begin_prefill(plan.prefill)
+            prefill = [PrefillChunk(request.session, count) for request, count in plan.prefill]
+            logits_SV = self.runner.run([request.session for request in plan.decode], prefill)
+            for request in plan.decode:
+                request.session.computed += 1
+            finished += plan.decode
+            rows = list(range(len(plan.decode)))
+            for row, (request, count) in enumerate(plan.prefill, len(plan.decode)):
+                request.session.computed += count
+                if request.session.uncomputed == 0:
+                    finished.append(request)
                     rows.append(row)
-            self.counters.computed_tokens += len(plan.steps) + sum(count for _, count in plan.pieces)
+            self.counters.computed_tokens += len(plan.decode) + sum(count for _, count in plan.prefill)
             parts.append(logits_SV if len(rows) == len(logits_SV) else logits_SV[rows])
-            self._end_pieces(plan.pieces)
+            self._end_prefill(plan.prefill)
         return finished, parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _begin_pieces(self, pieces: list[tuple[Task, int]]) -> None:
-        self._encode_images(pieces)
-        for task, _ in pieces:
-            if not task.begun:
-                self.residence.checkpoint(task.context)
-            task.begun = True
+    def _begin_prefill(self, prefill: list[tuple[GenerationRequest, int]]) -> None:
+        self._encode_images(prefill)
+        for request, _ in prefill:
+            if not request.session.computed:
+                request.session.epoch = self.epoch  # its whole memory is these weights' work
+            if not request.begun:
+                self.memory.checkpoint(request.session)
+            request.begun = True
 
-    def _end_pieces(self, pieces: list[tuple[Task, int]]) -> None:
-        for task, _ in pieces:
-            for span in task.context.images:
-                if span.end <= task.context.computed:
+    def _end_prefill(self, prefill: list[tuple[GenerationRequest, int]]) -> None:
+        for request, _ in prefill:
+            for span in request.session.images:
+                if span.end <= request.session.computed:
                     span.embeddings = None
-            if task.context.keep_images is not None:
-                self.residence.drop_old_images(task.context)
+            if request.session.keep_images is not None:
+                self.memory.drop_old_images(request.session)
 
-    def _encode_images(self, pieces: list[tuple[Task, int]]) -> None:
+    def _encode_images(self, prefill: list[tuple[GenerationRequest, int]]) -> None:
         spans = [
             span
-            for task, count in pieces
-            for span in task.context.images
+            for request, count in prefill
+            for span in request.session.images
             if span.embeddings is None
-            and span.start < task.context.computed + count
-            and span.end > task.context.computed
+            and span.start < request.session.computed + count
+            and span.end > request.session.computed
         ]
         if spans:
             self.encoder.encode(spans)
 
-    def _sample(self, finished: list[Task], logits_SV: Tensor) -> None:
+    def _sample(self, finished: list[GenerationRequest], logits_SV: Tensor) -> None:
         drawing = finished
-        if any(task.generated == 0 for task in finished):
-            drawing = [task for task in finished if task.sampling is not None]
-            rows = [i for i, task in enumerate(finished) if task.sampling is not None]
-            for task, logits_V in zip(finished, logits_SV, strict=True):
-                if task.generated == 0:
-                    self._end_prompt(task, logits_V)
+        if any(request.generated == 0 for request in finished):
+            drawing = [request for request in finished if request.sampling is not None]
+            rows = [i for i, request in enumerate(finished) if request.sampling is not None]
+            for request, logits_V in zip(finished, logits_SV, strict=True):
+                if request.generated == 0:
+                    self._end_prompt(request, logits_V)
             if len(rows) < len(finished):
                 logits_SV = logits_SV[rows]
         if not drawing:
             return
-        for task, outcome in zip(drawing, self.sampler.draw(drawing, logits_SV), strict=True):
-            context = task.context
-            context.logits = None
+        for request, outcome in zip(drawing, self.sampler.draw(drawing, logits_SV), strict=True):
+            session = request.session
+            session.logits = None
             if outcome.error is not None:
-                self._fail(task, GenerationFailed(outcome.error))
+                self._fail(request, GenerationFailed(outcome.error))
                 continue
-            context.tokens.extend(outcome.token_ids)
-            task.generated += len(outcome.token_ids)
+            session.tokens.extend(outcome.token_ids)
+            request.generated += len(outcome.token_ids)
             self.counters.generated_tokens += len(outcome.token_ids)
-            task.emit(task, outcome.event(self.epoch))
+            request.emit(request, outcome.event(self.epoch))
             if outcome.finish is not None:
-                self._finish(task, outcome.finish)
+                self._finish(request, outcome.finish)
 
-    def _end_prompt(self, task: Task, logits_V: Tensor) -> None:
+    def _end_prompt(self, request: GenerationRequest, logits_V: Tensor) -> None:
         """What was given is computed: remember the place, and if that was all, let forks have it."""
-        context = task.context
-        if self.config.checkpoints or task.sampling is None:
-            context.logits = logits_V.clone()  # not a view: the next step may write over it
-            self.residence.checkpoint(context)
-        if task.sampling is None:
-            self._release_forks(context)
-            self._finish(task, FinishEvent("computed"))
+        session = request.session
+        if self.config.checkpoints or request.sampling is None:
+            session.logits = logits_V.clone()  # not a view: the next step may write over it
+            self.memory.checkpoint(session)
+        if request.sampling is None:
+            self._release_forks(session)
+            self._finish(request, FinishEvent("computed"))
 
-    def _finish(self, task: Task, event: FinishEvent) -> None:
-        self.tasks.remove(task)
-        context = task.context
-        context.task = None
-        if task.sampling is not None:
-            context.turns.append(Turn(task.start, task.prompt_end, len(context.tokens)))
+    def _finish(self, request: GenerationRequest, event: FinishEvent) -> None:
+        self.requests.remove(request)
+        session = request.session
+        session.request = None
+        if request.sampling is not None:
+            session.turns.append(Turn(request.start, request.prompt_end, len(session.tokens)))
         else:
-            self._release_forks(context)
-        task.emit(task, event)
-        if task.following is not None:
-            task.following()
+            self._release_forks(session)
+        if session.pool is not None:
+            session.left_at = time.monotonic()
+        request.emit(request, event)
+        if request.following is not None:
+            request.following()
 
-    def _fail(self, task: Task, error: Exception) -> None:
+    def _fail(self, request: GenerationRequest, error: Exception) -> None:
         self.counters.failures += 1
-        self._finish(task, FinishEvent("failed", error=error))
+        self._finish(request, FinishEvent("failed", error=error))
 
     def _recover(self, plan: Plan, error: Exception) -> None:
-        """A step that broke: nobody's memory is trusted any more, and everybody is tried again alone."""
-        tasks = [*plan.ready, *plan.steps, *(task for task, _ in plan.pieces)]
-        log.warning("a step with %d sessions failed: %s", len(tasks), error, exc_info=error)
-        for task in tasks:
-            self.residence.forget(task.context)
-            if task.alone or len(tasks) == 1:
-                self._fail(task, error)
+        """A step failed: the memory of its sessions is not trusted any more, and each of them is tried again alone."""
+        requests = [*plan.ready, *plan.decode, *(request for request, _ in plan.prefill)]
+        log.warning("a step with %d sessions failed: %s", len(requests), error, exc_info=error)
+        for request in requests:
+            self.memory.free(request.session, recompute=True)
+            if request.alone or len(requests) == 1:
+                self._fail(request, error)
             else:
-                task.alone = True
+                request.alone = True
 
     def abandon(self, error: Exception) -> None:
-        """After a mistake of the loop itself: every task fails, and what its session remembers is not trusted."""
-        for task in list(self.tasks):
-            self.residence.forget(task.context)
-            self._fail(task, error)
+        """After a mistake of the loop itself: every request fails, and what its session remembers is not trusted."""
+        for request in list(self.requests):
+            self.memory.free(request.session, recompute=True)
+            self._fail(request, error)
 
     def _release_forks(self, parent: SessionState) -> None:
         """Give waiting forks the parent's memory; those that get none compute for themselves."""
@@ -428,10 +406,10 @@ class EngineLoop:
                 continue
             if child.tokens[: len(parent.tokens)] != parent.tokens:
                 continue
-            self.residence.fork_into(parent, child, self._idle_besides(parent, child))
+            self.memory.fork_into(parent, child, self.idle_besides(parent, child))
 
-    def _idle_besides(self, *kept: SessionState) -> Iterable[SessionState]:
-        idle = [c for c in self.contexts.values() if c.task is None and c.slot is not None and c not in kept]
+    def idle_besides(self, *kept: SessionState) -> Iterable[SessionState]:
+        idle = [c for c in self.sessions.values() if c.request is None and c.slot is not None and c not in kept]
         return iter(sorted(idle, key=lambda c: c.last_used))
 
     # ---- weights and sleep ----
@@ -439,39 +417,37 @@ class EngineLoop:
     def new_epoch(self) -> None:
         """After the weights changed: sessions keep, lose or leave what they remember, as each of them asked for."""
         self.epoch += 1
-        self.encoder.forget()
-        for context in list(self.contexts.values()):
-            for span in context.images:
+        self.encoder.clear()
+        for session in list(self.sessions.values()):
+            for span in session.images:
                 span.embeddings = None
-            if context.on_update is OnUpdate.DROP and context.task is None:
-                self.close(context)
-            elif context.on_update is not OnUpdate.KEEP:
-                self.residence.forget(context)
-                context.epoch = self.epoch
+            if session.on_update is OnUpdate.DROP and session.request is None:
+                self.close(session)
+            elif session.on_update is not OnUpdate.KEEP:
+                self.memory.free(session, recompute=True)
+                session.epoch = self.epoch
 
     def sleep(self, *, weights: bool = False) -> None:
-        """Send every session away and give the device's memory back; with `weights` the model waits in host memory."""
-        if not self.asleep and self.tasks:
-            raise SessionBusy(f"{len(self.tasks)} sessions are at work; wait for them or cancel them before sleeping")
+        """Evict every session and give the device's memory back; with `weights` the model waits in host memory."""
+        if not self.asleep and self.requests:
+            raise SessionBusy(
+                f"{len(self.requests)} sessions are at work; wait for them or cancel them before sleeping"
+            )
         self.asleep = True
-        self.encoder.forget()
-        self.residence.evacuate(self.contexts.values(), weights=weights)
+        self.encoder.clear()
+        self.memory.evict_all(self.sessions.values(), weights=weights)
 
     def wake(self) -> None:
         """Take the memory again; sessions come back when they run."""
         if self.asleep:
-            self.residence.reopen()
+            self.memory.reopen()
             self.asleep = False
 
     def check(self) -> None:
         """The invariants that hold between steps; for tests."""
-        self.residence.check(self.contexts.values())
-        for context in self.contexts.values():
-            assert (context.task is not None) == any(task.context is context for task in self.tasks)
-
-
-def _turns_before(context: SessionState, position: int) -> int:
-    return sum(turn.end <= position for turn in context.turns)
+        self.memory.check(self.sessions.values())
+        for session in self.sessions.values():
+            assert (session.request is not None) == any(request.session is session for request in self.requests)
 
 
 def _silent(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Screenshots inside the engine: prepared off the loop, encoded once in batches, forgotten after the append."""
+"""Screenshots inside the engine: prepared off the loop, encoded once in batches, freed after the append."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holotron.engine.errors import EngineError
 from holotron.model.config import ModelConfig
 from holotron.model.grids import Grid
 from holotron.model.model import Model
-from holotron.model.tiling import ProcessedImage
+from holotron.model.tiling import ProcessedImage, patches_of_whole_images
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,17 @@ def prepare_image(make: Callable[[], ProcessedImage]) -> PreparedImage:
 def _hashed(image: ProcessedImage) -> Sequence[bytes | memoryview]:
     """What tells each part of an image from others: its patches, or the pixels of the whole image if those are less."""
     width, height = image.size
-    if image.source is not None and len(image.grids) == 1 and 3 * width * height < image.patches.nbytes:
-        return [f"{width}x{height} ".encode() + image.source.tobytes()]
-    parts = image.patches.split([rows * columns for rows, columns in image.grids])
-    return [part.contiguous().numpy().data for part in parts]
+    if image.pixels is not None and (image.patches is None or image.pixels.nbytes < image.patches.nbytes):
+        return [f"{width}x{height} ".encode() + image.pixels.numpy().tobytes()]
+    return [part.contiguous().numpy().data for part in _parts(image)]
+
+
+def _parts(image: ProcessedImage) -> Sequence[Tensor]:
+    """The patches of each grid, or the pixels of the whole image where patches are made on the device."""
+    if image.patches is None:
+        assert image.pixels is not None
+        return [image.pixels]
+    return image.patches.split([rows * columns for rows, columns in image.grids])
 
 
 @dataclass(eq=False)
@@ -72,7 +79,7 @@ def check_places(config: ModelConfig, token_ids: Sequence[int], images: Sequence
     """Whether each image, given with its offset, has exactly its places among the tokens."""
     if config.vision is None:
         if images:
-            raise EngineError(f"{config.name} has no eyes; load a vision-language model to give it images")
+            raise EngineError(f"{config.name} has no vision tower; load a vision-language model to give it images")
         return
     token = config.vision.image_token_id
     places, given = token_ids.count(token), sum(prepared.image.tokens for _, prepared in images)
@@ -109,8 +116,7 @@ class ImageEncoder:
         for span in spans:
             span.prepared = span.prepared or prepare_image(span.again)
             image = span.prepared.image
-            parts = image.patches.split([rows * columns for rows, columns in image.grids])
-            for key, part, grid in zip(span.prepared.keys, parts, image.grids, strict=True):
+            for key, part, grid in zip(span.prepared.keys, _parts(image), image.grids, strict=True):
                 if key in self._cache:
                     self._cache.move_to_end(key)
                     found[key] = self._cache[key]
@@ -120,12 +126,9 @@ class ImageEncoder:
                 else:
                     wanted[key] = (part, grid)
         if wanted:
-            parts = [part for part, _ in wanted.values()]
-            # Each part goes to its place on the device, and is not copied on the host before.
-            patches = parts[0].new_empty(sum(map(len, parts)), parts[0].shape[1], device=self._model.device)
-            for place, part in zip(patches.split([len(part) for part in parts]), parts, strict=True):
-                place.copy_(part, non_blocking=True)
-            tokens = self._model.encode_patches(patches, [grid for _, grid in wanted.values()])
+            grids = [grid for _, grid in wanted.values()]
+            patches = self._patches([part for part, _ in wanted.values()], grids)
+            tokens = self._model.encode_patches(patches, grids)
             self.encoded_parts += len(wanted)
             for key, part in zip(wanted, tokens, strict=True):
                 found[key] = part
@@ -135,7 +138,27 @@ class ImageEncoder:
             span.embeddings = torch.cat([found[key] for key in span.prepared.keys])
             span.prepared = None
 
-    def forget(self) -> None:
+    def _patches(self, parts: Sequence[Tensor], grids: Sequence[Grid]) -> Tensor:
+        """All patches on the device; those of images of one size, given as pixels, are made there at once."""
+        vision, device = self._model.config.vision, self._model.device
+        assert vision is not None
+        counts = [rows * columns for rows, columns in grids]
+        patches = torch.empty(sum(counts), vision.patch_values, device=device)
+        places = patches.split(counts)
+        by_size: dict[torch.Size, list[int]] = {}
+        for index, part in enumerate(parts):
+            if part.dtype == torch.uint8:
+                by_size.setdefault(part.shape, []).append(index)
+            else:  # straight to its place, and not copied on the host before
+                places[index].copy_(part, non_blocking=True)
+        for members in by_size.values():
+            pixels = torch.stack([parts[index] for index in members]).to(device, non_blocking=True)
+            made = patches_of_whole_images(pixels, grids[members[0]], vision)
+            for index, part in zip(members, made.split(counts[members[0]]), strict=True):
+                places[index].copy_(part)
+        return patches
+
+    def clear(self) -> None:
         """After the weights changed nothing that was encoded before is valid."""
         self._cache.clear()
         self._held = 0

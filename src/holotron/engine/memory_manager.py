@@ -1,6 +1,6 @@
-"""Keeps contexts on the device while they run, and makes room for them: checkpoints go first, then idle sessions.
+"""Keeps sessions on the device while they run, and makes room for them: checkpoints go first, then idle sessions.
 
-Running short is never an error. What must give way is copied to host memory or disk, or forgotten and computed again.
+Running short is never an error. What must give way is copied to host memory or disk, or freed and computed again.
 """
 
 from __future__ import annotations
@@ -9,92 +9,92 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from holotron.engine.config import EngineConfig
+from holotron.engine.offload import OffloadStore
 from holotron.engine.pools import PagePool, StatePool
 from holotron.engine.runner import Runner
 from holotron.engine.session_state import Checkpoint, SessionState
-from holotron.engine.spill import Spill
 
 
 @dataclass
-class Traffic:
-    """What shortage has cost so far."""
+class EvictionCounters:
+    """What shortage of memory has cost so far."""
 
-    spilled: int = 0
+    evicted: int = 0
     restored: int = 0
-    forgotten: int = 0
+    dropped: int = 0  # with no copy of their memory: computed again
     recomputed_tokens: int = 0
 
 
 class MemoryManager:
-    """Slots, pages and spilled copies of all contexts."""
+    """Slots, pages and offloaded copies of all sessions."""
 
     def __init__(self, runner: Runner, config: EngineConfig) -> None:
         self.config = config
         self.runner = runner
         self.slots = StatePool(config.slots)
         self.pages = PagePool(config.pages)
-        self.spill = Spill(runner.memory, config.host_bytes, config.disk_bytes, config.disk_folder)
-        self.traffic = Traffic()
+        self.offload_store = OffloadStore(runner.memory, config.host_bytes, config.disk_bytes, config.disk_folder)
+        self.evictions = EvictionCounters()
         self._has_state = runner.model.config.count("M") > 0
         self._has_pages = runner.model.config.count("*") > 0
 
     # ---- on the device ----
 
-    def secure(self, context: SessionState, new_tokens: int, victims: Iterable[SessionState]) -> bool:
-        """Have the context on the device with room for so many more tokens; False if that must wait.
+    def secure(self, session: SessionState, new_tokens: int, victims: Iterable[SessionState]) -> bool:
+        """Have the session on the device with room for so many more tokens; False if that must wait.
 
-        Victims are contexts that may be sent away for it, the first first.
+        Victims are sessions that may be evicted for it, the first first.
         """
-        if context.arrival is not None:
-            if not context.arrival.done:
+        if session.arrival is not None:
+            if not session.arrival.done:
                 return False
-            context.arrival = None
-        if context.parked is not None and context.parked.lost:
-            self.forget(context)
-        if context.parked is not None and not self.spill.prefetch(context.parked):
+            session.arrival = None
+        if session.offloaded is not None and session.offloaded.lost:
+            self.free(session, recompute=True)
+        if session.offloaded is not None and not self.offload_store.prefetch(session.offloaded):
             return False
         away = iter(victims)
-        if context.slot is None and not self._settle(context, away):
+        if session.slot is None and not self._place(session, away):
             return False
-        return self._grow(context, new_tokens, away) and context.arrival is None
+        return self._grow(session, new_tokens, away) and session.arrival is None
 
-    def has_room_for_one(self, context: SessionState) -> bool:
-        """Whether one more token can be computed as things are; cheap, since it is asked for everybody every step."""
-        if context.slot is None or context.arrival is not None:
+    def has_room_for_one(self, session: SessionState) -> bool:
+        """Whether one more token can be computed as things are. Cheap: asked for every session in every step."""
+        if session.slot is None or session.arrival is not None:
             return False
         if not self._has_pages:
             return True
-        page = (context.computed - context.dropped) // self.config.page_size
-        return page < len(context.pages) and not self.pages.is_shared(context.pages[page])
+        page = (session.computed - session.dropped) // self.config.page_size
+        return page < len(session.pages) and not self.pages.is_shared(session.pages[page])
 
-    def _settle(self, context: SessionState, victims: Iterable[SessionState]) -> bool:
-        needed = self._pages_for(context.entries)
+    def _place(self, session: SessionState, victims: Iterable[SessionState]) -> bool:
+        needed = self._pages_for(session.entries)
         if not self._make_room(1, needed, victims):
             return False
         slot, pages = self.slots.acquire(), self.pages.acquire(needed)
         assert slot is not None
         assert pages is not None
-        context.slot, context.pages = slot, pages
-        if context.parked is None:
+        session.slot, session.pages = slot, pages
+        if session.offloaded is None:
             self.runner.clear_slot(slot)
         else:
-            arrival = self.spill.restore(context.parked, slot, pages)
+            arrival = self.offload_store.restore(session.offloaded, slot, pages)
             if arrival is None:
-                self.forget(context)
-                return self._settle(context, victims)
-            self.traffic.restored += 1
-            context.parked = None
-            context.arrival = None if arrival.done else arrival
+                self.free(session, recompute=True)
+                return self._place(session, victims)
+            self.evictions.restored += 1
+            session.offloaded = None
+            session.arrival = None if arrival.done else arrival
         self.runner.set_pages(slot, pages)
         return True
 
-    def _grow(self, context: SessionState, new_tokens: int, victims: Iterable[SessionState]) -> bool:
-        assert context.slot is not None
+    def _grow(self, session: SessionState, new_tokens: int, victims: Iterable[SessionState]) -> bool:
+        assert session.slot is not None
         size = self.config.page_size
-        needed = self._pages_for(context.entries + new_tokens) - len(context.pages)
+        needed = self._pages_for(session.entries + new_tokens) - len(session.pages)
         # The page that the next token goes to may be shared with a fork: it is copied before it is written.
-        writes_to = context.entries // size
-        shared = writes_to < len(context.pages) and self.pages.is_shared(context.pages[writes_to])
+        writes_to = session.entries // size
+        shared = writes_to < len(session.pages) and self.pages.is_shared(session.pages[writes_to])
         if needed <= 0 and not shared:
             return True
         if not self._make_room(0, max(needed, 0) + shared, victims):
@@ -102,11 +102,11 @@ class MemoryManager:
         if shared:
             own = self.pages.acquire(1)
             assert own is not None
-            self.runner.copy_page(context.pages[writes_to], own[0])
-            self.pages.release([context.pages[writes_to]])
-            context.pages[writes_to] = own[0]
-        context.pages += self.pages.acquire(max(needed, 0)) or []
-        self.runner.set_pages(context.slot, context.pages, min(writes_to, len(context.pages) - 1))
+            self.runner.copy_page(session.pages[writes_to], own[0])
+            self.pages.release([session.pages[writes_to]])
+            session.pages[writes_to] = own[0]
+        session.pages += self.pages.acquire(max(needed, 0)) or []
+        self.runner.set_pages(session.slot, session.pages, min(writes_to, len(session.pages) - 1))
         return True
 
     def _pages_for(self, entries: int) -> int:
@@ -121,120 +121,118 @@ class MemoryManager:
                 if slots <= self.slots.free and pages <= self.pages.free:
                     return True
             if victim.slot is not None:
-                self.send_away(victim)
+                self.evict(victim)
             if slots <= self.slots.free and pages <= self.pages.free:
                 return True
         return False
 
     # ---- away from it ----
 
-    def send_away(self, context: SessionState) -> None:
-        """Copy the context off the device; what cannot be copied is forgotten."""
-        assert context.slot is not None
-        self._arrive(context)
-        context.parked = self.spill.park(context.slot, context.pages) if context.computed else None
-        self.traffic.spilled += 1
-        if context.parked is None and context.computed:
-            self.forget(context)
+    def evict(self, session: SessionState) -> None:
+        """Copy the session off the device; what cannot be copied is freed and computed again."""
+        assert session.slot is not None
+        self._await_restore(session)
+        # Pages that it was given for tokens which were not computed after all stay here: it comes back without them.
+        self._truncate(session, session.computed)
+        session.offloaded = self.offload_store.save(session.slot, session.pages) if session.computed else None
+        self.evictions.evicted += 1
+        if session.offloaded is None and session.computed:
+            self.free(session, recompute=True)
             return
-        self._leave(context)
+        self._free_device(session)
 
-    def forget(self, context: SessionState) -> None:
-        """Give up the context's memory; its tokens stay and are computed again when it runs."""
-        if context.computed:
-            self.traffic.forgotten += 1
-            self.traffic.recomputed_tokens += context.computed
-        self.discard(context)
+    def free(self, session: SessionState, *, recompute: bool = False) -> None:
+        """Free the session's memory everywhere. With recompute it is counted as work to be done again: tokens stay."""
+        if recompute and session.computed:
+            self.evictions.dropped += 1
+            self.evictions.recomputed_tokens += session.computed
+        if session.offloaded is not None:
+            self.offload_store.free(session.offloaded)
+            session.offloaded = None
+        self._free_device(session)
+        session.computed = session.dropped = session.dropped_before = 0
+        session.logits = None
 
-    def discard(self, context: SessionState) -> None:
-        """Free the context's memory everywhere."""
-        if context.parked is not None:
-            self.spill.forget(context.parked)
-            context.parked = None
-        self._leave(context)
-        context.computed = context.dropped = context.dropped_before = 0
-        context.logits = None
+    def _free_device(self, session: SessionState) -> None:
+        self._await_restore(session)
+        self.drop_checkpoints(session)
+        if session.slot is not None:
+            self.slots.release(session.slot)
+            self.pages.release(session.pages)
+        session.slot, session.pages = None, []
 
-    def _leave(self, context: SessionState) -> None:
-        self._arrive(context)
-        self.drop_checkpoints(context)
-        if context.slot is not None:
-            self.slots.release(context.slot)
-            self.pages.release(context.pages)
-        context.slot, context.pages = None, []
+    def _await_restore(self, session: SessionState) -> None:
+        """Let nothing happen to a session's memory before it is all there."""
+        if session.arrival is not None:
+            session.arrival.wait()
+            session.arrival = None
 
-    def _arrive(self, context: SessionState) -> None:
-        """Let nothing happen to a context's memory before it is all there."""
-        if context.arrival is not None:
-            context.arrival.wait()
-            context.arrival = None
-
-    def evacuate(self, contexts: Iterable[SessionState], *, weights: bool = False) -> None:
-        """Send everybody away, and give the device's memory back until `reopen`."""
-        for context in contexts:
-            if context.slot is not None:
-                self.send_away(context)
-            for span in context.images:
+    def evict_all(self, sessions: Iterable[SessionState], *, weights: bool = False) -> None:
+        """Evict every session, and give the device's memory back until `reopen`."""
+        for session in sessions:
+            if session.slot is not None:
+                self.evict(session)
+            for span in session.images:
                 span.embeddings = None
         self.runner.release(weights=weights)
-        self.spill.memory = self.runner.memory
+        self.offload_store.memory = self.runner.memory
 
     def reopen(self) -> None:
         self.runner.restore()
-        self.spill.memory = self.runner.memory
+        self.offload_store.memory = self.runner.memory
 
     # ---- going back ----
 
-    def checkpoint(self, context: SessionState) -> None:
+    def checkpoint(self, session: SessionState) -> None:
         """Remember the state as it is now, if there is a slot to spare; the oldest of its checkpoints gives way."""
-        if not (self.config.checkpoints and self._has_state and context.slot is not None and context.computed):
+        if not (self.config.checkpoints and self._has_state and session.slot is not None and session.computed):
             return
-        if any(kept.position == context.computed for kept in context.checkpoints):
+        if any(kept.position == session.computed for kept in session.checkpoints):
             return
-        slot = self.slots.acquire() if len(context.checkpoints) < self.config.checkpoints else None
-        if slot is None and context.checkpoints:
-            slot = context.checkpoints.pop(0).slot
+        slot = self.slots.acquire() if len(session.checkpoints) < self.config.checkpoints else None
+        if slot is None and session.checkpoints:
+            slot = session.checkpoints.pop(0).slot
         if slot is not None:
-            self.runner.copy_slot(context.slot, slot)
-            context.checkpoints.append(Checkpoint(context.computed, slot, context.logits))
+            self.runner.copy_slot(session.slot, slot)
+            session.checkpoints.append(Checkpoint(session.computed, slot, session.logits))
 
-    def rewind(self, context: SessionState, position: int) -> None:
+    def rewind(self, session: SessionState, position: int) -> None:
         """Let the memory hold at most the first `position` tokens; the rest of them is computed again if it must be."""
-        if position >= context.computed:
+        if position >= session.computed:
             return
-        context.logits = None
-        self._arrive(context)
-        if not self._has_state and context.slot is not None:
-            self._truncate(context, position)  # keys and values of a transformer can be cut anywhere
+        session.logits = None
+        self._await_restore(session)
+        if not self._has_state and session.slot is not None:
+            self._truncate(session, position)  # keys and values of a transformer can be cut anywhere
             return
-        usable = [c for c in context.checkpoints if context.dropped_before <= c.position <= position]
-        if context.slot is None or not usable:
-            self.forget(context)
+        usable = [c for c in session.checkpoints if session.dropped_before <= c.position <= position]
+        if session.slot is None or not usable:
+            self.free(session, recompute=True)
             return
         best = max(usable, key=lambda c: c.position)
-        self.runner.copy_slot(best.slot, context.slot)
-        for late in [c for c in context.checkpoints if c.position > position]:
-            context.checkpoints.remove(late)
+        self.runner.copy_slot(best.slot, session.slot)
+        for late in [c for c in session.checkpoints if c.position > position]:
+            session.checkpoints.remove(late)
             self.slots.release(late.slot)
-        self.traffic.recomputed_tokens += position - best.position
-        self._truncate(context, best.position)
-        context.logits = best.logits if best.position == position else None
+        self.evictions.recomputed_tokens += position - best.position
+        self._truncate(session, best.position)
+        session.logits = best.logits if best.position == position else None
 
-    def _truncate(self, context: SessionState, position: int) -> None:
-        context.computed = position
-        keep = self._pages_for(context.entries)
-        self.pages.release(context.pages[keep:])
-        del context.pages[keep:]
+    def _truncate(self, session: SessionState, position: int) -> None:
+        session.computed = position
+        keep = self._pages_for(session.entries)
+        self.pages.release(session.pages[keep:])
+        del session.pages[keep:]
 
-    def drop_checkpoints(self, context: SessionState) -> None:
-        for kept in context.checkpoints:
+    def drop_checkpoints(self, session: SessionState) -> None:
+        for kept in session.checkpoints:
             self.slots.release(kept.slot)
-        context.checkpoints.clear()
+        session.checkpoints.clear()
 
     def fork_into(self, parent: SessionState, child: SessionState, victims: Iterable[SessionState]) -> bool:
         """Give the child the parent's memory: a copy of its state, the same pages. False if there is no slot."""
         assert parent.slot is not None
-        self._arrive(parent)
+        self._await_restore(parent)
         if not self._make_room(1, 0, victims):
             return False
         slot = self.slots.acquire()
@@ -245,6 +243,19 @@ class MemoryManager:
         child.computed, child.dropped, child.dropped_before = parent.computed, parent.dropped, parent.dropped_before
         child.logits, child.epoch = parent.logits, parent.epoch
         self.runner.set_pages(slot, child.pages)
+        return True
+
+    def copy_into(self, parent: SessionState, child: SessionState, victims: Iterable[SessionState]) -> bool:
+        """Give the child a copy of the parent's memory that shares nothing with it. False if there is no room."""
+        if not self.secure(parent, 0, iter(())) or not self.secure(child, parent.entries, victims):
+            return False
+        assert parent.slot is not None
+        assert child.slot is not None
+        self.runner.copy_slot(parent.slot, child.slot)
+        for source, target in zip(parent.pages, child.pages, strict=False):
+            self.runner.copy_page(source, target)
+        child.computed = parent.computed
+        child.logits = None if parent.logits is None else parent.logits.clone()
         return True
 
     def fork_at(
@@ -260,36 +271,36 @@ class MemoryManager:
         child.logits = kept.logits
         return True
 
-    def drop_old_images(self, context: SessionState) -> None:
+    def drop_old_images(self, session: SessionState) -> None:
         """Give back the pages that hold nothing but screenshots older than the last `keep_images`."""
-        if context.keep_images is None or context.slot is None:
+        if session.keep_images is None or session.slot is None:
             return
         size = self.config.page_size
-        old = context.images[: max(0, len(context.images) - context.keep_images)]
+        old = session.images[: max(0, len(session.images) - session.keep_images)]
         for span in old:
-            if span.end > context.computed or span.start < context.dropped_before:
+            if span.end > session.computed or span.start < session.dropped_before:
                 continue
-            first, last = -(-(span.start - context.dropped) // size), (span.end - context.dropped) // size
+            first, last = -(-(span.start - session.dropped) // size), (span.end - session.dropped) // size
             if last > first:
-                self.pages.release(context.pages[first:last])
-                del context.pages[first:last]
-                context.dropped += (last - first) * size
-                self.runner.set_pages(context.slot, context.pages, first)
-            context.dropped_before = span.end
-        stale = [c for c in context.checkpoints if c.position < context.dropped_before]
+                self.pages.release(session.pages[first:last])
+                del session.pages[first:last]
+                session.dropped += (last - first) * size
+                self.runner.set_pages(session.slot, session.pages, first)
+            session.dropped_before = span.end
+        stale = [c for c in session.checkpoints if c.position < session.dropped_before]
         for kept in stale:
-            context.checkpoints.remove(kept)
+            session.checkpoints.remove(kept)
             self.slots.release(kept.slot)
 
-    def check(self, contexts: Iterable[SessionState]) -> None:
+    def check(self, sessions: Iterable[SessionState]) -> None:
         """Every slot and page is owned as often as it is counted."""
-        contexts = list(contexts)
-        slots = [c.slot for c in contexts if c.slot is not None]
-        slots += [kept.slot for c in contexts for kept in c.checkpoints]
+        sessions = list(sessions)
+        slots = [c.slot for c in sessions if c.slot is not None]
+        slots += [kept.slot for c in sessions for kept in c.checkpoints]
         self.slots.check(slots)
-        self.pages.check(c.pages for c in contexts)
-        for context in contexts:
-            assert context.slot is None or context.parked is None
-            assert context.computed <= len(context.tokens)
-            if context.slot is not None:
-                assert len(context.pages) >= self._pages_for(context.entries)
+        self.pages.check(c.pages for c in sessions)
+        for session in sessions:
+            assert session.slot is None or session.offloaded is None
+            assert session.computed <= len(session.tokens)
+            if session.slot is not None:
+                assert len(session.pages) >= self._pages_for(session.entries)

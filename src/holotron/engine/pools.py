@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class StatePool:
-    """Slots of state. Slot 0 belongs to nobody: padded rows of a batch write there."""
+    """Slots of state. Slot 0 is scratch: padded rows of a batch write there."""
 
     def __init__(self, slots: int) -> None:
         self.size = slots
@@ -36,7 +36,7 @@ class StatePool:
 
 
 class PagePool:
-    """Pages with reference counts: forked sessions share them until one writes. Page 0 belongs to nobody."""
+    """Pages with reference counts: forked sessions share them until one writes. Page 0 is scratch."""
 
     def __init__(self, pages: int) -> None:
         self.size = pages

@@ -1,29 +1,34 @@
-"""Which live session a stateless request continues: the one that has computed the longest beginning of it."""
+"""Sessions that stateless requests leave behind: which one a request continues, and which are closed."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
-from holotron.engine.session_state import SessionState
+from holotron.engine.scheduler import at_image
+from holotron.engine.session_state import Residency, SessionState
+
+if TYPE_CHECKING:
+    from holotron.engine.engine_loop import EngineLoop
 
 ImageKeys = Sequence[tuple[int, bytes]]
 
 
 def longest_match(
-    token_ids: Sequence[int], image_keys: ImageKeys, contexts: Iterable[SessionState]
+    token_ids: Sequence[int], image_keys: ImageKeys, sessions: Iterable[SessionState]
 ) -> tuple[SessionState, int] | None:
-    """The context and how many tokens of the request its memory (or one of its checkpoints) stands at.
+    """The session and how many tokens of the request its memory (or one of its checkpoints) stands at.
 
     The request is read once, whatever the number of sessions: fingerprints are compared, not tokens. At least one
     token of the request is left to compute, since its logits are wanted.
     """
     places: dict[int, list[SessionState]] = {}
-    for context in contexts:
-        for position in context.resume_positions():
+    for session in sessions:
+        for position in session.resume_positions():
             if 0 < position < len(token_ids):
-                places.setdefault(position, []).append(context)
+                places.setdefault(position, []).append(session)
     best: tuple[SessionState, int] | None = None
     tokens = memoryview(array("i", token_ids))
     state, done = blake2b(digest_size=16), 0
@@ -35,8 +40,94 @@ def longest_match(
             if start < position:
                 fingerprint.update(key)
         wanted = fingerprint.digest()
-        for context in places[position]:
-            if context.digest(position) == wanted:
-                best = (context, position)
+        for session in places[position]:
+            if session.digest(position) == wanted:
+                best = (session, position)
                 break
     return best
+
+
+def match(
+    loop: EngineLoop,
+    token_ids: Sequence[int],
+    image_keys: Sequence[tuple[int, bytes]] = (),
+    pool: str | None = None,
+    *,
+    any_epoch: bool = False,
+) -> tuple[SessionState, int] | None:
+    """The idle session of the pool that has computed the longest beginning of these tokens, and how much of it.
+
+    What other weights have computed is passed over, unless with any_epoch.
+    """
+    idle = (
+        session
+        for session in loop.sessions.values()
+        if session.pool == pool
+        and session.request is None
+        and session.waits_for is None
+        and not session.claimed
+        and (any_epoch or session.epoch == loop.epoch)
+    )
+    return longest_match(token_ids, image_keys, idle)
+
+
+def continue_or_open(
+    loop: EngineLoop,
+    token_ids: Sequence[int],
+    image_keys: Sequence[tuple[int, bytes]] = (),
+    pool: str | None = None,
+    *,
+    any_epoch: bool = False,
+) -> tuple[SessionState, int]:
+    """A session that goes on with the rest of these tokens, and how many of them it has already."""
+    found = match(loop, token_ids, image_keys, pool, any_epoch=any_epoch)
+    if found is None:
+        return loop.open(pool=pool), 0
+    session, position = found
+    if _ends_alike(session, position, token_ids):
+        position = len(session.tokens)
+        del session.turns[_turns_before(session, position) :]
+    else:
+        session = branch(loop, session, position)
+    session.claimed = True  # else a second request like this one could be given the same session
+    return session, position
+
+
+def _ends_alike(session: SessionState, position: int, token_ids: Sequence[int]) -> bool:
+    """Whether all that the session has besides are the last tokens of its answer, and the request has them too."""
+    if position != session.computed or session.held == position or at_image(session):
+        return False
+    return list(session.tokens[position:]) == list(token_ids[position : len(session.tokens)])
+
+
+def branch(loop: EngineLoop, session: SessionState, position: int) -> SessionState:
+    """A session that stands at `position` of this one: itself if it stands there, else a fork of that beginning."""
+    if position == session.computed:
+        loop.counters.appended_tokens -= session.uncomputed  # the request brings them again
+        session.truncate(position)
+        del session.turns[_turns_before(session, position) :]
+        return session
+    child = loop.new_child(session)
+    child.waits_for = None
+    child.truncate(position)
+    del child.turns[_turns_before(session, position) :]
+    loop.memory.fork_at(session, child, position, loop.idle_besides(session, child))
+    return child
+
+
+def _turns_before(session: SessionState, position: int) -> int:
+    return sum(turn.end <= position for turn in session.turns)
+
+
+def close_unused(loop: EngineLoop, before: float, most: int) -> None:
+    """Close sessions of pools that were left before that time, all but the `most` left last, and those of no use.
+
+    Of no use is a session whose memory is gone, or whose memory other weights have computed.
+    """
+    left = [(session.left_at, session) for session in loop.sessions.values() if session.left_at is not None]
+    left.sort(key=lambda pair: pair[0])
+    for number, (left_at, session) in enumerate(left):
+        is_late = left_at < before or number < len(left) - most
+        is_useless = session.residency is Residency.NONE or session.epoch != loop.epoch
+        if session.request is None and not session.claimed and (is_late or is_useless):
+            loop.close(session)

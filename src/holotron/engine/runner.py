@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holotron.engine.config import EngineConfig
+from holotron.engine.offload import as_bytes
 from holotron.engine.session_state import SessionState
-from holotron.engine.spill import as_bytes
 from holotron.model.batch import Batch, Memory
 from holotron.model.model import Model
 from holotron.ops import Packing
@@ -56,10 +56,10 @@ SMALL_LAYER = 4_000_000
 
 
 @dataclass(frozen=True)
-class Piece:
-    """The next `count` uncomputed tokens of a context."""
+class PrefillChunk:
+    """The next `count` uncomputed tokens of a session."""
 
-    context: SessionState
+    session: SessionState
     count: int
 
 
@@ -144,40 +144,40 @@ class Runner:
     # ---- forward ----
 
     @torch.inference_mode()
-    def run(self, steps: list[SessionState], pieces: list[Piece]) -> Tensor:
-        """Advance these sessions; logits after the last token of each, steps first."""
-        if not pieces and self._graphed(len(steps)):
-            return self._replay(steps)
-        numbers = self._numbers(steps, pieces)
-        lengths = tuple(piece.context.entries + piece.count for piece in pieces)
-        batch = self._batch(numbers, len(steps), tuple(piece.count for piece in pieces), lengths)
+    def run(self, decode: list[SessionState], prefill: list[PrefillChunk]) -> Tensor:
+        """Advance these sessions; logits after the last token of each, decode first."""
+        if not prefill and self._graphed(len(decode)):
+            return self._replay(decode)
+        numbers = self._numbers(decode, prefill)
+        lengths = tuple(chunk.session.entries + chunk.count for chunk in prefill)
+        batch = self._batch(numbers, len(decode), tuple(chunk.count for chunk in prefill), lengths)
         tokens_T = numbers.tokens
         if (vision := self.model.config.vision) and vision.image_token_id >= self.model.config.vocab_size:
             tokens_T = tokens_T.masked_fill(tokens_T == vision.image_token_id, 0)  # there is nothing to look up for it
         x_TD = self.model.decoder.embeddings(tokens_T)
-        self._splice_images(x_TD, steps, pieces)
-        with one_thread() if self._is_small and not pieces else nullcontext():
+        self._splice_images(x_TD, decode, prefill)
+        with one_thread() if self._is_small and not prefill else nullcontext():
             hidden_TD = self.model.decoder(x_TD, batch, self.memory)
             return self.model.decoder.logits(hidden_TD[numbers.last])
 
-    def _numbers(self, steps: list[SessionState], pieces: list[Piece]) -> Numbers:
+    def _numbers(self, decode: list[SessionState], prefill: list[PrefillChunk]) -> Numbers:
         """Everything the batch needs to know, laid out in one array so that it crosses to the device in one copy."""
         size = self.config.page_size
-        rows = [step_numbers(context, size) for context in steps]
+        rows = [step_numbers(session, size) for session in decode]
         tokens, positions, places, slots, lengths = ([column] for column in np.array(rows).reshape(-1, 5).T)
-        for piece in pieces:
-            context, count, start = piece.context, piece.count, piece.context.computed
-            tokens.append(np.array(context.tokens[start : start + count]))
+        for chunk in prefill:
+            session, count, start = chunk.session, chunk.count, chunk.session.computed
+            tokens.append(np.array(session.tokens[start : start + count]))
             positions.append(np.arange(start, start + count))
-            places.append(places_of(context, context.entries, count, size))
-            slots.append(np.array([context.slot]))
-            lengths.append(np.array([context.entries + count]))
-        last = np.cumsum([1] * len(steps) + [piece.count for piece in pieces]) - 1
+            places.append(places_of(session, session.entries, count, size))
+            slots.append(np.array([session.slot]))
+            lengths.append(np.array([session.entries + count]))
+        last = np.cumsum([1] * len(decode) + [chunk.count for chunk in prefill]) - 1
         parts = [*tokens, *positions, *places, *slots, *lengths, last]
         flat = torch.from_numpy(np.concatenate(parts, dtype=np.int64, casting="unsafe"))
         if self.device.type == "cuda":
             flat = flat.pin_memory().to(self.device, non_blocking=True)
-        sessions = len(steps) + len(pieces)
+        sessions = len(decode) + len(prefill)
         total = (len(flat) - 3 * sessions) // 3
         return Numbers(*flat.split([total] * 3 + [sessions] * 3))
 
@@ -195,45 +195,45 @@ class Runner:
             piece_lengths=lengths,
         )
 
-    def _splice_images(self, x_TD: Tensor, steps: list[SessionState], pieces: list[Piece]) -> None:
+    def _splice_images(self, x_TD: Tensor, decode: list[SessionState], prefill: list[PrefillChunk]) -> None:
         """Image embeddings take the places of image tokens, by position: a generated image token stays a token."""
-        at = len(steps)
-        for piece in pieces:
-            start, end = piece.context.computed, piece.context.computed + piece.count
-            for span in piece.context.images:
+        at = len(decode)
+        for chunk in prefill:
+            start, end = chunk.session.computed, chunk.session.computed + chunk.count
+            for span in chunk.session.images:
                 low, high = max(start, span.start), min(end, span.end)
                 if low < high:
                     assert span.embeddings is not None
                     x_TD[at + low - start : at + high - start] = span.embeddings[low - span.start : high - span.start]
-            at += piece.count
+            at += chunk.count
 
     # ---- CUDA graphs ----
 
     def _graphed(self, count: int) -> bool:
         return self.config.cuda_graphs and self.device.type == "cuda" and 0 < count <= BUCKETS[-1]
 
-    def _replay(self, steps: list[SessionState]) -> Tensor:
-        bucket = next(size for size in BUCKETS if size >= len(steps))
+    def _replay(self, decode: list[SessionState]) -> Tensor:
+        bucket = next(size for size in BUCKETS if size >= len(decode))
         if bucket not in self._graphs:
             self._graphs[bucket] = DecodeGraph(self, bucket)
-        return self._graphs[bucket].replay(steps)[: len(steps)]
+        return self._graphs[bucket].replay(decode)[: len(decode)]
 
 
-def step_numbers(context: SessionState, page_size: int) -> tuple[int, int, int, int, int]:
+def step_numbers(session: SessionState, page_size: int) -> tuple[int, int, int, int, int]:
     """What a batch must know of a session that brings one token: the token, its position and place, slot, entries."""
-    start, pages = context.computed, context.pages
-    entry = start - context.dropped
+    start, pages = session.computed, session.pages
+    entry = start - session.dropped
     place = pages[entry // page_size] * page_size + entry % page_size if pages else 0  # 0 without attention
-    assert context.slot is not None
-    return context.tokens[start], start, place, context.slot, entry + 1
+    assert session.slot is not None
+    return session.tokens[start], start, place, session.slot, entry + 1
 
 
-def places_of(context: SessionState, entry: int, count: int, page_size: int) -> NDArray[np.int64]:
-    if not context.pages:
+def places_of(session: SessionState, entry: int, count: int, page_size: int) -> NDArray[np.int64]:
+    if not session.pages:
         return np.zeros(count, dtype=np.int64)
     first = entry // page_size
     entries = np.arange(entry, entry + count)
-    pages = np.array(context.pages[first : (entry + count - 1) // page_size + 1])
+    pages = np.array(session.pages[first : (entry + count - 1) // page_size + 1])
     places: NDArray[np.int64] = pages[entries // page_size - first] * page_size + entries % page_size
     return places
 
@@ -278,15 +278,15 @@ class DecodeGraph:
         hidden = runner.model.decoder(runner.model.decoder.embeddings(numbers.tokens), batch, runner.memory)
         return runner.model.decoder.logits(hidden)
 
-    def replay(self, steps: list[SessionState]) -> Tensor:
+    def replay(self, decode: list[SessionState]) -> Tensor:
         rows, size = self._rows, self._runner.config.page_size
         self._copied.synchronize()  # the copy of the last step must be done before its source is written again
-        count = len(steps)
+        count = len(decode)
         assert count <= rows
         host = self._host.numpy().reshape(5, rows)
         host[:4, count:] = 0
         host[4, count:] = 1
-        host[:, :count] = np.array([step_numbers(context, size) for context in steps]).T
+        host[:, :count] = np.array([step_numbers(session, size) for session in decode]).T
         self._input.copy_(self._host, non_blocking=True)
         self._copied.record()
         self._graph.replay()

@@ -7,75 +7,77 @@ from dataclasses import dataclass
 
 from holotron.engine.config import EngineConfig
 from holotron.engine.memory_manager import MemoryManager
+from holotron.engine.requests import GenerationRequest
 from holotron.engine.session_state import SessionState
-from holotron.engine.tasks import Task
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The work of one step: sessions that only sample, that bring one token, and that bring a piece."""
+    """The work of one step: sessions that only sample, that decode one token, and that prefill a chunk."""
 
-    ready: list[Task]
-    steps: list[Task]
-    pieces: list[tuple[Task, int]]
+    ready: list[GenerationRequest]
+    decode: list[GenerationRequest]
+    prefill: list[tuple[GenerationRequest, int]]
 
     def __bool__(self) -> bool:
-        return bool(self.ready or self.steps or self.pieces)
+        return bool(self.ready or self.decode or self.prefill)
 
 
 class Scheduler:
-    """First come, first served. Sessions that bring one token ride along with prompts, so that neither waits long."""
+    """First come, first served. Sessions that decode ride along with prompts, so that neither waits long."""
 
-    def __init__(self, config: EngineConfig, residence: MemoryManager) -> None:
+    def __init__(self, config: EngineConfig, memory: MemoryManager) -> None:
         self._config = config
-        self._residence = residence
+        self._memory = memory
 
-    def plan(self, tasks: list[Task], contexts: Collection[SessionState], step: int) -> Plan:
-        """The work of the next step. Contexts that are in it are on the device, with room for what they bring."""
+    def plan(self, requests: list[GenerationRequest], sessions: Collection[SessionState], step: int) -> Plan:
+        """The work of the next step. Sessions in it are on the device, with room for what they bring."""
         plan = Plan([], [], [])
         budget = self._config.prefill_tokens
-        alone = next((task for task in tasks if task.alone), None)
+        alone = next((request for request in requests if request.alone), None)
         chosen: set[SessionState] = set()
         full = False
-        for task in [alone] if alone else tasks:
-            context = task.context
-            if context.waits_for is not None:
+        for request in [alone] if alone else requests:
+            session = request.session
+            if session.waits_for is not None:
                 continue
-            if task.generated and self._residence.has_room_for_one(context) and context.uncomputed == 1:
-                if len(plan.steps) < self._config.max_running:  # what nearly every session does in nearly every step
-                    context.last_used = step
-                    chosen.add(context)
-                    plan.steps.append(task)
+            if request.generated and self._memory.has_room_for_one(session) and session.uncomputed == 1:
+                if len(plan.decode) < self._config.max_running:  # what nearly every session does in nearly every step
+                    session.last_used = step
+                    chosen.add(session)
+                    plan.decode.append(request)
                 continue
-            if context.uncomputed == 0 and context.logits is None:
-                self._residence.rewind(context, context.computed - 1)  # the logits are gone: its last token runs again
-            count = uncomputed = context.uncomputed
-            is_piece = count > 1 or at_image(context)
-            if is_piece:
-                count = self._piece(count, budget)
-            if count == 0 if is_piece else len(plan.steps) == self._config.max_running:
+            if session.uncomputed == 0 and session.logits is None:
+                self._memory.rewind(session, session.computed - 1)  # the logits are gone: its last token runs again
+            count = uncomputed = session.uncomputed
+            is_prefill = count > 1 or at_image(session)
+            if is_prefill:
+                count = self._chunk(count, budget)
+            if count == 0 if is_prefill else len(plan.decode) == self._config.max_running:
                 continue
-            if full and context.slot is None:
+            if full and session.slot is None:
                 continue
-            if not self._residence.secure(context, count, _victims(task, chosen, tasks, contexts)):
-                # Whoever comes later may send even fewer away: there is no point in asking again in this step.
-                on_its_way = context.arrival is not None or (context.parked is not None and context.parked.on_disk)
+            if not self._memory.secure(session, count, _victims(request, chosen, requests, sessions)):
+                # Later requests may evict even fewer sessions: there is no point in asking again in this step.
+                on_its_way = session.arrival is not None or (
+                    session.offloaded is not None and session.offloaded.on_disk
+                )
                 full = full or not on_its_way
                 continue
-            if context.uncomputed != uncomputed:
+            if session.uncomputed != uncomputed:
                 continue  # what it remembered was lost, so that it has more to do than this plan knows
-            chosen.add(context)
-            context.last_used = step
-            if is_piece:
-                plan.pieces.append((task, count))
+            chosen.add(session)
+            session.last_used = step
+            if is_prefill:
+                plan.prefill.append((request, count))
                 budget -= count
             elif count:
-                plan.steps.append(task)
+                plan.decode.append(request)
             else:
-                plan.ready.append(task)
+                plan.ready.append(request)
         return plan
 
-    def _piece(self, uncomputed: int, budget: int) -> int:
+    def _chunk(self, uncomputed: int, budget: int) -> int:
         """How many of these tokens go into this step. A prompt that fits into a step is not cut.
 
         Cutting what need not be cut makes many odd sizes, for each of which library kernels plan anew, and reads a
@@ -87,18 +89,21 @@ class Scheduler:
 
 
 def _victims(
-    task: Task, chosen: set[SessionState], tasks: list[Task], contexts: Collection[SessionState]
+    request: GenerationRequest,
+    chosen: set[SessionState],
+    requests: list[GenerationRequest],
+    sessions: Collection[SessionState],
 ) -> Iterator[SessionState]:
-    """Whose memory may go for this task: idle sessions, least recently used first, then tasks that came later."""
-    idle = [c for c in contexts if c.task is None and c.waits_for is None and c.slot is not None]
+    """Whose memory may go for this request: idle sessions, least recently used first, then requests that came later."""
+    idle = [c for c in sessions if c.request is None and c.waits_for is None and c.slot is not None]
     yield from sorted(idle, key=lambda c: c.last_used)
-    for other in reversed(tasks):
-        if other.number <= task.number:
+    for other in reversed(requests):
+        if other.number <= request.number:
             return
-        if other.context.slot is not None and other.context not in chosen:
-            yield other.context
+        if other.session.slot is not None and other.session not in chosen:
+            yield other.session
 
 
-def at_image(context: SessionState) -> bool:
+def at_image(session: SessionState) -> bool:
     """Whether the next token stands for a part of an image."""
-    return bool(context.uncomputed) and any(span.start <= context.computed < span.end for span in context.images)
+    return bool(session.uncomputed) and any(span.start <= session.computed < span.end for span in session.images)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from holotron.engine.images import ImageSpan
-from holotron.engine.spill import Arrival, Parked
+from holotron.engine.offload import Arrival, OffloadedSession
 
 if TYPE_CHECKING:
-    from holotron.engine.tasks import Task
+    from holotron.engine.requests import GenerationRequest
 
 
 class Residency(StrEnum):
@@ -58,12 +58,12 @@ _numbers = count()
 
 @dataclass(eq=False)
 class SessionState:
-    """The running context of one session. `computed` of its tokens are in its memory; the rest wait to be."""
+    """Tokens, memory and turns of one session. `computed` of its tokens are in its memory; the rest wait to be."""
 
     id: str
     on_update: OnUpdate = OnUpdate.KEEP
     keep_images: int | None = None
-    pool: str | None = None  # requests without a session of their own may go on from contexts of their pool
+    pool: str | None = None  # requests without a session of their own may go on from sessions of their pool
     tokens: array[int] = field(default_factory=lambda: array("i"))
     images: list[ImageSpan] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
@@ -75,13 +75,14 @@ class SessionState:
     logits: Tensor | None = None  # after the last computed token, when it is the last token
     checkpoints: list[Checkpoint] = field(default_factory=list)
     digests: dict[int, bytes] = field(default_factory=dict)
-    parked: Parked | None = None
+    offloaded: OffloadedSession | None = None
     arrival: Arrival | None = None  # its memory is on its way back
-    epoch: int = 0
-    task: Task | None = None
+    epoch: int = 0  # of the weights that computed the beginning of its memory
+    request: GenerationRequest | None = None
     waits_for: SessionState | None = None  # a fork whose parent is still being computed
     claimed: bool = False  # promised to a stateless request that has not come back with its tokens yet
     last_used: int = 0
+    left_at: float | None = None  # of a pool: when its last request was done
     closed: bool = False
     number: int = field(default_factory=lambda: next(_numbers))
 
@@ -106,8 +107,8 @@ class SessionState:
     def residency(self) -> Residency:
         if self.slot is not None:
             return Residency.GPU
-        if self.parked is not None:
-            return Residency.DISK if self.parked.on_disk else Residency.HOST
+        if self.offloaded is not None:
+            return Residency.DISK if self.offloaded.on_disk else Residency.HOST
         return Residency.NONE
 
     def digest(self, position: int) -> bytes:
@@ -121,12 +122,12 @@ class SessionState:
         return self.digests[position]
 
     def truncate(self, position: int) -> None:
-        """Forget the tokens from `position` on, and what was said about them."""
+        """Remove the tokens from `position` on, their images and fingerprints."""
         del self.tokens[position:]
         self.images = [span for span in self.images if span.start < position]
         self.digests = {at: digest for at, digest in self.digests.items() if at <= position}
 
     def resume_positions(self) -> list[int]:
-        """From where this context could go on without computing anything again."""
+        """From where this session could go on without computing anything again."""
         positions = [self.computed, *(c.position for c in self.checkpoints)]
         return [p for p in positions if not any(span.start < p < span.end for span in self.images)]

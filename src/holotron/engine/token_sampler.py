@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from holotron.engine.grammar import GrammarError, GrammarState
+from holotron.engine.requests import FinishEvent, GenerationRequest, TokenEvent, TokenLogprobs
 from holotron.engine.sampling import RowState, SampledToken, sample, sample_plainly
 from holotron.engine.stopping import StopChecker
-from holotron.engine.tasks import FinishEvent, Task, TokenEvent, TokenLogprobs
 from holotron.model.config import ModelConfig
 from holotron.model.text.tokenizer import Tokenizer
 
 
-class Outcome(NamedTuple):
+class SampledStep(NamedTuple):
     """What one generation gained in a step: a token that was drawn, those forced after it, or an error."""
 
     token_ids: tuple[int, ...] = ()
@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
 
 
 class TokenSampler:
-    """Draws tokens for tasks and follows each of them to its end."""
+    """Draws tokens for requests and follows each of them to its end."""
 
     def __init__(self, config: ModelConfig, tokenizer: Tokenizer | None = None) -> None:
         self._config = config
@@ -44,67 +44,69 @@ class TokenSampler:
             banned |= set(range(config.vocab_size)) - tokenizer.ids
         self._banned = torch.tensor(sorted(banned), dtype=torch.long)
 
-    def begin(self, task: Task, device: torch.device) -> None:
-        """Prepare a task for drawing; parameters that this model cannot follow are an error here, before it runs."""
-        if task.sampling is None:
+    def begin(self, request: GenerationRequest, device: torch.device) -> None:
+        """Prepare a request for drawing; parameters that this model cannot follow are an error here, before it runs."""
+        if request.sampling is None:
             return
         config = self._config
         # The image token may lie beyond the vocabulary.
-        prompt = [t for t in task.context.tokens if t < config.vocab_size] if task.sampling.has_penalties else ()
-        task.row = RowState(task.sampling, config.vocab_size, task.seed, config.eos_token_ids, prompt, device)
-        task.checker = StopChecker(task.sampling, self._decode, config.eos_token_ids)
+        prompt = [t for t in request.session.tokens if t < config.vocab_size] if request.sampling.has_penalties else ()
+        request.row = RowState(request.sampling, config.vocab_size, request.seed, config.eos_token_ids, prompt, device)
+        request.checker = StopChecker(request.sampling, self._decode, config.eos_token_ids)
 
-    def draw(self, tasks: Sequence[Task], logits_SV: Tensor) -> list[Outcome]:
+    def draw(self, requests: Sequence[GenerationRequest], logits_SV: Tensor) -> list[SampledStep]:
         """The outcomes of one step, in order. An error of one generation is its own."""
-        rows = [task.row for task in tasks if task.row is not None]
+        rows = [request.row for request in requests if request.row is not None]
         logits_SV = logits_SV.float()
         if self._banned.device != logits_SV.device:
             self._banned = self._banned.to(logits_SV.device)
         if all(row.is_plain for row in rows):
             tokens = sample_plainly(logits_SV, self._banned)
-            return [self._outcome(task, row, token) for task, row, token in zip(tasks, rows, tokens, strict=True)]
-        bitmask, broken = self._bitmask(tasks)
+            return [
+                self._outcome(request, row, token) for request, row, token in zip(requests, rows, tokens, strict=True)
+            ]
+        bitmask, broken = self._bitmask(requests)
         tokens = sample(logits_SV, rows, bitmask, self._banned).read(rows)
         return [
-            Outcome(error=broken[i]) if i in broken else self._outcome(task, row, token)
-            for i, (task, row, token) in enumerate(zip(tasks, rows, tokens, strict=True))
+            SampledStep(error=broken[i]) if i in broken else self._outcome(request, row, token)
+            for i, (request, row, token) in enumerate(zip(requests, rows, tokens, strict=True))
         ]
 
-    def _bitmask(self, tasks: Sequence[Task]) -> tuple[Tensor | None, dict[int, str]]:
-        if all(task.grammar is None for task in tasks):
+    def _bitmask(self, requests: Sequence[GenerationRequest]) -> tuple[Tensor | None, dict[int, str]]:
+        if all(request.grammar is None for request in requests):
             return None, {}
-        bitmask = torch.zeros(len(tasks), -(-self._config.vocab_size // 32), dtype=torch.int32)
+        bitmask = torch.zeros(len(requests), -(-self._config.vocab_size // 32), dtype=torch.int32)
         broken: dict[int, str] = {}
-        for i, task in enumerate(tasks):
-            if task.grammar is not None:
+        for i, request in enumerate(requests):
+            if request.grammar is not None:
                 try:
-                    task.grammar.mask_into(bitmask[i])
+                    request.grammar.mask_into(bitmask[i])
                 except GrammarError as error:
                     broken[i] = str(error)
         return bitmask, broken
 
-    def _outcome(self, task: Task, row: RowState, token: SampledToken) -> Outcome:
+    def _outcome(self, request: GenerationRequest, row: RowState, token: SampledToken) -> SampledStep:
         if token.error is not None:
-            return Outcome(error=token.error)
-        checker = task.checker
+            return SampledStep(error=token.error)
+        checker = request.checker
         assert checker is not None
         ids: tuple[int, ...] = (token.token_id,)
-        if task.grammar is None:
+        if request.grammar is None:
             text = checker.push(token.token_id)
         else:
             try:
-                ids = _follow(task.grammar, token.token_id)
+                ids = _follow(request.grammar, token.token_id)
             except GrammarError as error:
-                return Outcome(error=str(error))
+                return SampledStep(error=str(error))
             ids, text = _push_all(checker, ids)
         finish = FinishEvent(checker.finish.reason, stop=checker.finish.stop) if checker.finish else None
-        if finish is None and task.grammar is not None and task.grammar.is_finished:
+        if finish is None and request.grammar is not None and request.grammar.is_finished:
             finish = FinishEvent("stop", text=checker.flush())
         row.advance(ids)
         logprobs = None
         if token.logprob is not None:
             logprobs = TokenLogprobs(token.logprob, token.sampling_logprob, token.top)
-        return Outcome(ids, text, logprobs, finish)
+        return SampledStep(ids, text, logprobs, finish)
 
 
 def _follow(grammar: GrammarState, token_id: int) -> tuple[int, ...]:

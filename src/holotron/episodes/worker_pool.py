@@ -8,7 +8,7 @@ import os
 import pickle
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, nullcontext
+from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from holotron.agent.chat import ChatModel
 from holotron.agent.hosted_model import ModelHandle, ModelHost
+from holotron.env.errors import InfrastructureError
 from holotron.env.workers import end_with_parent
 
 PATIENCE = 15.0  # seconds in which a worker that is told to end may close its browsers
@@ -23,7 +24,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class WorkerDied(RuntimeError):
+class WorkerDied(InfrastructureError):
     """A worker process ended without a result: it was killed, or ran out of memory."""
 
 
@@ -162,7 +163,8 @@ def _main(
     except asyncio.CancelledError:
         pass  # the parent wants no result any more
     except Exception as error:
-        sender.send(("error", _portable(error)))
+        with suppress(OSError):  # a parent that ends its workers listens no more
+            sender.send(("error", _portable(error)))
 
 
 def _portable(error: Exception) -> Exception:

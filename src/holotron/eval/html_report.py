@@ -23,22 +23,29 @@ th, td { text-align: left; padding: .3rem .5rem;
 def write_html(report: dict[str, Any], path: Path) -> None:
     """Write the page."""
     rows = "\n".join(_row(row) for row in sorted(report["tasks"], key=lambda row: -(row["success_rate"] or 0)))
-    rate = report["success_rate"]
-    low, high = report["interval"]
-    title = f"{report['benchmark']}, {report['protocol']}, {report['policy']}"
+    title = f"{report['benchmark']}, {report['policy']}"
+    figures = "\n".join(_figure(name, part) for name, part in report["protocols"].items())
     page = f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>
 <style>{_STYLE}</style></head><body>
 <h1>{escape(title)}</h1>
-<p><span class="big">{"–" if rate is None else f"{100 * rate:.1f}%"}</span>
- ({100 * low:.1f} to {100 * high:.1f}, 95%) of {report["episodes"]} episodes solved,
- at most {report["max_steps"]} steps each; {report["missing"]} episodes missing,
- {report["infrastructure_failures"]} lost to the infrastructure.</p>
+{figures}
+<p>{report["infrastructure_failures"]} episodes were lost to the infrastructure. By task,
+ {escape(report["protocol"])}:</p>
 <table><thead><tr><th>task<th>solved<th>rate<th>95%<th>mean reward</tr></thead><tbody>
 {rows}
 </tbody></table></body></html>
 """
     path.write_text(page, encoding="utf-8")
+
+
+def _figure(name: str, part: dict[str, Any]) -> str:
+    rate, (low, high) = part["success_rate"], part["interval"]
+    return (
+        f'<p><span class="big">{"–" if rate is None else f"{100 * rate:.1f}%"}</span> {escape(name)}: '
+        f"({100 * low:.1f} to {100 * high:.1f}, 95%) of {part['episodes']} episodes solved, at most "
+        f"{part['max_steps']} steps each; {part['missing']} episodes missing.</p>"
+    )
 
 
 def _row(row: dict[str, Any]) -> str:

@@ -41,8 +41,10 @@ class Model(nn.Module):
         if not images:
             return []
         grids = [grid for image in images for grid in image.grids]
-        patches = torch.cat([image.patches for image in images]).to(self.device)
-        tokens = self.encode_patches(patches, grids)
+        patches = [image.patches for image in images if image.patches is not None]
+        if len(patches) < len(images):
+            raise ModelError("an image has no patches yet; make it with an ImageProcessor that is not on_device")
+        tokens = self.encode_patches(torch.cat(patches).to(self.device), grids)
         parts = iter(tokens)
         return [torch.cat([next(parts) for _ in image.grids]) for image in images]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from holotron.engine.options import DEVICE_RESERVE, STATE_BYTES, EngineOptions
 from holotron.model.config import ModelConfig
 from holotron.plan.efficiency import MEASURED, Efficiency
 from holotron.plan.errors import PlanError
@@ -14,18 +15,18 @@ from holotron.plan.workload import Workload
 Format = Literal["bf16", "fp8"]
 _BYTES: dict[str, int] = {"bf16": 2, "fp8": 1}
 
-# Activations, logits, CUDA context and graphs, allocator slack.
-DEFAULT_RESERVE = 0.10
-
 
 @dataclass(frozen=True)
 class Precision:
-    """How weights, KV and SSM state are stored. fp8 weights are the layers' only: embeddings, lm_head and eyes keep 16
-    bits, as in published fp8 checkpoints. The convolution's state always has 16."""
+    """How weights, KV and SSM state are stored; by default as `holotron serve` does.
+
+    fp8 weights are the layers' only: embeddings, lm_head and vision tower keep 16 bits, as in published fp8
+    checkpoints. The convolution's state always has 16.
+    """
 
     weights: Format = "bf16"
     kv: Format = "bf16"
-    state_bits: int = 16
+    state_bits: int = 8 * STATE_BYTES[EngineOptions.state_dtype]
 
     def __post_init__(self) -> None:
         for name, value in (("weights", self.weights), ("kv", self.kv)):
@@ -55,6 +56,7 @@ class MemoryPlan:
     kv_bytes_per_token: int
     ssm_bytes: int
     conv_bytes: int
+    checkpoints: int
     state_tokens: int | None
     mean_tokens: int
     mean_session_bytes: int
@@ -64,7 +66,7 @@ class MemoryPlan:
     end_session_bytes: int
     end_needed_bytes: int
     end_fit: int
-    spilled: int
+    offloaded: int
     restore_seconds: float
 
     @property
@@ -98,9 +100,10 @@ def conv_bytes(model: ModelConfig) -> int:
     return model.conv_values * 2
 
 
-def session_bytes(model: ModelConfig, precision: Precision, tokens: int) -> int:
-    """What one session of so many tokens keeps on the GPU."""
-    return kv_bytes_per_token(model, precision) * tokens + ssm_bytes(model, precision) + conv_bytes(model)
+def session_bytes(model: ModelConfig, precision: Precision, tokens: int, checkpoints: int = 0) -> int:
+    """What one session of so many tokens keeps on the GPU: its KV, its state, and states for going back."""
+    state = ssm_bytes(model, precision) + conv_bytes(model)
+    return kv_bytes_per_token(model, precision) * tokens + state * (1 + checkpoints)
 
 
 def sessions_that_fit(free_bytes: int, bytes_per_session: int) -> int:
@@ -113,20 +116,27 @@ def plan_memory(
     workload: Workload,
     precision: Precision,
     *,
-    reserve: float = DEFAULT_RESERVE,
+    checkpoints: int = EngineOptions.checkpoints,
+    reserve: float | None = None,
     efficiency: Efficiency = MEASURED,
 ) -> MemoryPlan:
-    """Divide one GPU's memory; sessions that do not fit at mean age are counted as spilled to host memory."""
-    if not 0 <= reserve < 1:
+    """Divide one GPU's memory; sessions that do not fit at mean age are counted as offloaded to host memory.
+
+    reserve: the share of the memory that is left to activations, graphs and libraries; None is what the engine leaves.
+    """
+    if checkpoints < 0:
+        raise PlanError(f"checkpoints is {checkpoints}; it must be at least 0")
+    if reserve is not None and not 0 <= reserve < 1:
         raise PlanError(
             f"the reserve is {reserve}; it is a share of the GPU's memory, from 0 up to but not including 1"
         )
     text = text_weight_bytes(model, precision)
     vision = (model.vision_parameters + model.projector_parameters) * 2
-    reserved = int(gpu.memory_bytes * reserve)
+    reserved = DEVICE_RESERVE if reserve is None else int(gpu.memory_bytes * reserve)
     free = max(0, gpu.memory_bytes - reserved - text - vision)
-    mean = session_bytes(model, precision, workload.mean_tokens)
-    end = session_bytes(model, precision, workload.end_tokens)
+    mean = session_bytes(model, precision, workload.mean_tokens, checkpoints)
+    end = session_bytes(model, precision, workload.end_tokens, checkpoints)
+    moved = session_bytes(model, precision, workload.mean_tokens)  # checkpoints stay behind
     mean_fit = sessions_that_fit(free, mean)
     kv, ssm = kv_bytes_per_token(model, precision), ssm_bytes(model, precision)
     return MemoryPlan(
@@ -138,6 +148,7 @@ def plan_memory(
         kv_bytes_per_token=kv,
         ssm_bytes=ssm,
         conv_bytes=conv_bytes(model),
+        checkpoints=checkpoints,
         state_tokens=round(ssm / kv) if kv and ssm else None,
         mean_tokens=workload.mean_tokens,
         mean_session_bytes=mean,
@@ -147,6 +158,6 @@ def plan_memory(
         end_session_bytes=end,
         end_needed_bytes=end * workload.sessions,
         end_fit=sessions_that_fit(free, end),
-        spilled=max(0, workload.sessions - mean_fit),
-        restore_seconds=mean / (gpu.host_bandwidth * efficiency.host_link),
+        offloaded=max(0, workload.sessions - mean_fit),
+        restore_seconds=moved / (gpu.host_bandwidth * efficiency.host_link),
     )

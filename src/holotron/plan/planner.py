@@ -1,20 +1,21 @@
-"""The plan for one model on one GPU: what fits, what a step costs, and what forgetting would cost."""
+"""The plan for one model on one GPU: what fits, what a step costs, and what a stateless server would cost."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from holotron.engine.options import EngineOptions
 from holotron.model.config import ModelConfig
 from holotron.plan.efficiency import MEASURED, Efficiency
 from holotron.plan.gpus import Gpu
-from holotron.plan.memory import DEFAULT_RESERVE, MemoryPlan, Precision, plan_memory
+from holotron.plan.memory import MemoryPlan, Precision, plan_memory
 from holotron.plan.roofline import StepCost, step_cost
 from holotron.plan.workload import Workload
 
 
 @dataclass(frozen=True)
-class Plan:
+class SessionPlan:
     """Answers for one model. The costs are None where not even one session fits beside the weights."""
 
     model: ModelConfig
@@ -28,7 +29,7 @@ class Plan:
     @property
     def fits(self) -> bool:
         """Whether all sessions stay on the GPU at mean age."""
-        return self.memory.spilled == 0
+        return self.memory.offloaded == 0
 
     @property
     def is_hybrid(self) -> bool:
@@ -70,23 +71,26 @@ def plan(
     precision: Precision | None = None,
     *,
     beside: ModelConfig | None = None,
-    reserve: float = DEFAULT_RESERVE,
+    checkpoints: int = EngineOptions.checkpoints,
+    reserve: float | None = None,
     efficiency: Efficiency = MEASURED,
-) -> Plan:
-    """Plan one model for a workload; a model without eyes is given as many tokens per screenshot as `beside` sees."""
+) -> SessionPlan:
+    """Plan one model for a workload; one without a vision tower gets as many tokens per screenshot as `beside`."""
     workload = (workload or Workload()).resolved(model, beside)
     precision = precision or Precision()
-    memory = plan_memory(model, gpu, workload, precision, reserve=reserve, efficiency=efficiency)
+    memory = plan_memory(
+        model, gpu, workload, precision, checkpoints=checkpoints, reserve=reserve, efficiency=efficiency
+    )
     batch = min(workload.sessions, memory.mean_fit)
     cost = stateless = None
     if batch > 0:
         history = workload.mean_history
         # Sessions take turns fairly, so once some have to wait on the host, every step brings its session back.
-        restore = memory.restore_seconds if memory.spilled else 0.0
+        restore = memory.restore_seconds if memory.offloaded else 0.0
         cost = step_cost(
             model, gpu, workload, precision, history=history, batch=batch, restore=restore, efficiency=efficiency
         )
         stateless = step_cost(
             model, gpu, workload, precision, history=history, batch=batch, stateless=True, efficiency=efficiency
         )
-    return Plan(model, gpu, workload, precision, memory, cost, stateless)
+    return SessionPlan(model, gpu, workload, precision, memory, cost, stateless)

@@ -108,8 +108,8 @@ def step_cost(
 ) -> StepCost:
     """The cost of a step that begins with `history` tokens, while `batch` sessions decode together.
 
-    A stateless server forgets a session between steps and prefills its whole history again. It is granted a cache of
-    image embeddings: the screenshots of the history are not encoded again.
+    A stateless server drops a session's memory between steps and prefills its whole history again. It is granted a
+    cache of image embeddings: the screenshots of the history are not encoded again.
     """
     if history < 0 or batch < 1:
         raise PlanError(f"history is {history} and batch is {batch}; they must be at least 0 and 1")
@@ -216,7 +216,7 @@ def _decode_matrices(
     return _layer_seconds(model, gpu, precision, batch, efficiency), head
 
 
-# ---- the eyes -----------------------------------------------------------------------------------------------------
+# ---- vision tower ------------------------------------------------------------------------------------------------
 
 
 def vision_flops(vision: VisionConfig, image_tokens: int) -> float:

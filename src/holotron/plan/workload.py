@@ -8,7 +8,7 @@ from holotron.model.config import ModelConfig
 from holotron.model.grids import image_tokens
 from holotron.plan.errors import PlanError
 
-# What a 1920x1080 screenshot costs with nine tiles of 256 tokens; stands in where no model at hand has eyes.
+# What a 1920x1080 screenshot costs with nine tiles of 256 tokens; stands in where no model at hand has a vision tower.
 DEFAULT_IMAGE_TOKENS = 2304
 
 
@@ -16,7 +16,7 @@ DEFAULT_IMAGE_TOKENS = 2304
 class Workload:
     """Closed loop: a session sends its next step as soon as the last one is answered, ages evenly staggered.
 
-    image_tokens None means: as many as the model's own eyes make of the screen (see `resolved`).
+    image_tokens None means: as many as the model's own vision tower makes of the screen (see `resolved`).
     text_only means that the screenshot's tokens arrive as text, so that nothing is paid for seeing.
     """
 
@@ -44,7 +44,7 @@ class Workload:
                 raise PlanError(f"{name} is {value}; it must be at least {least}")
 
     def resolved(self, model: ModelConfig, beside: ModelConfig | None = None) -> Workload:
-        """The same workload with image_tokens filled in, by the model's eyes or else by those of the one beside it."""
+        """The same workload with image_tokens filled in, by the model's vision tower or else by that of `beside`."""
         if self.image_tokens is not None:
             return self
         for candidate in (model, beside):
@@ -84,7 +84,7 @@ class Workload:
 
 
 def screen_tokens(model: ModelConfig, screen: tuple[int, int]) -> int:
-    """Tokens the model's own eyes make of one screenshot."""
+    """Tokens the model's own vision tower makes of one screenshot."""
     if model.vision is None:
-        raise PlanError(f"{model.name} has no eyes; give image_tokens")
+        raise PlanError(f"{model.name} has no vision tower; give image_tokens")
     return image_tokens(*screen, model.vision)

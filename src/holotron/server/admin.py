@@ -9,9 +9,8 @@ from typing import Any
 from fastapi import APIRouter, Depends, Query, Request
 
 from holotron.server import messages as m
-from holotron.server.answers import Done, ErrorAnswer
+from holotron.server.answers import ERRORS, Done, ErrorAnswer
 from holotron.server.auth import Caller
-from holotron.server.chat import ERRORS
 from holotron.server.engine_client import EngineRefused
 from holotron.server.errors import ApiError, as_api_error
 from holotron.server.schemas import PauseRequest, SleepRequest, UpdateRequest

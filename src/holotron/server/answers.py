@@ -7,36 +7,42 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 
-class Answer(BaseModel):
+class ApiModel(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class ErrorBody(Answer):
+class ErrorBody(ApiModel):
     message: str
     type: str
     param: str | None
     code: str | None
 
 
-class ErrorAnswer(Answer):
+class ErrorAnswer(ApiModel):
     error: ErrorBody
 
 
-class Usage(Answer):
+# What every route may answer instead.
+ERRORS: dict[int | str, dict[str, Any]] = {
+    code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 409, 413, 429, 500, 503, 504)
+}
+
+
+class Usage(ApiModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: dict[str, int]
 
 
-class ChatChoice(Answer):
+class ChatChoice(ApiModel):
     index: int
     message: dict[str, Any]
     finish_reason: str
     logprobs: dict[str, Any] | None = None
 
 
-class ChatCompletion(Answer):
+class ChatCompletion(ApiModel):
     id: str
     object: str
     created: int
@@ -46,14 +52,14 @@ class ChatCompletion(Answer):
     weight_version: str
 
 
-class TextChoice(Answer):
+class TextChoice(ApiModel):
     index: int
     text: str
     finish_reason: str
     logprobs: dict[str, Any] | None = None
 
 
-class TextCompletion(Answer):
+class TextCompletion(ApiModel):
     id: str
     object: str
     created: int
@@ -63,7 +69,7 @@ class TextCompletion(Answer):
     weight_version: str
 
 
-class ModelCard(Answer):
+class ModelCard(ApiModel):
     id: str
     object: str = "model"
     created: int
@@ -71,22 +77,22 @@ class ModelCard(Answer):
     max_model_len: int
 
 
-class ModelList(Answer):
+class ModelList(ApiModel):
     object: str = "list"
     data: list[ModelCard]
 
 
-class Tokenized(Answer):
+class Tokenized(ApiModel):
     tokens: list[int]
     count: int
     max_model_len: int
 
 
-class Detokenized(Answer):
+class Detokenized(ApiModel):
     prompt: str
 
 
-class SessionAnswer(Answer):
+class SessionAnswer(ApiModel):
     id: str
     object: str = "session"
     created: int
@@ -95,19 +101,19 @@ class SessionAnswer(Answer):
     busy: bool
 
 
-class SessionList(Answer):
+class SessionList(ApiModel):
     object: str = "list"
     data: list[SessionAnswer]
 
 
-class Deleted(Answer):
+class Deleted(ApiModel):
     id: str
     deleted: bool
 
 
-class Health(Answer):
+class Health(ApiModel):
     status: str
 
 
-class Done(Answer):
+class Done(ApiModel):
     ok: bool = True

@@ -15,7 +15,8 @@ from starlette.requests import ClientDisconnect
 
 from holotron import __version__
 from holotron.episodes.store import EpisodeStore
-from holotron.server import admin, chat, completions, session_routes, text_routes
+from holotron.server import admin, chat_routes, completions, health_routes, session_routes, text_routes
+from holotron.server import messages as m
 from holotron.server.auth import Admission, Keys
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused
 from holotron.server.errors import add_handlers
@@ -63,7 +64,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
             yield
 
     app = Application(title="Holotron", version=__version__, description=ABOUT, lifespan=lifespan)
-    for part in (chat, completions, session_routes, text_routes, admin):
+    for part in (chat_routes, completions, session_routes, text_routes, health_routes, admin):
         app.include_router(part.router)
     add_handlers(app)
     for gone in (ClientGone, ClientDisconnect):
@@ -81,7 +82,8 @@ def create_app(settings: ServerSettings) -> FastAPI:
 async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stack: AsyncExitStack) -> State:
     texts = await asyncio.to_thread(load_texts, settings.engine)
     sessions = SessionTable(settings)
-    client = EngineClient(settings.engine, on_loss=sessions.clear)
+    start = m.Start(settings.engine, settings.kept_seconds, settings.kept_most)
+    client = EngineClient(start, on_loss=sessions.clear)
     await client.start()
     stack.push_async_callback(client.close)
     policy = FetchPolicy(allowed_hosts=settings.image_hosts, max_bytes=settings.max_image_bytes)

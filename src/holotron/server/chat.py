@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: messages to tokens, tokens to messages."""
+"""Chat turns: messages to tokens, tokens to messages."""
 
 from __future__ import annotations
 
@@ -10,39 +10,32 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from holotron.engine.grammar import Grammar, GrammarError
 from holotron.model.errors import ModelError
 from holotron.model.text.conversation import Conversation, Written
 from holotron.server import messages as m
-from holotron.server.answers import ChatCompletion, ErrorAnswer
 from holotron.server.auth import Caller
 from holotron.server.errors import ApiError, as_api_error
 from holotron.server.images import SentImage
 from holotron.server.logprobs import chat_logprobs
-from holotron.server.schemas import ChatRequest, ImagePart, Message, NamedTool, TokenizeRequest
+from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, NamedTool, TokenizeRequest
 from holotron.server.sessions import OpenSession
-from holotron.server.state import State, caller_of, state_of
+from holotron.server.state import State, state_of
 from holotron.server.streaming import DONE, EventStream, event, unless_gone
 from holotron.server.tools import ToolCall, ToolSplitter, call_grammar, check_tools
-from holotron.server.turns import Choice, Turn, begin_turn, sampling_params
+from holotron.server.turns import ActiveTurn, Choice, begin_turn, sampling_params
 
-router = APIRouter()
 DEEPEST_ARGUMENTS = 100
-ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 409, 413, 429, 500, 503, 504)
-}
 
 
-@router.post("/v1/chat/completions", responses={200: {"model": ChatCompletion}, **ERRORS}, response_model=None)
-async def chat_completions(body: ChatRequest, http: Request, caller: Caller = Depends(caller_of)) -> Response:
-    """Chat, in a session or without one. `stream` sends server-sent events."""
-    state = state_of(http)
-    answer = await unless_gone(http, begin_chat(state, body, caller))
+async def answer_chat(http: Request, request: ChatRequest, caller: Caller) -> Response:
+    """A chat turn from its request to its answer, whole or as events."""
+    answer = await unless_gone(http, begin_chat(state_of(http), request, caller))
     http.state.turn = answer.turn
-    if body.stream:
+    if request.stream:
         return EventStream(answer.stream())
     return JSONResponse(await unless_gone(http, answer.whole()))
 
@@ -71,7 +64,7 @@ class Speaking:
 class ChatAnswer:
     """A chat turn and how it is told."""
 
-    def __init__(self, state: State, request: ChatRequest, turn: Turn) -> None:
+    def __init__(self, state: State, request: ChatRequest, turn: ActiveTurn) -> None:
         self.id = f"chatcmpl-{uuid4().hex}"
         self.created = int(time.time())
         self.turn = turn
@@ -233,7 +226,7 @@ async def _in_session(
     return ChatAnswer(state, request, turn)
 
 
-def _remember(session: OpenSession, conversation: Conversation, turn: Turn) -> None:
+def _remember(session: OpenSession, conversation: Conversation, turn: ActiveTurn) -> None:
     """However the turn ended, the session has heard the question and said what it said."""
     choice = turn.choices[0]
     ended = choice.finish == "stop" and choice.token_ids and not isinstance(choice.stop, str)
@@ -251,7 +244,7 @@ async def _begin(
     *,
     session: OpenSession | None = None,
     pool: str | None = None,
-) -> Turn:
+) -> ActiveTurn:
     used = len(written.token_ids) + (session.tokens if session else 0)
     sampling = sampling_params(
         request,
@@ -294,12 +287,12 @@ def template_kwargs(request: ChatRequest | TokenizeRequest) -> dict[str, Any]:
     return dict(request.chat_template_kwargs)
 
 
-def plain(messages: list[Message]) -> list[dict[str, Any]]:
+def plain(messages: list[ChatMessage]) -> list[dict[str, Any]]:
     """Messages as chat templates know them; images are only places."""
     return [_plain(message) for message in messages]
 
 
-def _plain(message: Message) -> dict[str, Any]:
+def _plain(message: ChatMessage) -> dict[str, Any]:
     content: Any = message.content
     if isinstance(content, list):
         content = [

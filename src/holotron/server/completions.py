@@ -14,16 +14,15 @@ from fastapi.responses import JSONResponse, Response
 
 from holotron.engine.grammar import Grammar, GrammarError
 from holotron.server import messages as m
-from holotron.server.answers import TextCompletion
+from holotron.server.answers import ERRORS, TextCompletion
 from holotron.server.auth import Caller
-from holotron.server.chat import ERRORS
 from holotron.server.errors import ApiError, as_api_error
 from holotron.server.logprobs import completion_logprobs
 from holotron.server.schemas import CompletionRequest
 from holotron.server.sessions import OpenSession
 from holotron.server.state import State, caller_of, state_of
 from holotron.server.streaming import DONE, EventStream, event, unless_gone
-from holotron.server.turns import Choice, Turn, begin_turn, sampling_params
+from holotron.server.turns import ActiveTurn, Choice, begin_turn, sampling_params
 
 router = APIRouter()
 
@@ -42,7 +41,7 @@ async def completions(body: CompletionRequest, http: Request, caller: Caller = D
 class CompletionAnswer:
     """The turns of a request, one for each of its prompts."""
 
-    def __init__(self, state: State, request: CompletionRequest, turns: list[Turn]) -> None:
+    def __init__(self, state: State, request: CompletionRequest, turns: list[ActiveTurn]) -> None:
         self.id = f"cmpl-{uuid4().hex}"
         self.created = int(time.time())
         self.turns = turns
@@ -138,7 +137,7 @@ async def begin_completion(state: State, request: CompletionRequest, caller: Cal
             param="n",
         )
     session = None if request.session_id is None else state.sessions.find(request.session_id, caller)
-    turns: list[Turn] = []
+    turns: list[ActiveTurn] = []
     try:
         for token_ids in prompts:
             turns.append(await _begin(state, request, caller, token_ids, session))
@@ -151,7 +150,7 @@ async def begin_completion(state: State, request: CompletionRequest, caller: Cal
 
 async def _begin(
     state: State, request: CompletionRequest, caller: Caller, token_ids: tuple[int, ...], session: OpenSession | None
-) -> Turn:
+) -> ActiveTurn:
     held = ExitStack()
     try:
         held.enter_context(state.admission.enter(caller, request.n))
@@ -189,7 +188,7 @@ async def _begin(
     return turn
 
 
-def _remember(session: OpenSession, turn: Turn) -> None:
+def _remember(session: OpenSession, turn: ActiveTurn) -> None:
     session.tokens = turn.prompt_tokens + len(turn.choices[0].token_ids)
 
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from holotron.engine.info import EngineStats
 from holotron.engine.sampling import SamplingParams
 from holotron.server import messages as m
 from holotron.server.channel import Channel
@@ -40,7 +41,7 @@ Happening = m.Started | m.Tokens | m.Finished
 
 
 @dataclass
-class Generation:
+class PendingGeneration:
     """The events of one request, until every choice is finished. Leave it with `cancel` if nobody wants the rest."""
 
     id: int
@@ -83,18 +84,18 @@ class Generation:
 class EngineClient:
     """Starts the engine's process and keeps one running."""
 
-    def __init__(self, options: m.EngineOptions, on_loss: Callable[[], None] = lambda: None) -> None:
-        self.options = options
-        self.stats = m.Stats()
+    def __init__(self, start: m.Start, on_loss: Callable[[], None] = lambda: None) -> None:
+        self.stats = EngineStats()
         self.ready: m.Ready | None = None
         self.restarts = 0
         self.versions: dict[int, str] = {}
+        self._start = start
         self._on_loss = on_loss
         self._ids = itertools.count(1)
         self._channel: Channel | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._calls: dict[int, asyncio.Future[Any]] = {}
-        self._generations: dict[int, Generation] = {}
+        self._generations: dict[int, PendingGeneration] = {}
         self._supervisor: asyncio.Task[None] | None = None
         self._looked_after: set[asyncio.Task[None]] = set()
         self._is_ready = asyncio.Event()
@@ -145,10 +146,10 @@ class EngineClient:
         session: str | None = None,
         pool: str | None = None,
         choices: int = 1,
-    ) -> Generation:
+    ) -> PendingGeneration:
         """Begin a turn."""
         channel = self._connected()
-        generation = Generation(next(self._ids), choices, self._cancel)
+        generation = PendingGeneration(next(self._ids), choices, self._cancel)
         self._generations[generation.id] = generation
         channel.send(m.Generate(generation.id, session, pool, token_ids, images, sampling, choices))
         return generation
@@ -196,7 +197,7 @@ class EngineClient:
             )
         channel = await Channel.open(ours)
         try:
-            channel.send(self.options)
+            channel.send(self._start)
             async for frame in channel.frames():
                 for message in frame:
                     self._take(message, channel)
@@ -215,14 +216,14 @@ class EngineClient:
                         generation.unfinished -= 1
                         if not generation.unfinished:
                             del self._generations[message.id]
-            case m.Reply():
+            case m.CallResult():
                 self._resolve(message.id, lambda future: future.set_result(message.value))
             case m.Failed():
                 error = EngineRefused(message.kind, message.message, message.index)
                 if generation := self._generations.pop(message.id, None):
                     generation.events.put_nowait(error)
                 self._resolve(message.id, lambda future: future.set_exception(error))
-            case m.Stats():
+            case EngineStats():
                 self.stats = message
             case m.Ready():
                 self.ready = message
@@ -238,7 +239,7 @@ class EngineClient:
         """Whoever waits for an answer gets an error instead."""
         self._is_ready.clear()
         self._channel = None
-        self.stats = m.Stats()
+        self.stats = EngineStats()
         self.versions = {}
         error = EngineDown("the engine ended while it worked on this; it is being started again")
         for generation in self._generations.values():

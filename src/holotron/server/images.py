@@ -12,7 +12,7 @@ from holotron.model.errors import ImageError
 from holotron.model.image import image_size
 from holotron.server.errors import ApiError
 from holotron.server.fetch import Fetcher, FetchFailed, FetchRefused
-from holotron.server.schemas import ImagePart, Message
+from holotron.server.schemas import ChatMessage, ImagePart
 from holotron.server.settings import ServerSettings
 
 # Beyond this, decoding base64 would hold up everybody else.
@@ -35,7 +35,7 @@ class ImageReader:
         self._settings = settings
         self._fetcher = fetcher
 
-    async def read(self, messages: Sequence[Message]) -> list[SentImage]:
+    async def read(self, messages: Sequence[ChatMessage]) -> list[SentImage]:
         places = list(_places(messages))
         if len(places) > self._settings.max_images:
             raise ApiError(
@@ -59,7 +59,7 @@ class ImageReader:
             raise ApiError(400, f"{field}: {error}", param=field, code="invalid_image") from error
 
 
-def _places(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+def _places(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, str]]:
     for i, message in enumerate(messages):
         if isinstance(message.content, list):
             for j, part in enumerate(message.content):

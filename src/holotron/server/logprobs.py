@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holotron.engine.tasks import TokenLogprobs
+from holotron.engine.requests import TokenLogprobs
 from holotron.model.text.tokenizer import Tokenizer
 
 # What a token has that was never drawn: its grammar left no other.

@@ -5,38 +5,23 @@ Requests carry an id; everything that is said about a request carries it back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from holotron.engine.options import EngineOptions
+from holotron.engine.requests import TokenLogprobs
 from holotron.engine.sampling import SamplingParams
-from holotron.engine.tasks import TokenLogprobs
+
+# ---- to the engine ----
 
 
 @dataclass(frozen=True)
-class EngineOptions:
-    """Which model the engine's process loads, and how much room it takes. GiB are floats; None means by itself."""
+class Start:
+    """The first message. A request without a session leaves one behind, for the next request that begins like it."""
 
-    model: str = "holotron-nano"
-    random: bool = False
-    device: str | None = None
-    dtype: str | None = None
-    state_dtype: str = "float32"
-    kv_dtype: str | None = None
-    memory_gib: float | None = None
-    host_gib: float = 4.0
-    disk_gib: float = 0.0
-    disk_folder: str | None = None
-    max_context: int = 65536
-    tokens_per_session: int = 16384
-    checkpoints: int = 1
-    prefill_tokens: int = 2560
-    # A request without a session leaves one behind, for the next request that begins like it.
-    kept_seconds: float = 600.0
-    kept_most: int = 1024
-    threads: int | None = None
-
-
-# ---- to the engine ----
+    engine: EngineOptions
+    kept_seconds: float
+    kept_most: int
 
 
 @dataclass(frozen=True)
@@ -135,7 +120,7 @@ class UpdateWeights:
     path: str
 
 
-# ---- from the engine ----
+# ---- from the engine: these, and EngineStats every second, so that whoever asks for them never waits for the GPU ----
 
 
 @dataclass(frozen=True)
@@ -147,7 +132,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Reply:
+class CallResult:
     id: int
     value: Any = None
 
@@ -171,9 +156,12 @@ class Started:
 
 @dataclass(frozen=True)
 class Tokens:
+    """Tokens of one step, all drawn or forced under the weights of one epoch."""
+
     id: int
     choice: int
     token_ids: tuple[int, ...]
+    forced: list[bool]
     text: str
     logprobs: TokenLogprobs | None
     epoch: int
@@ -187,11 +175,3 @@ class Finished:
     text: str = ""
     stop: str | int | None = None
     error: str | None = None
-
-
-@dataclass(frozen=True)
-class Stats:
-    """Counters and gauges of the engine, sent every second: whoever asks for them never waits for the GPU."""
-
-    values: dict[str, float] = field(default_factory=dict)
-    residency: dict[str, int] = field(default_factory=dict)

@@ -21,7 +21,7 @@ ENGINE = {
     "recomputed_tokens": ("reprefilled_tokens", "counter", "Tokens computed a second time after a shortage of memory"),
     "forks": ("forks", "counter", "Sessions that began as forks"),
     "failures": ("failures", "counter", "Turns that failed"),
-    "spilled_bytes": ("spilled_bytes", "counter", "Bytes copied off the device to make room"),
+    "offloaded_bytes": ("offloaded_bytes", "counter", "Bytes copied off the device to make room"),
     "restored_bytes": ("restored_bytes", "counter", "Bytes copied back"),
     "host_bytes": ("host_bytes", "gauge", "Bytes of sessions in host memory"),
     "disk_bytes": ("disk_bytes", "gauge", "Bytes of sessions on disk"),

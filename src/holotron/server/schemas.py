@@ -51,17 +51,17 @@ class FunctionCall(Request):
     arguments: Text
 
 
-class ToolCall(Request):
+class RequestToolCall(Request):
     id: ShortText = ""
     type: Literal["function"] = "function"
     function: FunctionCall
 
 
-class Message(Request):
+class ChatMessage(Request):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Text | Annotated[list[Part], Field(max_length=4096)] | None = None
     name: ShortText | None = None
-    tool_calls: Annotated[list[ToolCall], Field(max_length=256)] | None = None
+    tool_calls: Annotated[list[RequestToolCall], Field(max_length=256)] | None = None
     tool_call_id: ShortText | None = None
     reasoning_content: Text | None = None
     refusal: Text | None = None
@@ -167,7 +167,7 @@ class Sampling(Request):
 class ChatRequest(Sampling):
     """POST /v1/chat/completions. With `session_id`, `messages` are only the new ones."""
 
-    messages: Annotated[list[Message], Field(max_length=65536)]
+    messages: Annotated[list[ChatMessage], Field(max_length=65536)]
     max_tokens: Annotated[Count, Field(ge=1, le=MAX_TOKENS)] | None = None
     max_completion_tokens: Annotated[Count, Field(ge=1, le=MAX_TOKENS)] | None = None
     logprobs: bool = False
@@ -234,7 +234,7 @@ class TokenizeRequest(Request):
 
     model: ShortText | None = None
     prompt: Text | None = None
-    messages: Annotated[list[Message], Field(max_length=65536)] | None = None
+    messages: Annotated[list[ChatMessage], Field(max_length=65536)] | None = None
     tools: Annotated[list[Tool], Field(max_length=512)] | None = None
     add_generation_prompt: bool = True
     add_special_tokens: bool = False

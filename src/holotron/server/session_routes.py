@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from holotron.server import messages as m
-from holotron.server.answers import ChatCompletion, Deleted, SessionAnswer, SessionList
+from holotron.server.answers import ERRORS, ChatCompletion, Deleted, SessionAnswer, SessionList
 from holotron.server.auth import Caller
-from holotron.server.chat import ERRORS, chat_completions
+from holotron.server.chat import answer_chat
 from holotron.server.errors import ApiError
 from holotron.server.schemas import ChatRequest, ForkRequest, OpenRequest, RollbackRequest
 from holotron.server.sessions import OpenSession
@@ -75,7 +75,7 @@ async def take_turn(session_id: str, body: ChatRequest, http: Request, caller: C
     """A chat completion in this session: the messages are only the new ones."""
     if body.session_id not in (None, session_id):
         raise ApiError(400, "session_id: the path names another session", param="session_id")
-    return await chat_completions(body.model_copy(update={"session_id": session_id}), http, caller)
+    return await answer_chat(http, body.model_copy(update={"session_id": session_id}), caller)
 
 
 @router.post("/{session_id}/fork", response_model=SessionList)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from holotron.server.messages import EngineOptions
+from holotron.engine.options import EngineOptions
 
 MIB = 2**20
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -15,6 +15,7 @@ class ServerSettings:
     """Everything about the server but the model. Nothing is open to the network, or without a limit, by default.
 
     max_queue: turns that may be under way at once, over all keys; more are told to come back later.
+    kept_seconds, kept_most: how long, and how many, sessions of requests without one wait for a request that goes on.
     image_hosts: hosts whose images are fetched by URL, such as "images.example.com" or "*.example.com"; empty: none.
     episodes: a folder of episodes that is shown at /view/, to whoever sits at this machine.
     """
@@ -36,6 +37,8 @@ class ServerSettings:
     request_seconds: float = 600.0
     session_seconds: float = 3600.0
     grace_seconds: float = 30.0
+    kept_seconds: float = 600.0
+    kept_most: int = 1024
     image_hosts: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
     episodes: str | None = None

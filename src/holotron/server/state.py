@@ -14,7 +14,7 @@ from holotron.server.loading import Texts
 from holotron.server.metrics import Metrics
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
-from holotron.server.tools import Dialect
+from holotron.server.tools import ToolDialect
 
 
 @dataclass
@@ -29,7 +29,7 @@ class State:
     sessions: SessionTable
     images: ImageReader
     metrics: Metrics
-    dialect: Dialect | None
+    dialect: ToolDialect | None
 
     @property
     def max_context(self) -> int:

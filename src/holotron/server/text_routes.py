@@ -7,19 +7,16 @@ import time
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import JSONResponse, Response
 
-from holotron.engine.sampling import SamplingParams
 from holotron.model.errors import ModelError
-from holotron.server.answers import Detokenized, Health, ModelCard, ModelList, Tokenized
+from holotron.server.answers import ERRORS, Detokenized, ModelCard, ModelList, Tokenized
 from holotron.server.auth import Caller
-from holotron.server.chat import ERRORS, plain, template_kwargs
+from holotron.server.chat import plain, template_kwargs
 from holotron.server.errors import ApiError
 from holotron.server.schemas import DetokenizeRequest, TokenizeRequest
 from holotron.server.state import State, caller_of, state_of
 
 router = APIRouter()
-DEEP_SECONDS = 10.0
 _started = int(time.time())
 
 
@@ -79,38 +76,3 @@ async def detokenize(body: DetokenizeRequest, http: Request, caller: Caller = De
         field = f"tokens.{wrong[0]}"
         raise ApiError(400, f"{field}: there is no token {body.tokens[wrong[0]]}", param=field, code="invalid_value")
     return {"prompt": state.texts.tokenizer.decode(body.tokens, skip_special=body.skip_special_tokens)}
-
-
-@router.get("/health", response_model=Health, responses=ERRORS)
-async def health(http: Request, deep: bool = False) -> Any:
-    """Whether the engine is there; with `deep`, whether it can compute a token."""
-    state = state_of(http)
-    if state.client.ready is None:
-        raise ApiError(503, "the engine is being started", code="engine_unavailable", retry=2)
-    if not deep:
-        state.client.check()
-        return {"status": "ok"}
-    began = time.monotonic()
-    start = state.texts.config.bos_token_id or 0
-    sampling = SamplingParams(max_tokens=1, temperature=0.0)
-    generation = state.client.generate((start,), (), sampling, pool="health")
-    try:
-        async with asyncio.timeout(DEEP_SECONDS):
-            await generation.started()
-            async for _ in generation:
-                pass
-    finally:
-        generation.cancel()
-    return {"status": "ok", "seconds": round(time.monotonic() - began, 4)}
-
-
-@router.get("/metrics", response_class=Response)
-async def metrics(http: Request) -> Response:
-    return Response(state_of(http).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-@router.get("/version")
-async def version() -> JSONResponse:
-    from holotron import __version__
-
-    return JSONResponse({"version": __version__})

@@ -11,7 +11,7 @@ from holotron.engine.grammar import Grammar
 from holotron.server.tool_markup import Schema, Tool, is_text, parameters_of, parts_of, types_of
 
 if TYPE_CHECKING:
-    from holotron.server.tools import Dialect
+    from holotron.server.tools import ToolDialect
 
 # The spacing of json.dumps, in which templates write earlier calls: what is forced reads as the model learned it.
 SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -23,7 +23,7 @@ _KEY = re.compile(r"[^<>\n]+")
 
 
 def call_grammar(
-    dialect: Dialect,
+    dialect: ToolDialect,
     tools: Sequence[Tool],
     name: str | None,
     parallel: bool,

@@ -20,13 +20,22 @@ from holotron.server.tool_markup import (
     scan_xml,
 )
 
-__all__ = ["DIALECTS", "Dialect", "Tool", "ToolCall", "ToolSplitter", "call_grammar", "check_tools", "detect_dialect"]
+__all__ = [
+    "DIALECTS",
+    "Tool",
+    "ToolCall",
+    "ToolDialect",
+    "ToolSplitter",
+    "call_grammar",
+    "check_tools",
+    "detect_dialect",
+]
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 @dataclass(frozen=True)
-class Dialect:
+class ToolDialect:
     """How a family of models marks its calls."""
 
     name: str
@@ -52,7 +61,7 @@ class ToolSplitter:
     is understood, and no letter is looked at more than a few times.
     """
 
-    def __init__(self, dialect: Dialect, tools: Sequence[Tool]) -> None:
+    def __init__(self, dialect: ToolDialect, tools: Sequence[Tool]) -> None:
         self._dialect = dialect
         self._tools = {tool["function"]["name"]: tool for tool in tools}
         self._matched = 0  # letters of an opening tag, while none is open
@@ -173,13 +182,13 @@ class ToolSplitter:
         return content, calls
 
 
-NEMOTRON = Dialect("nemotron", "<TOOLCALL>", "</TOOLCALL>", scan_json, read_json_calls, spaced=False)
-HERMES = Dialect("hermes", "<tool_call>", "</tool_call>", scan_json, read_json_calls, spaced=True)
-XML = Dialect("xml", "<tool_call>", "</tool_call>", scan_xml, read_xml_calls, spaced=True)
+NEMOTRON = ToolDialect("nemotron", "<TOOLCALL>", "</TOOLCALL>", scan_json, read_json_calls, spaced=False)
+HERMES = ToolDialect("hermes", "<tool_call>", "</tool_call>", scan_json, read_json_calls, spaced=True)
+XML = ToolDialect("xml", "<tool_call>", "</tool_call>", scan_xml, read_xml_calls, spaced=True)
 DIALECTS = (NEMOTRON, XML, HERMES)
 
 
-def detect_dialect(template_source: str) -> Dialect | None:
+def detect_dialect(template_source: str) -> ToolDialect | None:
     """The dialect that a chat template writes calls in, or None where it writes none that is known."""
     if NEMOTRON.opening in template_source:
         return NEMOTRON

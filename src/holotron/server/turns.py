@@ -9,10 +9,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from holotron.engine.requests import TokenLogprobs
 from holotron.engine.sampling import SamplingParams
-from holotron.engine.tasks import TokenLogprobs
 from holotron.server import messages as m
-from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, Generation
+from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, PendingGeneration
 from holotron.server.errors import ApiError, as_api_error
 from holotron.server.images import SentImage
 from holotron.server.metrics import Metrics
@@ -44,10 +44,9 @@ class Choice:
         self.text += event.text
         if isinstance(event, m.Tokens):
             self.token_ids += event.token_ids
-            more = len(event.token_ids) - 1
-            self.logprobs += [event.logprobs, *[None] * more]
-            self.forced += [False, *[True] * more]
-            self.epochs += [event.epoch] * (more + 1)
+            self.logprobs += [event.logprobs, *[None] * (len(event.token_ids) - 1)]
+            self.forced += event.forced
+            self.epochs += [event.epoch] * len(event.token_ids)
         else:
             self.finish = REASONS.get(event.reason, event.reason)
             self.stop = event.stop
@@ -58,12 +57,12 @@ class Choice:
         return {"token_ids": self.token_ids[start:], "forced": self.forced[start:], "weight_versions": versions}
 
 
-class Turn:
+class ActiveTurn:
     """A generation that is under way. Whoever has it must `close` it, however it ends."""
 
     def __init__(
         self,
-        generation: Generation,
+        generation: PendingGeneration,
         held: ExitStack,
         metrics: Metrics,
         seconds: float,
@@ -164,7 +163,7 @@ async def begin_turn(
     session: OpenSession | None = None,
     pool: str | None = None,
     choices: int = 1,
-) -> Turn:
+) -> ActiveTurn:
     """Give a turn to the engine; `held` is closed when it ends, however that happens.
 
     `fields` are those of the request that the engine may find invalid, too long, or a bad grammar.
@@ -175,7 +174,7 @@ async def begin_turn(
         generation = client.generate(token_ids, files, sampling, session=id_, pool=pool, choices=choices)
         blamed: dict[str | int, str] = {number: image.field for number, (_, image) in enumerate(images)}
         blamed.update(fields.items())
-        turn = Turn(generation, held, metrics, seconds, blamed, token_ids)
+        turn = ActiveTurn(generation, held, metrics, seconds, blamed, token_ids)
     except BaseException:
         held.close()
         raise

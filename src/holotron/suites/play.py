@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -51,15 +51,12 @@ class Play:
     def attempts(self, pool: Any, model: ChatModel | None) -> Open:
         """What a fleet opens for each task."""
 
-        def open_(task: Task) -> AbstractAsyncContextManager[Attempt]:
-            @asynccontextmanager
-            async def opened() -> AsyncIterator[Attempt]:
-                async with self.suite.begin(pool, task) as env:
-                    yield _Attempt(self, model, env, task.model_copy(update={"text": env.instruction}))
+        @asynccontextmanager
+        async def opened(task: Task) -> AsyncIterator[Attempt]:
+            async with self.suite.begin(pool, task) as env:
+                yield _Attempt(self, model, env, task.model_copy(update={"text": env.instruction}))
 
-            return opened()
-
-        return open_
+        return opened
 
     def supervision(self, env: Any, task: Task, model: ChatModel | None) -> Supervision | None:
         if not self.taught:
@@ -111,32 +108,35 @@ async def play_tasks(
     """Play what the store has not finished. sessions: episodes at once, over all workers; browsers: of each worker."""
     store, todo = EpisodeStore(how.store), list(tasks)
     left = await asyncio.to_thread(unfinished, store, todo)
-    counters = Counters(total=len(todo), skipped=len(todo) - len(left))
-    on_change(counters)
-    for last in range(ROUNDS):
-        if not left:
-            break
-        before, latest = replace(counters), dict[int, Counters]()
+    skipped, began = len(todo) - len(left), time.monotonic()
+    rounds: list[dict[int, Counters]] = []  # what each worker said last
 
-        def told(
-            number: int, progress: Counters, before: Counters = before, latest: dict[int, Counters] = latest
-        ) -> None:
-            nonlocal counters
-            latest[number], counters = progress, replace(before)
-            for each in latest.values():
+    def counted() -> Counters:
+        counters = Counters(total=len(todo), skipped=skipped, began=began)
+        for workers_of_round in rounds:
+            for each in workers_of_round.values():
                 counters.add(each)
-            on_change(counters)
+        return counters
 
+    def told(number: int, progress: Counters) -> None:
+        rounds[-1][number] = progress
+        on_change(counted())
+
+    on_change(counted())
+    while left:
+        rounds.append({})
         used = min(workers, len(left))
+        work = partial(_work, how, min(len(left), -(-sessions // used)), browsers)
         try:
-            work = partial(_work, how, min(len(left), -(-sessions // used)), browsers)
             await share_out(work, left, model, workers=used, on_report=told)
             break
         except WorkerDied:
-            left = await asyncio.to_thread(unfinished, store, left)
-            if last == ROUNDS - 1:
+            if len(rounds) == ROUNDS:
                 raise
-    return counters
+            for number, progress in rounds[-1].items():
+                rounds[-1][number] = replace(progress, running=0)
+            left = await asyncio.to_thread(unfinished, store, left)
+    return counted()
 
 
 async def _work(how: Play, sessions: int, browsers: int, share: Share[Task]) -> None:

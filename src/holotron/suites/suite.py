@@ -177,8 +177,9 @@ def find_suite(name: str) -> Suite[Any]:
     """A suite by its name."""
     from holotron.suites.miniwob.suite import MiniWoBSuite
     from holotron.suites.pages.suite import PagesSuite
+    from holotron.suites.web import WebSuite
 
-    known: dict[str, type[Suite[Any]]] = {"miniwob": MiniWoBSuite, "pages": PagesSuite}
+    known: dict[str, type[Suite[Any]]] = {"miniwob": MiniWoBSuite, "pages": PagesSuite, "web": WebSuite}
     if name not in known:
         raise SuiteError(f"there is no suite {name!r}; there are {', '.join(known)}")
     return known[name]()

@@ -50,28 +50,21 @@ class MiniWoBEnvironment(LocalPage):
     def size(self) -> tuple[int, int]:
         return WIDTH, HEIGHT
 
-    async def reset(self, task: Task, seed: int, *, reuse: bool = False) -> Observation:
+    async def reset(self, task: Task, seed: int) -> Observation:
         """Load the task's page afresh and begin the episode of that seed. The clock starts after the screenshot.
 
-        task: `name` is one of MiniWoB++; `instruction` has the text that the page draws. reuse: where the last episode
-        was of this task, begin on its page, at a third of the cost. The pages are made to be used so, but what an
-        episode leaves behind may show: for data, not for judging.
+        task: `name` is one of MiniWoB++; `instruction` has the text that the page draws.
         """
         name = task.name or ""
         url = task_url(name)
         limit = self.config.time_limit
         limit_ms = -1 if limit == "task" else 0 if limit is None else int(limit * 1000)
-        again = reuse and name == self.task and self._result.reason != LEFT_THE_PAGE
         self.task, self.seed, self.name = name, seed, f"{name} seed {seed}"
         self._result = MiniWoBResult(done=False)
-        if await self.ensure_open():
-            again = False
+        await self.ensure_open()
         await self._park_mouse()
-        if again:
-            self.instruction = await self.evaluate(f"holotron.again({seed})")
-        else:
-            await self.guarded(self.opened.page.goto(url, wait_until="load", timeout=0))
-            self.instruction = await self.evaluate(f"holotron.start({seed}, {limit_ms})")
+        await self.guarded(self.opened.page.goto(url, wait_until="load", timeout=0))
+        self.instruction = await self.evaluate(f"holotron.start({seed}, {limit_ms})")
         observation = await self._look()
         await self.evaluate("holotron.run_clock()")
         return observation

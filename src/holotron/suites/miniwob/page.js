@@ -117,7 +117,6 @@
     return typeof said === "string" ? said : said.utterance; // some tasks add the fields to fill in
   };
 
-  let begin_episode = null;
   const begin = async (seed) => {
     standing = [];
     Math.seedrandom(seed);
@@ -145,18 +144,7 @@
         result = [WOB_RAW_REWARD_GLOBAL, WOB_REWARD_GLOBAL, String(WOB_REWARD_REASON || "")];
         core.startEpisodeReal = () => {};
       };
-      begin_episode = core.startEpisodeReal;
       core.setDataMode("train");
-      return begin(seed);
-    },
-    // Another episode on the page of the last one, which is much cheaper than loading it and shows the same.
-    async again(seed) {
-      for (const id of [...timers.keys()]) remove(id);
-      if (document.activeElement) document.activeElement.blur();
-      running_since = result = null;
-      restless = false;
-      clipboard = "";
-      core.startEpisodeReal = begin_episode;
       return begin(seed);
     },
     run_clock,

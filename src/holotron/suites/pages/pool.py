@@ -1,4 +1,4 @@
-"""Pages for generated tasks in one Chromium."""
+"""Pages for generated tasks in Chromium processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ PageEnvironmentPool = EnvironmentPool[PageEnvironment]
 CONTEXT = {"device_scale_factor": 1, "locale": "en-US", "offline": True}
 
 
-def page_pool(pages: int = 2) -> PageEnvironmentPool:
+def page_pool(pages: int = 2, browsers: int = 1) -> PageEnvironmentPool:
     """`async with page_pool(4) as pool`, then `async with pool.lease() as env: await env.reset(task, seed)`."""
     launch = LaunchOptions(arguments=ARGUMENTS)
-    return EnvironmentPool(PageEnvironment, pages, launch=launch, context=CONTEXT, seconds=LONGEST_CALL)
+    return EnvironmentPool(
+        PageEnvironment, pages, launch=launch, context=CONTEXT, browsers=browsers, seconds=LONGEST_CALL
+    )

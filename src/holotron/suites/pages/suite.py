@@ -46,7 +46,7 @@ class PagesSuite(Suite[PageEnvironment]):
         )
 
     def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
-        return page_pool(pages)
+        return page_pool(pages, browsers)
 
     def teacher(self, env: PageEnvironment) -> PageTeacher:
         return PageTeacher(env)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from holotron.engine.options import EngineOptions
 from holotron.plan.efficiency import MEASURED_ON
-from holotron.plan.planner import Plan
+from holotron.plan.planner import SessionPlan
 from holotron.plan.workload import DEFAULT_IMAGE_TOKENS
 
 GIB = 2**30
 MIB = 2**20
 
 
-def verdict(plan: Plan) -> str:
+def verdict(plan: SessionPlan) -> str:
     """One sentence on whether the sessions fit, and how fast they go."""
     name, sessions, memory = plan.model.name, plan.workload.sessions, plan.memory
     if not memory.weights_fit:
@@ -25,7 +26,7 @@ def verdict(plan: Plan) -> str:
     if not plan.fits:
         return (
             f"{name}: {_sessions(sessions)} {_do(sessions)} not fit, {memory.mean_fit:,} {_do(memory.mean_fit)};"
-            f" {memory.spilled:,} must wait in host memory. {pace}"
+            f" {memory.offloaded:,} must wait in host memory. {pace}"
         )
     if memory.end_fit >= sessions:
         room = f"up to {memory.mean_fit:,} would, {memory.end_fit:,} if all ended at once"
@@ -34,12 +35,17 @@ def verdict(plan: Plan) -> str:
     return f"{name}: {_sessions(sessions)} {'fits' if sessions == 1 else 'fit'}; {room}. {pace}"
 
 
-def assumptions(plan: Plan, against: Plan | None = None) -> list[str]:
+def assumptions(plan: SessionPlan, against: SessionPlan | None = None) -> list[str]:
     """What the reader must know to take the figures as they are meant."""
     notes = [note for each, other in _pairs(plan, against) for note in _assumptions(each, other)]
-    if any(each.memory.spilled and each.cost for each, _ in _pairs(plan, against)):
+    if any(each.memory.offloaded and each.cost for each, _ in _pairs(plan, against)):
         notes.append(
             "While sessions wait in host memory, every step brings one back; the copy runs beside the arithmetic."
+        )
+    if plan.memory.mean_tokens != EngineOptions.tokens_per_session and plan.cost:
+        notes.append(
+            f"`holotron serve` divides its memory for sessions of {EngineOptions.tokens_per_session:,} tokens; give it"
+            f" --tokens-per-session {plan.memory.mean_tokens} for these."
         )
     if plan.precision.weights == "fp8" and not plan.gpu.has_fp8:
         notes.append(f"{plan.gpu.name} has no fp8 units: fp8 weights save memory but are multiplied at the bf16 rate.")
@@ -48,29 +54,29 @@ def assumptions(plan: Plan, against: Plan | None = None) -> list[str]:
     return notes
 
 
-def corrections(plan: Plan, against: Plan | None = None) -> list[str]:
+def corrections(plan: SessionPlan, against: SessionPlan | None = None) -> list[str]:
     """Facts of these models that replace arithmetic often done wrong; only those that apply."""
     notes = [note for each, _ in _pairs(plan, against) for note in _state_notes(each)]
     return notes + (_comparison_notes(plan, against) if against is not None else [])
 
 
-def _pairs(plan: Plan, against: Plan | None) -> list[tuple[Plan, Plan | None]]:
+def _pairs(plan: SessionPlan, against: SessionPlan | None) -> list[tuple[SessionPlan, SessionPlan | None]]:
     return [(plan, against)] if against is None else [(plan, against), (against, plan)]
 
 
-def _assumptions(plan: Plan, other: Plan | None) -> list[str]:
+def _assumptions(plan: SessionPlan, other: SessionPlan | None) -> list[str]:
     name, workload = plan.model.name, plan.workload
     notes = []
     if plan.model.vision is None and not workload.text_only:
         if other is not None and other.model.vision is not None:
             notes.append(
-                f"{name} has no eyes: it gets the same {workload.tokens_per_image:,} tokens per screenshot as"
+                f"{name} has no vision tower: it gets the same {workload.tokens_per_image:,} tokens per screenshot as"
                 f" {other.model.name}, as text, and pays nothing for seeing."
             )
         elif workload.tokens_per_image == DEFAULT_IMAGE_TOKENS:
             notes.append(
-                f"{name} has no eyes: a screenshot counts {DEFAULT_IMAGE_TOKENS:,} text tokens, what nine tiles make of"
-                " 1920x1080 in holotron-12b."
+                f"{name} has no vision tower: a screenshot counts {DEFAULT_IMAGE_TOKENS:,} text tokens, what nine tiles"
+                " make of 1920x1080 in holotron-12b."
             )
     if workload.end_tokens > plan.model.max_positions:
         notes.append(
@@ -79,7 +85,7 @@ def _assumptions(plan: Plan, other: Plan | None) -> list[str]:
     return notes
 
 
-def _state_notes(plan: Plan) -> list[str]:
+def _state_notes(plan: SessionPlan) -> list[str]:
     model, memory = plan.model, plan.memory
     mamba, mlp, attention = model.count("M"), model.count("-"), model.count("*")
     notes = []
@@ -100,7 +106,7 @@ def _state_notes(plan: Plan) -> list[str]:
     return notes
 
 
-def _comparison_notes(plan: Plan, against: Plan) -> list[str]:
+def _comparison_notes(plan: SessionPlan, against: SessionPlan) -> list[str]:
     ours, theirs = plan.memory, against.memory
     if not plan.is_hybrid or against.is_hybrid or not 0 < ours.kv_bytes_per_token < theirs.kv_bytes_per_token:
         return []

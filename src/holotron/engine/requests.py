@@ -22,6 +22,14 @@ class TokenLogprobs:
     top: tuple[tuple[int, float], ...] = ()
 
 
+@dataclass(frozen=True)
+class StartEvent:
+    """The engine has taken a turn: its session's tokens with the prompt, and how many of them it has computed."""
+
+    prompt_tokens: int
+    cached_tokens: int
+
+
 class TokenEvent(NamedTuple):
     """Tokens that a session produced in one step: one drawn, and those its grammar forces after it."""
 
@@ -30,10 +38,15 @@ class TokenEvent(NamedTuple):
     logprobs: TokenLogprobs | None
     epoch: int
 
+    @property
+    def forced(self) -> list[bool]:
+        """Of each token, whether the grammar left no choice about it, so that it was never drawn."""
+        return [False, *[True] * (len(self.token_ids) - 1)]
+
 
 @dataclass(frozen=True)
 class FinishEvent:
-    """The end of a task. reason: stop, eos, length, cancelled, computed or failed."""
+    """The end of a request. reason: stop, eos, length, cancelled, computed or failed."""
 
     reason: str
     text: str = ""
@@ -46,21 +59,21 @@ _numbers = count()
 
 
 @dataclass(eq=False)
-class Task:
+class GenerationRequest:
     """One request to a session: compute what it was given, then generate if there are sampling parameters.
 
-    Tasks are served in the order of their numbers.
+    Requests are served in the order of their numbers.
     """
 
-    context: SessionState
-    emit: Callable[[Task, Event], None]
+    session: SessionState
+    emit: Callable[[GenerationRequest, Event], None]
     sampling: SamplingParams | None = None
     grammar: GrammarState | None = None
     row: RowState | None = None
     checker: StopChecker | None = None
     number: int = field(default_factory=lambda: next(_numbers))
     seed: int = 0
-    start: int = 0  # the context's tokens when this task's turn began
+    start: int = 0  # the session's tokens when this request's turn began
     prompt_end: int = 0
     held: int = 0  # of the prompt's tokens, those that need not be computed again
     begun: bool = False
@@ -72,7 +85,7 @@ class Task:
 
 
 @dataclass
-class Counters:
+class EngineCounters:
     """Work done so far. Redundancy is computed ÷ new: 1.00 when no token was computed twice."""
 
     steps: int = 0

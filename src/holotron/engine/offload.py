@@ -1,6 +1,6 @@
 """Sessions that are not on the device: copies of their memory in host memory, then on disk, under budgets.
 
-Nothing here is precious. A copy that does not fit, cannot be written or comes back damaged is lost, and the session is
+Losing a copy is no error. One that does not fit, cannot be written or comes back damaged is lost, and the session is
 computed again from its tokens.
 """
 
@@ -29,7 +29,7 @@ SMALLEST_BLOCK = 4096
 
 
 @dataclass(eq=False)
-class Parked:
+class OffloadedSession:
     """The memory of one session away from the device, as bytes. It is in `blocks`, or in `path`, or lost."""
 
     nbytes: int
@@ -62,10 +62,10 @@ class Arrival:
             self._event.wait()
 
 
-class Spill:
-    """Host memory first, least recently parked to disk when that is full.
+class OffloadStore:
+    """Host memory first, least recently saved to disk when that is full.
 
-    On a GPU all copies run on one stream of their own, beside the model and in the order they were asked for: whatever
+    On a GPU all copies run on one stream of their own, beside the model and in the order they were asked for: what
     reuses a block of host memory comes after what was copied from it.
     """
 
@@ -77,46 +77,46 @@ class Spill:
         self._stream = torch.cuda.Stream(memory.ssm_VMHPN.device) if on_gpu else None
         self._disk_bytes = disk_bytes
         self._folder = folder
-        self._on_host: OrderedDict[Parked, None] = OrderedDict()
+        self._on_host: OrderedDict[OffloadedSession, None] = OrderedDict()
         self._worker: ThreadPoolExecutor | None = None
         self.host_used = 0
         self.disk_used = 0
-        self.spilled_bytes = 0
+        self.offloaded_bytes = 0
         self.restored_bytes = 0
         self.lost = 0
 
     # ---- to the host ----
 
-    def park(self, slot: int, pages: list[int]) -> Parked | None:
+    def save(self, slot: int, pages: list[int]) -> OffloadedSession | None:
         """A copy of that slot and those pages, or None where there is no room anywhere."""
         flat = self._gather(slot, pages)
         blocks = self._make_room(flat.nbytes)
         if blocks is None:
-            return self._park_on_disk(flat)
+            return self._save_to_disk(flat)
         with self._aside(flat):
             for view, piece in zip(self._views(blocks, flat), flat.split(self._arena.block_size), strict=True):
                 view.copy_(piece, non_blocking=True)
-        parked = Parked(flat.nbytes, blocks)
-        self._on_host[parked] = None
+        offloaded = OffloadedSession(flat.nbytes, blocks)
+        self._on_host[offloaded] = None
         self.host_used += flat.nbytes
-        self.spilled_bytes += flat.nbytes
-        return parked
+        self.offloaded_bytes += flat.nbytes
+        return offloaded
 
-    def restore(self, parked: Parked, slot: int, pages: list[int]) -> Arrival | None:
+    def restore(self, offloaded: OffloadedSession, slot: int, pages: list[int]) -> Arrival | None:
         """Begin to copy back into a slot and as many pages; None if the copy turned out to be lost."""
-        from_disk = self._fetched(parked) if parked.on_disk else None
-        if parked.blocks is None and from_disk is None:
-            self.forget(parked)
+        from_disk = self._fetched(offloaded) if offloaded.on_disk else None
+        if offloaded.blocks is None and from_disk is None:
+            self.free(offloaded)
             return None
         index = self._index(pages)
-        flat = torch.empty(parked.nbytes, dtype=torch.uint8, device=self.memory.ssm_VMHPN.device)
+        flat = torch.empty(offloaded.nbytes, dtype=torch.uint8, device=self.memory.ssm_VMHPN.device)
         with self._aside(flat, index):
             if from_disk is not None:
                 flat.copy_(from_disk)
             else:
-                assert parked.blocks is not None
+                assert offloaded.blocks is not None
                 for view, piece in zip(
-                    self._views(parked.blocks, flat), flat.split(self._arena.block_size), strict=True
+                    self._views(offloaded.blocks, flat), flat.split(self._arena.block_size), strict=True
                 ):
                     piece.copy_(view, non_blocking=True)
             self._scatter(flat, slot, index)
@@ -124,21 +124,21 @@ class Spill:
             if self._stream is not None:
                 event = torch.cuda.Event()
                 event.record(self._stream)
-        self.restored_bytes += parked.nbytes
-        self.forget(parked)
+        self.restored_bytes += offloaded.nbytes
+        self.free(offloaded)
         return Arrival(event)
 
-    def forget(self, parked: Parked) -> None:
+    def free(self, offloaded: OffloadedSession) -> None:
         """Free what a copy takes."""
-        if parked.reading is not None:
-            parked.reading.exception()  # waits; whatever it brings, nobody needs it any more
-            parked.reading = None
-        if parked.blocks is not None:
-            self._release_host(parked)
-        if parked.path is not None:
-            parked.path.unlink(missing_ok=True)
-            self.disk_used -= parked.nbytes
-        parked.path = None
+        if offloaded.reading is not None:
+            offloaded.reading.exception()  # waits; what it brings is not needed any more
+            offloaded.reading = None
+        if offloaded.blocks is not None:
+            self._release_host(offloaded)
+        if offloaded.path is not None:
+            offloaded.path.unlink(missing_ok=True)
+            self.disk_used -= offloaded.nbytes
+        offloaded.path = None
 
     def _gather(self, slot: int, pages: list[int]) -> Tensor:
         """The bytes of a session in one piece: its state, then its keys and its values."""
@@ -176,7 +176,7 @@ class Spill:
 
     def _index(self, pages: list[int]) -> Tensor:
         index = torch.tensor(pages, dtype=torch.long)
-        # From pinned memory nobody waits for the copy.
+        # A copy from pinned memory keeps no thread waiting.
         return index if self._stream is None else index.pin_memory().to(self._stream.device, non_blocking=True)
 
     @contextmanager
@@ -195,7 +195,7 @@ class Spill:
         return self._arena.views(blocks, flat.nbytes)
 
     def _make_room(self, nbytes: int) -> list[int] | None:
-        """Room in host memory, moving the least recently parked to disk or giving them up for it."""
+        """Room in host memory, moving the least recently offloaded to disk or giving them up for it."""
         while (blocks := self._arena.allocate(nbytes)) is None:
             if self._arena.blocks_for(nbytes) > self._arena.blocks:
                 return None
@@ -204,27 +204,27 @@ class Spill:
                 self._give_up(oldest)
         return blocks
 
-    def _release_host(self, parked: Parked) -> None:
-        assert parked.blocks is not None
-        self._arena.release(parked.blocks)
-        self._on_host.pop(parked, None)
-        self.host_used -= parked.nbytes
-        parked.blocks = None
+    def _release_host(self, offloaded: OffloadedSession) -> None:
+        assert offloaded.blocks is not None
+        self._arena.release(offloaded.blocks)
+        self._on_host.pop(offloaded, None)
+        self.host_used -= offloaded.nbytes
+        offloaded.blocks = None
 
-    def _give_up(self, parked: Parked) -> None:
+    def _give_up(self, offloaded: OffloadedSession) -> None:
         self.lost += 1
-        self._release_host(parked)
+        self._release_host(offloaded)
 
     # ---- to the disk ----
 
-    def prefetch(self, parked: Parked) -> bool:
+    def prefetch(self, offloaded: OffloadedSession) -> bool:
         """Start reading a copy from disk if that is where it is; True once it can be restored without waiting."""
-        if not parked.on_disk:
+        if not offloaded.on_disk:
             return True
-        if parked.reading is None:
-            assert parked.path is not None
-            parked.reading = self._pool().submit(_read, parked.path, parked.nbytes)
-        return parked.reading.done()
+        if offloaded.reading is None:
+            assert offloaded.path is not None
+            offloaded.reading = self._pool().submit(_read, offloaded.path, offloaded.nbytes)
+        return offloaded.reading.done()
 
     def close(self) -> None:
         """Finish what is being read and remove what was written."""
@@ -234,21 +234,21 @@ class Spill:
             for path in self._folder.glob("session-*.safetensors*"):
                 path.unlink(missing_ok=True)
 
-    def _move_to_disk(self, parked: Parked) -> bool:
-        if self._folder is None or self.disk_used + parked.nbytes > self._disk_bytes:
+    def _move_to_disk(self, offloaded: OffloadedSession) -> bool:
+        if self._folder is None or self.disk_used + offloaded.nbytes > self._disk_bytes:
             return False
-        assert parked.blocks is not None
+        assert offloaded.blocks is not None
         if self._stream is not None:
             self._stream.synchronize()  # the copy to host memory may still be under way
-        path = self._write(torch.cat(self._arena.views(parked.blocks, parked.nbytes)))
+        path = self._write(torch.cat(self._arena.views(offloaded.blocks, offloaded.nbytes)))
         if path is None:
             return False
-        self._release_host(parked)
-        parked.path = path
-        self.disk_used += parked.nbytes
+        self._release_host(offloaded)
+        offloaded.path = path
+        self.disk_used += offloaded.nbytes
         return True
 
-    def _park_on_disk(self, flat: Tensor) -> Parked | None:
+    def _save_to_disk(self, flat: Tensor) -> OffloadedSession | None:
         if self._folder is None or self.disk_used + flat.nbytes > self._disk_bytes:
             self.lost += 1
             return None
@@ -257,8 +257,8 @@ class Spill:
             self.lost += 1
             return None
         self.disk_used += flat.nbytes
-        self.spilled_bytes += flat.nbytes
-        return Parked(flat.nbytes, None, path)
+        self.offloaded_bytes += flat.nbytes
+        return OffloadedSession(flat.nbytes, None, path)
 
     def _write(self, flat: Tensor) -> Path | None:
         assert self._folder is not None
@@ -274,14 +274,14 @@ class Spill:
             return None
         return path
 
-    def _fetched(self, parked: Parked) -> Tensor | None:
-        assert parked.path is not None
-        reading, parked.reading = parked.reading, None
-        return _read(parked.path, parked.nbytes) if reading is None else reading.result()
+    def _fetched(self, offloaded: OffloadedSession) -> Tensor | None:
+        assert offloaded.path is not None
+        reading, offloaded.reading = offloaded.reading, None
+        return _read(offloaded.path, offloaded.nbytes) if reading is None else reading.result()
 
     def _pool(self) -> ThreadPoolExecutor:
         if self._worker is None:
-            self._worker = ThreadPoolExecutor(1, thread_name_prefix="spill")
+            self._worker = ThreadPoolExecutor(1, thread_name_prefix="offload")
         return self._worker
 
 

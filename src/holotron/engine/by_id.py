@@ -1,0 +1,50 @@
+"""Sessions by their ids, for callers that must not wait: each method returns a future, and all that were called during
+a step are done together after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol, TypeVar
+
+from holotron.engine.engine_loop import EngineLoop
+from holotron.engine.info import SessionInfo, describe
+from holotron.engine.session_state import OnUpdate
+
+Result = TypeVar("Result")
+
+
+class Post(Protocol):
+    """Has something run on the engine's thread."""
+
+    def __call__(self, function: Callable[[], Result]) -> Future[Result]: ...
+
+
+class SessionsById:
+    """What can be done to a session without a turn. An id that is not known is SessionClosed."""
+
+    def __init__(self, loop: EngineLoop, post: Post) -> None:
+        self._loop = loop
+        self._post = post
+
+    def open(self, *, on_update: OnUpdate | str = OnUpdate.KEEP, keep_images: int | None = None) -> Future[str]:
+        policy = OnUpdate(on_update)
+        return self._post(lambda: self._loop.open(on_update=policy, keep_images=keep_images).id)
+
+    def describe(self, session_id: str) -> Future[SessionInfo]:
+        return self._post(lambda: describe(self._loop, self._loop.find(session_id)))
+
+    def fork(self, session_id: str, count: int) -> Future[list[str]]:
+        return self._post(lambda: [child.id for child in self._loop.fork(self._loop.find(session_id), count)])
+
+    def rollback(self, session_id: str, turn: int, *, keep_prompt: bool = False) -> Future[None]:
+        return self._post(lambda: self._loop.rollback(self._loop.find(session_id), turn, keep_prompt=keep_prompt))
+
+    def park(self, session_id: str) -> Future[None]:
+        return self._post(lambda: self._loop.park(self._loop.find(session_id)))
+
+    def resume(self, session_id: str) -> Future[bool]:
+        return self._post(lambda: self._loop.resume(self._loop.find(session_id)))
+
+    def close(self, session_id: str) -> Future[None]:
+        return self._post(lambda: self._loop.close(self._loop.find(session_id)))

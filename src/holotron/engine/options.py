@@ -1,0 +1,62 @@
+"""What an engine is built from, as plain values: read by the command line, sent to another process, planned with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holotron.engine.errors import EngineError
+
+GIB = 2**30
+# Beside sessions the device holds activations, graphs and libraries.
+DEVICE_RESERVE = 10 * GIB
+CPU_MEMORY = 2 * GIB
+STATE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+KV_BYTES = {**STATE_BYTES, "fp8": 1}
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Which model an engine has, and how much room its sessions get. None means: found out when it is built.
+
+    model: a folder, a hub id or a preset. random: random weights in the shape of a preset.
+    dtype: of the weights; None is as stored, and float32 for the small policies on a CPU, most of which are slow in 16
+    bits. kv_dtype: None is as the weights.
+    memory_gib: for sessions on the device; None is what is free there less DEVICE_RESERVE, or CPU_MEMORY on a CPU.
+    tokens_per_session: how long sessions are expected to be, which divides that memory between states and pages.
+    sessions: no more states than so many sessions need; None is as many as fit.
+    max_context: most tokens of a session, and at most what the model was made for unless `extrapolate`.
+    tokenizer: False builds an engine that knows token ids and no text.
+    """
+
+    model: str = "holotron-nano"
+    random: bool = False
+    device: str | None = None
+    dtype: str | None = None
+    state_dtype: str = "float32"
+    kv_dtype: str | None = None
+    memory_gib: float | None = None
+    tokens_per_session: int = 16384
+    sessions: int | None = None
+    max_context: int = 65536
+    extrapolate: bool = False
+    host_gib: float = 4.0
+    disk_gib: float = 0.0
+    disk_folder: str | None = None
+    page_size: int = 64
+    checkpoints: int = 1
+    prefill_tokens: int = 2560
+    max_running: int = 256
+    image_cache_mib: float = 256.0
+    cuda_graphs: bool = True
+    tokenizer: bool = True
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        known = {"dtype": STATE_BYTES, "state_dtype": STATE_BYTES, "kv_dtype": KV_BYTES}
+        for name, kinds in known.items():
+            value = getattr(self, name)
+            if value not in kinds and not (value is None and name != "state_dtype"):
+                raise EngineError(f"{name} is {value!r}; choose one of {', '.join(kinds)}")
+        for name in ("tokens_per_session", "max_context"):
+            if getattr(self, name) < 1:
+                raise EngineError(f"{name} is {getattr(self, name)}; it must be at least 1")
