@@ -19,6 +19,7 @@ from typing import Any
 
 from holotron.agent.agent import Ending, StepRecord
 from holotron.agent.chat import Chat, ChatModel, Message, Reply
+from holotron.agent.prompts import POINT_SCHEMA
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
@@ -43,21 +44,13 @@ SYSTEM = (
     'with JSON: {"answer":"…"}.'
 )
 # Room for a point and for nothing else: what is remembered must not be what was written down.
-CLICK_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "action": {"const": "click"},
-        "x": {"type": "integer", "minimum": 0, "maximum": 1000},
-        "y": {"type": "integer", "minimum": 0, "maximum": 1000},
-    },
-    "required": ["action", "x", "y"],
-    "additionalProperties": False,
+CLICK_SCHEMA: dict[str, Any] = POINT_SCHEMA | {
+    "properties": {"action": {"const": "click"}, **POINT_SCHEMA["properties"]},
+    "required": ["action", *POINT_SCHEMA["required"]],
 }
-ANSWER_SCHEMA: dict[str, Any] = {
-    "type": "object",
+ANSWER_SCHEMA: dict[str, Any] = POINT_SCHEMA | {
     "properties": {"answer": {"type": "string", "maxLength": 80}},
     "required": ["answer"],
-    "additionalProperties": False,
 }
 
 

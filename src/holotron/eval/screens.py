@@ -113,7 +113,7 @@ async def _ask(
     policy = share.model
     assert policy is not None
     async with Sources(held_out=True, at_once=at_once) as sources:
-        await sources.prepare({source: 1 for source, _ in share.items})
+        await sources.prepare(source for source, _ in share.items)
 
         async def about(screen: Screen) -> list[A]:
             shot = await sources.shot(*screen)

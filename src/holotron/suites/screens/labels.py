@@ -115,9 +115,10 @@ def choose(elements: Sequence[ScreenElement], chance: random.Random, most: int) 
     order = sorted(kinds)
     chance.shuffle(order)
     chosen: list[ScreenElement] = []
+    still = sum(element.usable and element.kind in STATIC for element in elements)
     for static in (False, True):
         groups = [kinds[kind] for kind in order if (kind in STATIC) == static]
-        room = most - len(chosen) if static else max(most - sum(map(len, _static(kinds))), round(most * 0.67))
+        room = most - len(chosen) if static else max(most - still, round(most * 0.67))
         while room > 0 and any(groups):
             for group in groups:
                 if group and room > 0:
@@ -135,10 +136,6 @@ def color_name(paint: str) -> str:
     red, green, blue = (float(number) for number in numbers)
     distance, name = min((abs(red - r) + abs(green - g) + abs(blue - b), name) for name, (r, g, b) in COLORS.items())
     return name if distance <= 60 else ""
-
-
-def _static(kinds: Mapping[str, list[ScreenElement]]) -> list[list[ScreenElement]]:
-    return [group for kind, group in kinds.items() if kind in STATIC]
 
 
 def _element(found: Mapping[str, Any]) -> ScreenElement:

@@ -9,7 +9,6 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from PIL import Image
@@ -30,23 +29,7 @@ TIMEOUT = 20.0
 DOCUMENTS_PER_TAB = 400
 SMALL = 260  # screens narrower than this hold smaller things
 SHEET_COLUMNS, SHEET_ROWS = 8, 6
-# Many small documents on one page, each in a frame: a screenshot of all costs little more than one of each.
-SHEET = """(htmls, width, height, columns) => {
-  document.open();
-  document.write("<!doctype html><style>body { margin: 0 } iframe { position: absolute; border: 0 }</style><body>");
-  document.close();
-  window.scrollTo(0, 0);
-  for (const [index, html] of htmls.entries()) {
-    const frame = document.createElement("iframe");
-    Object.assign(frame, { width, height, style: `left:${(index % columns) * width}px;` +
-      `top:${Math.floor(index / columns) * height}px` });
-    document.body.append(frame);
-    const inside = frame.contentDocument;
-    inside.open();
-    inside.write(html);
-    inside.close();
-  }
-}"""
+SHEET = Path(__file__).with_name("sheet.js").read_text()
 LOOK_INTO = f"""(width, height, smallest) => {{
   const look = {LABELS.strip()};
   return [...document.querySelectorAll("iframe")].map((frame) => look(width, height, smallest, frame.contentDocument));
@@ -94,9 +77,7 @@ class Renderer:
         await self._context.open()  # a browser that does not start at all is no matter of one document
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._browsers.close()
 
     async def draw(self, document: Document) -> Shot:

@@ -32,15 +32,7 @@ HELD_OUT_PALETTES = ("violet", "ocean", "sand")
 # Rules stand on a line each, and on the page without any.
 THEME = Template(Path(__file__).with_name("theme.css").read_text().replace("\n", ""))
 ALWAYS = "*{caret-color:transparent;animation:none!important;transition:none!important}html{overflow:hidden}"
-LAYOUT = (
-    "body{margin:0;font-size:1rem;line-height:1.4}*{box-sizing:border-box}"
-    ".row{display:flex;gap:.8rem;align-items:center;flex-wrap:wrap}.col{display:flex;flex-direction:column;gap:.8rem}"
-    ".wide{flex:1}.between{justify-content:space-between}.grid{display:grid;gap:1rem}.pad{padding:1rem}"
-    ".split{display:flex;gap:1.2rem;align-items:flex-start}.label-left{display:flex;align-items:center;gap:.6rem}"
-    ".label-left>label{width:8.5rem;flex:none}.label-above>label{display:block;margin-bottom:.2rem}"
-    ".over{position:fixed;inset:0;background:rgba(0,0,0,.45);display:flex;align-items:center;justify-content:center}"
-    ".side{width:12rem;flex:none}.cut{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}"
-)
+LAYOUT = Path(__file__).with_name("layout.css").read_text().replace("\n", "")
 
 
 @dataclass(frozen=True)
