@@ -23,8 +23,8 @@ from holotron.agent.policy_format import FORMATS, PolicyFormat, conversation, fi
 from holotron.engine.session import Session
 from holotron.env.environment import Observation, TaskStatus
 from holotron.env.errors import ActionFailed
+from holotron.episodes.examples import Example
 from holotron.episodes.recording import step_of
-from holotron.episodes.shards import Sample
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.grids import patch_grid
@@ -213,7 +213,7 @@ def test_a_teachers_answers_end_as_a_models_do(folders: dict[str, Path], templat
     assert by_text.token_ids[by_text.learn].tolist() == [id_ for answer in ids for id_ in answer]
 
 
-def by_hand(made: Sample) -> tuple[list[int], list[bool]]:
+def by_hand(made: Example) -> tuple[list[int], list[bool]]:
     """A sample as the shipped policy was taught it, token by token."""
     tokenizer, vision = policy_tokenizer(CONFIG), CONFIG.vision
     assert vision is not None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from holotron.actions.action import ActionError
-from holotron.actions.space import Space
+from holotron.actions.coordinates import Space
 from holotron.agent.prompts import POINT_SCHEMA, parse_point
 from holotron.eval.screens import Question, QuestionKind, Screen, ScreenAnswer
 from holotron.suites.screens.describe import Describer

@@ -13,7 +13,8 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
-from holotron.episodes.shards import Sample, SampleError, ShardWriter, read_shard, shard_paths
+from holotron.episodes.examples import Example, ExampleError
+from holotron.episodes.shards import ShardWriter, read_shard, shard_paths
 from holotron.episodes.worker_pool import Share, WorkerDied, share_out
 from holotron.suites.screens.rendering import SHEET_COLUMNS, SHEET_ROWS
 from holotron.suites.screens.sources import SOURCES, Sources
@@ -80,7 +81,7 @@ def source_of(seed: int, mix: Mapping[str, float]) -> str:
     return random.Random(f"source/{seed}").choices(names, [mix[name] for name in names])[0]
 
 
-async def ground_samples(seeds: Iterable[int], settings: GroundSettings) -> AsyncGenerator[Sample, None]:
+async def ground_samples(seeds: Iterable[int], settings: GroundSettings) -> AsyncGenerator[Example, None]:
     """The samples of these seeds, in their order, several in the works at once."""
     weights, at_once = settings.weights, settings.at_once
     async with Sources(
@@ -89,11 +90,11 @@ async def ground_samples(seeds: Iterable[int], settings: GroundSettings) -> Asyn
         await sources.prepare(weights)
         drawing = asyncio.Semaphore(at_once)
 
-        async def draw(source: str, part: Sequence[int]) -> list[list[Sample]]:
+        async def draw(source: str, part: Sequence[int]) -> list[list[Example]]:
             async with drawing:
                 return await (sources.widgets(part) if source == "widgets" else sources.each(source, part))
 
-        async def block(part: Sequence[int]) -> list[Sample]:
+        async def block(part: Sequence[int]) -> list[Example]:
             """Widgets are drawn together, everything else one by one."""
             works: dict[tuple[int, ...], str] = {}
             small = [seed for seed in part if source_of(seed, weights) == "widgets"]
@@ -104,7 +105,7 @@ async def ground_samples(seeds: Iterable[int], settings: GroundSettings) -> Asyn
             made = dict(zip(chain(*works), chain(*drawn), strict=True))
             return [sample for seed in part for sample in made[seed]]
 
-        waiting: deque[asyncio.Task[list[Sample]]] = deque()
+        waiting: deque[asyncio.Task[list[Example]]] = deque()
         left = iter(seeds)
         try:
             while True:
@@ -176,6 +177,6 @@ def _last_seed(prefix: Path) -> int:
     """The seed of the last sample in a worker's shards; far below all seeds where there are none."""
     try:
         last = shard_paths([prefix])[-1]
-    except SampleError:
+    except ExampleError:
         return -HELD_OUT_FROM
     return max((int(sample.about["seed"]) for sample in read_shard(last)), default=-HELD_OUT_FROM)

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from holotron.episodes.shards import Sample
+from holotron.episodes.examples import Example
 from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
@@ -89,15 +89,15 @@ class Sources:
                 continue
         return None
 
-    async def samples(self, source: str, seed: int) -> list[Sample]:
+    async def samples(self, source: str, seed: int) -> list[Example]:
         """Questions about the screen of a seed; none where there is no screen or nothing on it."""
         shot = await self.shot(source, seed)
         return [] if shot is None else self._asked(shot, source, seed)
 
-    async def each(self, source: str, seeds: Sequence[int]) -> list[list[Sample]]:
+    async def each(self, source: str, seeds: Sequence[int]) -> list[list[Example]]:
         return [await self.samples(source, seed) for seed in seeds]
 
-    async def widgets(self, seeds: Sequence[int]) -> list[list[Sample]]:
+    async def widgets(self, seeds: Sequence[int]) -> list[list[Example]]:
         """What `each` makes of widgets, all on one sheet, in less time."""
         try:
             shots = await self.renderer.draw_sheet([make_widgets(seed) for seed in seeds])
@@ -105,7 +105,7 @@ class Sources:
             return await self.each("widgets", seeds)
         return [self._asked(shot, "widgets", seed) for shot, seed in zip(shots, seeds, strict=True)]
 
-    def _asked(self, shot: Shot, source: str, seed: int) -> list[Sample]:
+    def _asked(self, shot: Shot, source: str, seed: int) -> list[Example]:
         size = {"size": [shot.width, shot.height]}
         about = {"source": source, "seed": seed, **size, "held_out": self._held_out, **shot.about}
         named = replace(shot, about=about)

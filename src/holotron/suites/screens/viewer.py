@@ -9,7 +9,7 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 
-from holotron.episodes.shards import Sample
+from holotron.episodes.examples import Example
 from holotron.suites.kit.html import report, rows
 from holotron.suites.screens.generate import GroundSettings, ground_samples
 from holotron.suites.screens.questions import pairs
@@ -25,12 +25,12 @@ def write_view(path: Path, count: int, settings: GroundSettings) -> None:
     path.write_text(report("Samples", STYLE.read_text(), body))
 
 
-async def _take(count: int, settings: GroundSettings) -> list[Sample]:
+async def _take(count: int, settings: GroundSettings) -> list[Example]:
     seeds = range(settings.first, settings.first + count)
     return [sample async for sample in ground_samples(seeds, replace(settings, asks=1))]
 
 
-def _sample(sample: Sample) -> str:
+def _sample(sample: Example) -> str:
     width = 320 if sample.about["size"][0] < 320 else 640
     picture = base64.b64encode(sample.turns[0].image or b"").decode()
     dots, lines = [], []
