@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotron.actions.coordinates import to_pixels
+from holotron.actions.coordinates import Space
 from holotron.episodes.shards import read_shard, shard_paths
 from holotron.suites.screens.describe import Describer
 from holotron.suites.screens.generate import GroundError, GroundSettings, generate, source_of
@@ -173,7 +173,7 @@ def test_no_answer_follows_from_another(shots: dict[str, Shot], source: str) -> 
         boxes = []
         for point in points:
             assert point is not None
-            x, y = to_pixels(int(point[1]), int(point[2]), shot.width, shot.height)
+            x, y = Space("pixels", shot.width, shot.height).from_relative(int(point[1]), int(point[2]))
             boxes.append(
                 [
                     each.box
@@ -194,7 +194,7 @@ def _check_turn(shot: Shot, describer: Describer, said: str, answer: str) -> Non
         meant = [each for each in shot.elements if each.usable and rest.strip() in describer.descriptions(each)]
         assert len(meant) == 1, said
         left, top, right, bottom = meant[0].box
-        x, y = to_pixels(int(point[0]), int(point[1]), shot.width, shot.height)
+        x, y = Space("pixels", shot.width, shot.height).from_relative(int(point[0]), int(point[1]))
         assert left - 1 <= x <= right
         assert top - 1 <= y <= bottom
     elif form == "Screen":

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from holotron.actions.action import Action, ActionError
+from holotron.actions.coordinates import Space
 from holotron.actions.dialects.browsergym import from_browsergym, to_browsergym
 from holotron.actions.dialects.openai import from_openai, to_openai
 from holotron.actions.dialects.uitars import from_uitars, split_reply, to_uitars
-from holotron.actions.space import Space
 from holotron.env.task import Task
 from holotron.episodes.errors import Damaged
 from holotron.episodes.record import ObservationRecord, Result, Step, StepAction

@@ -13,7 +13,7 @@ from datetime import date
 from typing import Any
 
 from holotron.actions.action import ActionError
-from holotron.actions.space import Space
+from holotron.actions.coordinates import Space
 from holotron.agent.chat import ChatModel
 from holotron.agent.prompts import POINT_SCHEMA, parse_point
 from holotron.eval.screens import Screen, answer, ask_screens, held_out

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from holotron.actions.action import ActionError, describe, to_dict
+from holotron.actions.action import ActionError, to_dict
+from holotron.actions.describe import describe
 from holotron.episodes.errors import Damaged, EpisodeError, NewerSchema
 from holotron.episodes.record import EpisodeInfo, Step
 from holotron.episodes.store import EpisodeStore, episode_from

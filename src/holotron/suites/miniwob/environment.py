@@ -10,7 +10,7 @@ from typing import ClassVar
 from playwright.async_api import Error
 
 from holotron.actions.action import Action
-from holotron.actions.space import Space
+from holotron.actions.coordinates import Space
 from holotron.env.browser.local_page import LocalPage
 from holotron.env.browser.local_pool import OpenPage
 from holotron.env.environment import Observation, TaskStatus
