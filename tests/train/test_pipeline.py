@@ -107,7 +107,8 @@ def test_a_step_that_fails_says_where_and_goes_on_later(tmp_path: Path) -> None:
     assert result.exit_code == 1
     log = tmp_path / "runs" / "p" / LOGS / "b.log"
     assert "it went wrong here" in result.stderr
-    assert f"the step b failed with exit code 3 after 0 s; its log is {log}" in result.stderr
+    assert "the step b failed with exit code 3 after" in result.stderr
+    assert f"its log is {log}" in result.stderr
     assert "it went wrong here" in log.read_text()
     path.write_text(path.read_text().replace("holotron fail", "holotron write"))
     assert ran(path) == ["b", "c"]
@@ -172,7 +173,8 @@ def test_show_says_what_is_done_and_what_is_left(tmp_path: Path) -> None:
     ran(path, only="a")
     for arguments in (["show", str(path)], ["run", str(path), "--dry-run"]):
         shown = CliRunner().invoke(app, ["pipeline", *arguments]).stdout
-        assert "1 of 4 steps are done, in 0 s; left: about 100 s on a laptop, and 1 steps that nobody timed" in shown
+        assert "1 of 4 steps are done, in " in shown
+        assert "left: about 100 s on a laptop, and 1 steps that nobody timed" in shown
         assert "holotron write out/b" in shown
     found = json.loads(CliRunner().invoke(app, ["pipeline", "show", str(path), "--json"]).stdout)
     assert [each["done"] for each in found["steps"]] == [True, False, False, False]

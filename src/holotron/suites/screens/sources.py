@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 from holotron.episodes.examples import Example
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
-from holotron.suites.miniwob.tasks import html_folder
+from holotron.suites.miniwob.tasks import MiniWoBError, html_folder
 from holotron.suites.screens.miniwob import draw_miniwob
 from holotron.suites.screens.packages import find_files, make_package_page
 from holotron.suites.screens.pages import make_page
@@ -47,23 +44,22 @@ class Sources:
         await self._stack.enter_async_context(self.renderer)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def prepare(self, sources: Mapping[str, Any]) -> None:
+    async def prepare(self, sources: Iterable[str]) -> None:
         """Start what these sources need, before several samples are asked for at once."""
-        if "miniwob" in sources and self._miniwob is None:
+        needed = set(sources)
+        if "miniwob" in needed and self._miniwob is None:
             html_folder()  # says so now if the pages are not installed
             pool = miniwob_pool(MiniWoBConfig(pages=self._at_once))
             self._miniwob = await self._stack.enter_async_context(pool)
-        if "packages" in sources and self._files is None:
+        if "packages" in needed and self._files is None:
             self._files = find_files(self._folders, held_out=self._held_out)
 
     async def shot(self, source: str, seed: int) -> Shot | None:
         """The screen of a seed; None, and a line that says why, where it cannot be drawn."""
-        await self.prepare({source: 1})
+        await self.prepare([source])
         if source == "packages":
             return await self._package_shot(seed)
         for trial in range(TRIES):  # these screens can all be drawn: what fails is a browser

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from holotron.actions.action import Scroll
-from holotron.suites.miniwob.oracle.acts import scroll
-from holotron.suites.miniwob.page_inspector import PageElement
+from holotron.actions.action import Click, Scroll
+from holotron.suites.miniwob.oracle.acts import at, click
+from holotron.suites.miniwob.page_inspector import PageElement, Point
 from holotron.suites.miniwob.tasks import HEIGHT
 
 FAR, NEAR = 60, 30  # percent of the screen's height: nearly a whole box of 150 pixels, and less than half of one
 SLACK = 2.0  # pixels of an element's edge that may be out of view
+
+
+def scroll(place: PageElement | Point, down: bool, amount: int) -> Scroll:
+    """Turn the wheel over a pixel, or over an element: at its middle where no click reaches it."""
+    x, y = at(place.point or place.center if isinstance(place, PageElement) else place)
+    return Scroll(direction="down" if down else "up", amount=amount, x=x, y=y)
 
 
 def in_view(view: PageElement, target: PageElement) -> bool:
@@ -21,7 +27,17 @@ def bring_into_view(view: PageElement, target: PageElement, far: int = FAR) -> S
         return None
     down = _below(view, target) > SLACK
     room = -_above(view, target) if down else -_below(view, target)
-    return scroll(view.point or view.center, down, far if room + SLACK >= far * HEIGHT / 100 else NEAR)
+    return scroll(view, down, far if room + SLACK >= far * HEIGHT / 100 else NEAR)
+
+
+def reach(view: PageElement, target: PageElement, far: int = FAR) -> Scroll | Click:
+    """Bring the target into view, then click it."""
+    return bring_into_view(view, target, far) or click(target)
+
+
+def reach_at_end(view: PageElement, target: PageElement, amount: int) -> Scroll | Click:
+    """Click the target, which stands at the end of the box, as soon as it is in view; until then scroll down."""
+    return click(target) if in_view(view, target) else scroll(view, True, amount)
 
 
 def _above(view: PageElement, target: PageElement) -> float:
