@@ -189,7 +189,7 @@ dtype = "float32"
 workers = 1
 log_every = 1
 [[data]]
-path = "{folder / "data"}"
+shards = "{folder / "data"}"
 [batch]
 tokens = 384
 patches = 256

@@ -45,8 +45,3 @@ class Example:
     kind: str
     turns: tuple[ExampleTurn, ...]
     about: Mapping[str, Any] = field(default_factory=dict)
-
-
-def said(task: str, step: int) -> str:
-    """What a terse policy is told at each step: the task once, then nothing but the screen."""
-    return f"Task: {task}" if step == 0 else ""
