@@ -12,7 +12,7 @@ from holotron.model.errors import ConfigError
 from holotron.model.model import Model
 from holotron.model.presets import PRESETS, preset
 
-from .tiny import DENSE_TRANSFORMER, tiny_config, tiny_eyes
+from .tiny import DENSE_TRANSFORMER, tiny_config, tiny_vision
 
 MIB = 2**20
 
@@ -265,4 +265,4 @@ def test_rotary_hybrids_cannot_be_written():
     config = tiny_config("M*-", attention=DENSE_TRANSFORMER["attention"])
     with pytest.raises(ConfigError, match="only written for the dense"):
         render_config(config)
-    assert render_config(replace(tiny_config("M-"), vision=tiny_eyes()))["model_type"] == "nemotron_h_omni"
+    assert render_config(replace(tiny_config("M-"), vision=tiny_vision()))["model_type"] == "nemotron_h_omni"

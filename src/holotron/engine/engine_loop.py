@@ -443,12 +443,6 @@ class EngineLoop:
             self.memory.reopen()
             self.asleep = False
 
-    def check(self) -> None:
-        """The invariants that hold between steps; for tests."""
-        self.memory.check(self.sessions.values())
-        for session in self.sessions.values():
-            assert (session.request is not None) == any(request.session is session for request in self.requests)
-
 
 def _silent(*_: object) -> None:
     pass

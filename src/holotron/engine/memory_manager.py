@@ -291,16 +291,3 @@ class MemoryManager:
         for kept in stale:
             session.checkpoints.remove(kept)
             self.slots.release(kept.slot)
-
-    def check(self, sessions: Iterable[SessionState]) -> None:
-        """Every slot and page is owned as often as it is counted."""
-        sessions = list(sessions)
-        slots = [c.slot for c in sessions if c.slot is not None]
-        slots += [kept.slot for c in sessions for kept in c.checkpoints]
-        self.slots.check(slots)
-        self.pages.check(c.pages for c in sessions)
-        for session in sessions:
-            assert session.slot is None or session.offloaded is None
-            assert session.computed <= len(session.tokens)
-            if session.slot is not None:
-                assert len(session.pages) >= self._pages_for(session.entries)

@@ -27,11 +27,11 @@ _NANO_12B = ModelConfig(
     mlp=MlpConfig(20480),
     eos_token_ids=(2, 11, 12),
 )
-_EYES_12B = VisionConfig()
+_VISION_12B = VisionConfig()
 
 _PRESETS = (
     Preset(
-        replace(_NANO_12B, name="holotron-12b", vision=_EYES_12B, eos_token_ids=(12,)),
+        replace(_NANO_12B, name="holotron-12b", vision=_VISION_12B, eos_token_ids=(12,)),
         "Hcompany/Holotron-12B",
         "the computer-use policy this stack is built around",
     ),
@@ -51,7 +51,7 @@ _PRESETS = (
     ),
     Preset(_NANO_12B, "nvidia/NVIDIA-Nemotron-Nano-12B-v2", "text only; the 12B's language model"),
     Preset(
-        replace(_NANO_12B, name="nemotron-nano-12b-v2-vl", vision=_EYES_12B, eos_token_ids=(12,)),
+        replace(_NANO_12B, name="nemotron-nano-12b-v2-vl", vision=_VISION_12B, eos_token_ids=(12,)),
         "nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL-BF16",
         "the vision-language base of holotron-12b",
     ),
