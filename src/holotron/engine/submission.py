@@ -67,7 +67,7 @@ class Submission:
                 loop.submit(requests[-1], rest, images)
         except Exception:
             for request in requests:
-                request.emit = _silent
+                request.emit = lambda *_: None
                 loop.cancel(request)
             for target in sessions if self.session_id is None else sessions[1:]:
                 loop.close(target)
@@ -90,7 +90,3 @@ class Submission:
             sampling = replace(sampling, seed=sampling.seed + choice)  # or every choice would say the same
         grammar = self.grammar.copy() if self.grammar is not None else None
         return GenerationRequest(session, lambda _, event: self.emit(choice, event), sampling, grammar)
-
-
-def _silent(*_: object) -> None:
-    pass

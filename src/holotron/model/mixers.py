@@ -42,13 +42,8 @@ class MambaMixer(nn.Module):
         self.config = config
         self.eps = eps
         self.in_proj = nn.Linear(hidden_size, config.projection_size, bias=False)
-        self.conv1d = nn.Conv1d(
-            config.conv_channels,
-            config.conv_channels,
-            config.conv_kernel,
-            groups=config.conv_channels,
-            bias=config.conv_bias,
-        )
+        channels = config.conv_channels
+        self.conv1d = nn.Conv1d(channels, channels, config.conv_kernel, groups=channels, bias=config.conv_bias)
         self.A_log = nn.Parameter(torch.zeros(config.heads))
         self.D = nn.Parameter(torch.ones(config.heads))
         self.dt_bias = nn.Parameter(torch.zeros(config.heads))
@@ -174,7 +169,7 @@ class AttentionMixer(nn.Module):
 
 def rotations(positions_T: Tensor, head_dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosines and sines of the rotary embedding, one row per token, to broadcast over heads."""
-    # float32 at least, whatever the weights are in: 16-bit angles would blur neighbouring positions.
+    # float32 at least, also with 16-bit weights: 16-bit angles would blur neighbouring positions.
     wide = torch.promote_types(dtype, torch.float32)
     half = torch.arange(0, head_dim, 2, device=positions_T.device, dtype=wide) / head_dim
     angles_TP = positions_T[:, None].to(wide) * theta**-half
@@ -201,7 +196,7 @@ class MlpMixer(nn.Module):
 
 
 class Router(nn.Module):
-    """Scores in float32, whatever the rest computes in: near ties decide which experts run."""
+    """Scores in float32, also where the rest computes in 16 bits: near ties decide which experts run."""
 
     def __init__(self, config: MoeConfig, hidden_size: int) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 A program takes one group of heads of one session: it convolves the group's channels, then walks over the state in
 tiles, each read, advanced and written once, and last normalises what it collected. Nothing waits for the host and
 nothing is allocated but the output, so the step can be recorded in a CUDA graph. Such a graph runs a fixed batch:
-rows beyond the real ones may all point to one slot that nobody reads.
+rows beyond the real ones may all point to one scratch slot.
 
 Shapes: S sessions, I inner width, C conv channels, K kernel width, J = K - 1 carried inputs, V pool slots, H heads,
 P head dim, N state size, M tiles of P in a group.

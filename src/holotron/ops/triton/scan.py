@@ -117,7 +117,7 @@ def filled_sequences(packing: Packing) -> Tensor:
 
 
 def to_device(values: np.ndarray, device: torch.device) -> Tensor:
-    """A table of int32 on the device, by one copy that nobody waits for."""
+    """A table of int32 on the device, by one copy that the host does not wait for."""
     table = torch.from_numpy(values.astype(np.int32))
     return table.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else table
 
