@@ -45,7 +45,7 @@ ImageLike = ProcessedImage | Image.Image | bytes | Path
 
 
 class Engine:
-    """Sessions over one model on one device. Use as a session manager, or close it.
+    """Sessions over one model on one device. Use it as a context manager, or close it.
 
     A stepped engine has no thread: its caller drives `loop` itself, on one thread, and awaits nothing.
     """

@@ -146,24 +146,19 @@ class AttentionMixer(nn.Module):
 
     def _attend(self, q_THP: Tensor, k_TKP: Tensor, v_TKP: Tensor, batch: Batch, layer: LayerMemory) -> Tensor:
         """Into the pages, then over them."""
-        assert batch.page_table_SM is not None
+        n, table_SM, lengths_S = batch.steps, batch.page_table_SM, batch.kv_lengths_S
         assert batch.places_T is not None
-        assert batch.kv_lengths_S is not None
+        assert table_SM is not None
+        assert lengths_S is not None
         keys, values = layer.memory.keys_ANKZD[layer.index], layer.memory.values_ANKZD[layer.index]
         ops.write_pages(k_TKP, v_TKP, keys, values, batch.places_T)
-        n = batch.steps
         parts: list[Tensor] = []
         if n:
-            parts.append(
-                ops.paged_step_attention(q_THP[:n], keys, values, batch.page_table_SM[:n], batch.kv_lengths_S[:n])
-            )
+            parts.append(ops.paged_step_attention(q_THP[:n], keys, values, table_SM[:n], lengths_S[:n]))
         if batch.packing is not None:
             assert isinstance(batch.packing, Packing)
-            parts.append(
-                ops.paged_attention(
-                    q_THP[n:], keys, values, batch.page_table_SM[n:], batch.piece_lengths, batch.packing
-                )
-            )
+            lengths, packing = batch.piece_lengths, batch.packing
+            parts.append(ops.paged_attention(q_THP[n:], keys, values, table_SM[n:], lengths, packing))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 

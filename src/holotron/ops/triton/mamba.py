@@ -34,21 +34,13 @@ class StepConfig:
 
 
 STEP_CONFIGS = [
-    StepConfig(16, 256, 4, 2, 72),
-    StepConfig(16, 256, 4, 3, 72),
-    StepConfig(16, 256, 4, 1, 72),
-    StepConfig(16, 256, 4, 4, 72),
+    *(StepConfig(16, 256, 4, stages, 72) for stages in (2, 3, 1, 4)),
     StepConfig(16, 256, 4, 3),
-    StepConfig(16, 256, 2, 1),
-    StepConfig(16, 256, 2, 2),
-    StepConfig(16, 256, 2, 3),
-    StepConfig(16, 256, 2, 4),
+    *(StepConfig(16, 256, 2, stages) for stages in (1, 2, 3, 4)),
     StepConfig(16, 128, 1, 3),
-    StepConfig(32, 256, 4, 2),
-    StepConfig(32, 256, 4, 3),
+    *(StepConfig(32, 256, 4, stages) for stages in (2, 3)),
     StepConfig(32, 256, 8, 2),
-    StepConfig(128, 256, 8, 1),
-    StepConfig(128, 256, 8, 2),
+    *(StepConfig(128, 256, 8, stages) for stages in (1, 2)),
 ]
 
 
