@@ -188,6 +188,7 @@ def changed(**changes):
         (RELEASED_VL | {"vision_config": {"args": {"model": "vit_giant"}}}, "args.model is 'vit_giant'"),
         (RELEASED_VL | {"downsample_ratio": 0.25}, "downsample_ratio is 0.25"),
         (RELEASED_VL | {"norm_mean": [1]}, "norm_mean is \\[1\\]"),
+        (RELEASED_VL | {"img_start_token_id": "<img>"}, "img_start_token_id is '<img>'; it must be an integer"),
         (RELEASED_VL | {"vision_config": {"hidden_act": "relu"}}, "vision_config: hidden_act is 'relu'"),
     ],
 )

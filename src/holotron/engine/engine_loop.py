@@ -124,7 +124,6 @@ class EngineLoop:
                 raise EngineError("there is nothing to continue: append at least one token before generating")
             self.check_length(len(session.tokens) + len(token_ids) + request.sampling.max_tokens)
         before, logits = len(session.tokens), session.logits
-        request.held = session.held
         self.append(session, token_ids, images)
         # The turn's prompt begins after the last turn; with nothing appended the last answer goes on.
         request.start = session.turns[-1].end if session.turns else 0

@@ -78,7 +78,6 @@ class GenerationRequest:
     seed: int = 0
     start: int = 0  # the session's tokens when this request's turn began
     prompt_end: int = 0
-    held: int = 0  # of the prompt's tokens, those that need not be computed again
     begun: bool = False
     generated: int = 0
     alone: bool = False  # a step with it failed: it is tried again by itself
