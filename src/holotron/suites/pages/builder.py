@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from holotron.suites.kit import html
@@ -37,9 +40,13 @@ class PageBuilder(Draws):
         super().__init__(chance)
         self.style = style
 
-    def phrase(self, *phrasings: str, **values: object) -> str:
-        """One of these ways to say it, with or without a capital letter and a full stop."""
-        text = self.pick(*phrasings).format(**values)
+    def saying(self, name: str) -> str:
+        """One of the ways to say it that wordings.toml has under this name, its fields still empty."""
+        return self.pick(*_wordings()[name])
+
+    def wording(self, name: str, /, **values: object) -> str:
+        """A saying with these values as a task, with or without a capital letter and a full stop."""
+        text = self.saying(name).format(**values)
         if self.maybe(0.35) and not text.startswith(('"', "http")):
             text = text[0].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
         # After a value a full stop could be taken for a part of it.
@@ -151,6 +158,11 @@ class PageBuilder(Draws):
     @property
     def _colon(self) -> str:
         return ":" if self.style.labels == "left" else ""
+
+
+@cache
+def _wordings() -> dict[str, list[str]]:
+    return tomllib.loads(Path(__file__).with_name("wordings.toml").read_text(encoding="utf-8"))
 
 
 def capital(text: str) -> str:

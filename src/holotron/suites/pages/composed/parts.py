@@ -42,21 +42,6 @@ CHOICES = (
     ("Currency", ("Euro", "Dollar", "Pound", "Yen")),
 )
 COUNTED = ("Adults", "Children", "Bags", "Tickets", "Copies", "Nights", "Rooms", "Pieces", "Bottles", "Guests")
-# What each kind of change is called.
-SAYINGS: Mapping[str, tuple[str, ...]] = {
-    "field": (
-        "set {label} to {value}", "enter {value} as {lower}", "type {value} into {label}", "{label}: {value}",
-        "write {value} in the field {label}", "fill in {value} for {lower}", "put {value} under {label}",
-    ),
-    "on": ("tick {label}", "check {label}", "turn on {label}", "switch {label} on", "enable {label}"),
-    "off": ("untick {label}", "uncheck {label}", "turn off {label}", "switch {label} off", "disable {label}"),
-    "one": (
-        "choose {value}", "{label}: {value}", "choose {value} for {lower}", "select {value}", "set {label} to {value}",
-        "take {value} as {lower}",
-    ),
-    "count": ("set {label} to {value}", "{value} {lower}", "I want {value} {lower}", "make it {value} {lower}"),
-    "stars": ("give {value} stars for {lower}", "rate {lower} with {value} stars", "{value} of 5 stars for {lower}"),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -93,7 +78,7 @@ class Names:
 
 def _said(s: PageBuilder, how: str, label: str, value: object = "") -> str:
     text = value if isinstance(value, int) else quoted(s, str(value))
-    return s.pick(*SAYINGS[how]).format(label=quoted(s, label), lower=label.lower(), value=text)
+    return s.saying(f"part_{how}").format(label=quoted(s, label), lower=label.lower(), value=text)
 
 
 def text_part(s: PageBuilder, name: str, label: str, kind: str, value: str | None, *, new: bool = False) -> Part:

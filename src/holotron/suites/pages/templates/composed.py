@@ -31,10 +31,7 @@ def _said(s: PageBuilder, block: Block, *, hidden: bool, alone: bool, explained:
     """What is to be done, with the place where it cannot be guessed."""
     if not hidden or s.maybe(0.7 if explained else 0.3 if alone else 0.0):
         return block.said
-    return s.pick(
-        "under {topic} {said}", "open {topic} and {said}", "{topic}: {said}", "in {topic}, {said}",
-        "go to {topic} and {said}", "{said} (in {topic})", "click {topic}, then {said}",
-    ).format(topic=quoted(s, block.topic), said=block.said)  # fmt: skip
+    return s.saying("composed_place").format(topic=quoted(s, block.topic), said=block.said)
 
 
 def _page(s: PageBuilder, wanted: Sequence[Block], others: Sequence[Block], explained: bool) -> PageContent:
@@ -45,7 +42,7 @@ def _page(s: PageBuilder, wanted: Sequence[Block], others: Sequence[Block], expl
     text = s.pick("; then ", ", then ", ". Then ", " and ").join(said)
     title = s.pick("Overview", "My page", "Portal", "Account", "Office")
     data = [block.data(paths[blocks.index(block)]) for block in wanted]
-    return page_of(s, s.phrase("{text}", text=capital(text)), body, data, title)
+    return page_of(s, s.wording("composed", text=capital(text)), body, data, title)
 
 
 @template()
@@ -127,18 +124,7 @@ def mosaic_rows(s: PageBuilder) -> PageContent:
     listed = "".join(rows)
     around = {"table": f"<table>{listed}</table>", "tiles": f'<div class="grid">{listed}</div>', "list": listed}[style]
     word = deeds[deed][0]
-    text = s.phrase(
-        "{word} {item}",
-        "{word} the entry {item}",
-        "Please {lower} {item}",
-        "Find {item} and {lower} it",
-        "{item}: {lower}",
-        "Click {word} for {item}",
-        "Press {word} at {item}",
-        word=word,
-        lower=word.lower(),
-        item=quoted(s, items[chosen]),
-    )
+    text = s.wording("mosaic_rows", word=word, lower=word.lower(), item=quoted(s, items[chosen]))
     name = f"r{chosen}d{deed}"
     part = {"kind": "press", "id": name, "says": s.pick(f"{word}: done.", "Done.", f"{items[chosen]}: done.")}
     block = {"id": name, "parts": [part], "path": [f"r{chosen}"] if in_menu else [], "button": None}
@@ -198,15 +184,7 @@ def mosaic_ask(s: PageBuilder) -> PageContent:
         if not blocks:
             label, answer, name = s.pick(*lines)
             parts = [{"kind": "fact", "id": name}]
-            asked = s.phrase(
-                "What is the {label} of {topic}?",
-                "{topic}: {label}?",
-                "Tell me the {label} of {topic}",
-                "Look up the {label} of {topic}",
-                "Which {label} does {topic} have?",
-                label=label.lower(),
-                topic=quoted(s, topic),
-            )
+            asked = s.wording("mosaic_ask", label=label.lower(), topic=quoted(s, topic))
         blocks.append(Block(f"b{index}", topic, f'<div id="b{index}">{html}</div>', parts, "", button=False))
     shuffled = s.some(blocks, len(blocks))
     body, paths, _ = place(s, shuffled)

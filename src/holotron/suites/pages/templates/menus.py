@@ -47,15 +47,7 @@ def menu(s: PageBuilder) -> PageContent:
     names = [name for name in MENUS if s.maybe(0.7)] or ["File", "Edit"]
     chosen = s.pick(*names)
     entry = s.pick(*MENUS[chosen])
-    text = s.phrase(
-        "Choose {entry} from the {menu} menu",
-        'Open the "{menu}" menu and click "{entry}"',
-        "{menu} > {entry}",
-        "In the menu {menu} select {entry}",
-        "Click {entry} in {menu}",
-        entry=entry,
-        menu=chosen,
-    )
+    text = s.wording("menu", entry=entry, menu=chosen)
     bar = _bar({name: _entries(name, MENUS[name]) for name in names}, s.pick("", " ▾"))
     page = s.heading("Untitled") + s.prose(4) + s.prose(3)
     body = f'<div class="row">{bar}</div><div style="margin-top:1.5em">{page}</div>'
@@ -70,16 +62,7 @@ def menu_nested(s: PageBuilder) -> PageContent:
     chosen = s.pick(*subs)
     entry = s.pick(*SUBMENUS[chosen])
     top = s.pick("Menu", "More", "Actions", "Document")
-    text = s.phrase(
-        "{top} > {sub} > {entry}",
-        "Open {top}, then {sub}, and choose {entry}",
-        'In the {top} menu go to "{sub}" and pick "{entry}"',
-        "Choose {entry} under {sub} in the {top} menu",
-        "Select {top}, {sub}, {entry}",
-        top=top,
-        sub=chosen,
-        entry=entry,
-    )
+    text = s.wording("menu_nested", top=top, sub=chosen, entry=entry)
     inside = "".join(
         f'<div data-opens="s{index}">{name} ▸{_list(f"s{index}", _entries(name, SUBMENUS[name]))}</div>'
         for index, name in enumerate(subs)
@@ -98,15 +81,7 @@ def menu_account(s: PageBuilder) -> PageContent:
         ("Profile", "Settings", "Billing", "Messages", "Help", "Sign out", "Notifications"), s.number(3, 5)
     )
     entry = s.pick(*entries)
-    text = s.phrase(
-        "Open {entry} in the account menu",
-        'Click my name and choose "{entry}"',
-        "Go to {entry} from the user menu",
-        "{entry}, in the menu under {name}",
-        "Choose {entry} in {name}'s menu",
-        entry=entry,
-        name=name,
-    )
+    text = s.wording("menu_account", entry=entry, name=name)
     corner = _bar({name: _entries("me", entries)}, " ▾").replace(
         'class="list"', 'class="list" style="left:auto;right:0"'
     )
