@@ -7,7 +7,7 @@ from html import escape
 
 from holotron.suites.kit.words import COLOURS, LINKS, SUBJECTS, THINGS, TODOS, TOPICS
 from holotron.suites.pages.builder import PageBuilder, PageContent, capital
-from holotron.suites.pages.composed.activities import ACTIVITIES
+from holotron.suites.pages.composed.activities import all_activities
 from holotron.suites.pages.composed.blocks import Block, activity_block, any_block
 from holotron.suites.pages.composed.parts import Names
 from holotron.suites.pages.composed.placing import menu, page_of, place
@@ -49,7 +49,7 @@ def _page(s: PageBuilder, wanted: Sequence[Block], others: Sequence[Block], expl
 def mosaic_theme(s: PageBuilder) -> PageContent:
     """Something people do, with other such things around it."""
     names = Names(s)
-    activities = s.some(ACTIVITIES, s.pick(1, 2, 2, 3, 4))
+    activities = s.some(all_activities(), s.pick(1, 2, 2, 3, 4))
     blocks = [activity_block(s, names, f"b{index}", activity) for index, activity in enumerate(activities)]
     return _page(s, blocks[:1], _distinct(blocks[0], blocks[1:]), explained=True)
 
@@ -72,7 +72,7 @@ def mosaic_parts(s: PageBuilder) -> PageContent:
 def mosaic_two(s: PageBuilder) -> PageContent:
     """Two things after each other, in two places."""
     names = Names(s)
-    activities = s.some(ACTIVITIES, 2)
+    activities = s.some(all_activities(), 2)
     wanted = [
         activity_block(s, names, f"b{index}", activities[index])
         if s.maybe()
