@@ -6,15 +6,14 @@ After a change that is meant to move them: `python -m tests.suites.test_drawn_pa
 from __future__ import annotations
 
 import json
-import tomllib
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from holotron.suites.pages import builder
 from holotron.suites.pages.builder import PageBuilder
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import all_templates, draw_task
 from holotron.suites.screens.pages import make_page
 from holotron.suites.screens.rendering import Document
@@ -78,8 +77,7 @@ def test_every_wording_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     for template in all_templates():
         for seed in MANY_SEEDS:
             draw_task(template.name, seed)
-    wordings = Path(builder.__file__).with_name("wordings.toml")
-    assert drawn == tomllib.loads(wordings.read_text(encoding="utf-8")).keys()
+    assert drawn == read_data("wordings").keys()
 
 
 if __name__ == "__main__":

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from holotron.suites.kit import html
 from holotron.suites.kit.draws import Draws
 from holotron.suites.kit.words import ENDINGS, FIRST_NAMES, LAST_NAMES, ONSETS, PASSWORD_LETTERS, SENTENCES, VOWELS
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.style import PageStyle
 
 COINED_SHARE = 0.4
@@ -42,7 +40,8 @@ class PageBuilder(Draws):
 
     def saying(self, name: str) -> str:
         """One of the ways to say it that wordings.toml has under this name, its fields still empty."""
-        return self.pick(*_wordings()[name])
+        ways: list[str] = read_data("wordings")[name]
+        return self.pick(*ways)
 
     def wording(self, name: str, /, **values: object) -> str:
         """A saying with these values as a task, with or without a capital letter and a full stop."""
@@ -158,11 +157,6 @@ class PageBuilder(Draws):
     @property
     def _colon(self) -> str:
         return ":" if self.style.labels == "left" else ""
-
-
-@cache
-def _wordings() -> dict[str, list[str]]:
-    return tomllib.loads(Path(__file__).with_name("wordings.toml").read_text(encoding="utf-8"))
 
 
 def capital(text: str) -> str:

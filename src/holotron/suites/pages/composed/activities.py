@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+
+from holotron.suites.pages.data import read_data
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,7 @@ class Activity:
 @cache
 def all_activities() -> tuple[Activity, ...]:
     """The activities of activities.toml."""
-    listed = tomllib.loads(Path(__file__).with_name("activities.toml").read_text(encoding="utf-8"))["activities"]
     return tuple(
         Activity(**activity | {"fields": [ActivityField(**field) for field in activity["fields"]]})
-        for activity in listed
+        for activity in read_data("activities")["activities"]
     )

@@ -8,39 +8,13 @@ from html import escape
 from typing import Any
 
 from holotron.suites.pages.builder import PageBuilder
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.values import quoted, value_of
 
 # Labels of fields and what kind of thing is written into them.
-FIELDS = (
-    ("Name", "person"), ("First name", "word"), ("Nickname", "user"), ("City", "city"), ("Street", "street"),
-    ("Postcode", "digits"), ("Phone", "digits"), ("E-mail", "mail"), ("Company", "word"), ("Title", "phrase"),
-    ("Subject", "phrase"), ("Reference", "code"), ("Voucher", "code"), ("Amount", "digits"), ("Product", "thing"),
-    ("Team", "word"), ("Room", "code"), ("Flight", "code"), ("Destination", "city"), ("Guest", "person"),
-    ("Author", "person"), ("Keyword", "word"), ("Song", "phrase"), ("Licence plate", "code"), ("Account", "user"),
-    ("Comment", "sentence"), ("Message", "sentence"), ("Note", "todo"), ("Website", "address"), ("Budget", "digits"),
-)  # fmt: skip
-BOXES = (
-    "Express delivery", "I am a member", "Gift wrap", "Send me a copy", "Vegetarian", "With breakfast", "Round trip",
-    "Insurance", "Urgent", "Public", "Remind me", "Pay by invoice", "Wi-Fi", "Bluetooth", "Location", "Vibration",
-    "Spell check", "Auto save", "Show pictures", "Night mode", "Large print", "Private", "Flash", "Repeat", "Shuffle",
-    "Olives", "Cheese", "Onions", "Mushrooms", "Garlic",
-)  # fmt: skip
-CHOICES = (
-    ("Size", ("Small", "Medium", "Large", "Extra large")),
-    ("Seat", ("Window", "Aisle", "Middle")),
-    ("Payment", ("Card", "Cash", "Invoice", "Voucher")),
-    ("Delivery", ("By post", "By courier", "Pick up")),
-    ("Day", ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")),
-    ("Time of day", ("Morning", "Noon", "Evening")),
-    ("Level", ("Beginner", "Advanced", "Expert")),
-    ("Priority", ("Low", "Normal", "High")),
-    ("Ticket", ("Adult", "Child", "Senior", "Student")),
-    ("Language", ("English", "German", "Spanish", "French", "Italian")),
-    ("Quality", ("Draft", "Good", "Best")),
-    ("Sort by", ("Price", "Name", "Date", "Rating")),
-    ("Room type", ("Single", "Double", "Suite")),
-    ("Currency", ("Euro", "Dollar", "Pound", "Yen")),
-)
+FIELDS: Sequence[tuple[str, str]] = tuple(read_data("choices")["part_fields"].items())
+BOXES: Sequence[str] = read_data("choices")["part_boxes"]
+CHOICES: Sequence[tuple[str, Sequence[str]]] = tuple(read_data("choices")["part_choices"].items())
 COUNTED = ("Adults", "Children", "Bags", "Tickets", "Copies", "Nights", "Rooms", "Pieces", "Bottles", "Guests")
 
 

@@ -11,20 +11,12 @@ from holotron.suites.pages.composed.activities import all_activities
 from holotron.suites.pages.composed.blocks import Block, activity_block, any_block
 from holotron.suites.pages.composed.parts import Names
 from holotron.suites.pages.composed.placing import menu, page_of, place
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 from holotron.suites.pages.values import quoted, value_of
 
-DEEDS = (
-    ("Delete", "gone"), ("Remove", "gone"), ("Archive", "gone"), ("Hide", "gone"), ("Edit", "stays"), ("Open", "stays"),
-    ("Share", "stays"), ("Pin", "stays"), ("Copy", "stays"), ("Download", "stays"), ("Print", "stays"),
-    ("Like", "stays"), ("Follow", "stays"), ("Reply", "stays"), ("Play", "stays"), ("Buy", "stays"), ("Book", "stays"),
-)  # fmt: skip
-FACTS = (
-    ("Price", "price"), ("Colour", "colour"), ("Weight", "digits"), ("Phone", "digits"), ("E-mail", "mail"),
-    ("Room", "code"), ("Owner", "person"), ("Author", "person"), ("City", "city"), ("Street", "street"),
-    ("Opens at", "time"), ("Closes at", "time"), ("Number", "digits"), ("Code", "code"), ("Seats", "few"),
-    ("Reference", "code"), ("Contact", "person"), ("Platform", "few"), ("Leaves at", "time"),
-)  # fmt: skip
+DEEDS: Sequence[tuple[str, str]] = tuple(read_data("choices")["deeds"].items())
+FACTS: Sequence[tuple[str, str]] = tuple(read_data("choices")["facts"].items())
 
 
 def _said(s: PageBuilder, block: Block, *, hidden: bool, alone: bool, explained: bool) -> str:

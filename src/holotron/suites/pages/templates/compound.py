@@ -7,24 +7,14 @@ from html import escape
 
 from holotron.suites.kit.words import COLOURS, LINKS, ORDINALS, THINGS, TODOS, TOPICS
 from holotron.suites.pages.builder import PageBuilder, PageContent, capital, opener, view
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import FORM, thanks
 from holotron.suites.pages.values import quoted, value_of
 
 # Labels of fields and what kind of thing is written into them.
-LABELS = (
-    ("Name", "person"), ("First name", "word"), ("Last name", "word"), ("Nickname", "user"), ("City", "city"),
-    ("Street", "phrase"), ("Postcode", "digits"), ("Phone", "digits"), ("E-mail", "mail"), ("Company", "word"),
-    ("Title", "phrase"), ("Subject", "phrase"), ("Reference", "code"), ("Order number", "code"), ("Voucher", "code"),
-    ("Amount", "digits"), ("Quantity", "digits"), ("Colour", "colour"), ("Product", "thing"), ("Animal", "word"),
-    ("Team", "word"), ("Project", "phrase"), ("Room", "code"), ("Flight", "code"), ("Destination", "city"),
-    ("From", "city"), ("To", "city"), ("Guest", "person"), ("Author", "person"), ("Keyword", "word"),
-    ("Book", "phrase"), ("Song", "phrase"), ("Licence plate", "code"), ("Account", "user"), ("Answer", "word"),
-)  # fmt: skip
-BOXES = (
-    "Express delivery", "I am a member", "Gift wrap", "Send me a copy", "Newsletter", "Vegetarian", "With breakfast",
-    "Round trip", "Insurance", "Urgent", "Public", "Remind me", "Accept the terms", "Pay by invoice",
-)  # fmt: skip
+LABELS: Sequence[tuple[str, str]] = tuple(read_data("choices")["form_fields"].items())
+BOXES: Sequence[str] = read_data("choices")["form_boxes"]
 SENDING = ("Send", "Submit", "Save", "OK", "Continue", "Next", "Apply", "Create", "Done")
 
 

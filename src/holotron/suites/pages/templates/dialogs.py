@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holotron.suites.pages.builder import PageBuilder, PageContent, capital, dialog, view
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 
 # Title, message, the labels of the two buttons, and what a task asks for by each.
@@ -37,15 +40,7 @@ def dialog_answer(s: PageBuilder) -> PageContent:
 @template()
 def dialog_confirm(s: PageBuilder) -> PageContent:
     """A button whose deed has to be confirmed."""
-    deeds = {
-        "Delete account": "delete the account",
-        "Cancel order": "cancel the order",
-        "Empty trash": "empty the trash",
-        "Reset settings": "reset the settings",
-        "Publish": "publish the page",
-        "Log out": "log out",
-        "Archive": "archive the project",
-    }
+    deeds: Mapping[str, str] = read_data("choices")["confirmed"]
     shown = s.some(list(deeds), s.number(2, 4))
     chosen = s.pick(*shown)
     text = s.wording("dialog_confirm", deed=capital(deeds[chosen]), label=chosen, said=deeds[chosen])

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from holotron.suites.kit.words import THINGS
 from holotron.suites.pages.behaviour import shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 
-MENUS = {
-    "File": ("New", "Open", "Save", "Save as", "Print", "Close"),
-    "Edit": ("Undo", "Redo", "Cut", "Copy", "Paste", "Select all"),
-    "View": ("Zoom in", "Zoom out", "Full screen", "Show grid", "Refresh"),
-    "Insert": ("Picture", "Table", "Link", "Page break", "Comment"),
-    "Tools": ("Spell check", "Word count", "Translate", "Options"),
-    "Help": ("Contents", "Shortcuts", "Send feedback", "About"),
-}
-SUBMENUS = {
-    "Export": ("PDF", "Text", "Spreadsheet", "Picture"),
-    "Share": ("By e-mail", "With a link", "With the team"),
-    "Sort by": ("Name", "Date", "Size"),
-    "Language": ("English", "German", "French", "Spanish"),
-    "Theme": ("Light", "Dark", "High contrast"),
-}
+MENUS: Mapping[str, Sequence[str]] = read_data("choices")["menus"]
+SUBMENUS: Mapping[str, Sequence[str]] = read_data("choices")["submenus"]
 # A menu opens by a click and closes by the next one elsewhere; a wrong entry is chosen for good.
 MENU_SCRIPT = shared_script("menus")
 
@@ -30,7 +20,7 @@ def _list(name: str, inside: str) -> str:
     return f'<div class="list" id="{name}" hidden>{inside}</div>'
 
 
-def _entries(menu: str, entries: tuple[str, ...] | list[str]) -> str:
+def _entries(menu: str, entries: Sequence[str]) -> str:
     return "".join(f'<div data-entry="{menu}/{entry}">{entry}</div>' for entry in entries)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from holotron.suites.kit.words import SENTENCES, TOPICS
 from holotron.suites.pages.behaviour import own_script, shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent, opener, view
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 
 TABS = ("Overview", "Details", "Reviews", "History", "Files", "Team", "Delivery", "Contact", "Members", "Prices")
@@ -106,14 +108,7 @@ def accordion_ask(s: PageBuilder) -> PageContent:
     return PageContent(text, heading + _folds(topics, texts, signs), data, "FAQ", script)
 
 
-PLACES = {
-    "Courses": ("Pottery", "Cooking", "Drawing", "Yoga"),
-    "Rooms": ("Single room", "Double room", "Family room"),
-    "Trips": ("Lake", "Mountains", "Old town", "Island"),
-    "Recipes": ("Soups", "Salads", "Cakes", "Bread"),
-    "Books": ("Novels", "Poems", "Comics", "Travel guides"),
-    "Music": ("Jazz", "Folk", "Opera", "Rock"),
-}
+PLACES: Mapping[str, Sequence[str]] = read_data("choices")["places"]
 
 
 @template()

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 
-SWITCHES = (
-    "Notifications", "Dark mode", "Sounds", "Auto-save", "Location", "Weekly summary", "Public profile", "Spell check",
-    "Two-step login", "Large text", "Backup", "Vibration",
-)  # fmt: skip
-CHOICES = {
-    "Language": ("English", "German", "French", "Spanish", "Italian"),
-    "Time zone": ("UTC", "Berlin", "New York", "Tokyo", "Sydney"),
-    "Text size": ("Small", "Medium", "Large"),
-    "Theme": ("Light", "Dark", "Automatic"),
-    "Currency": ("Euro", "Dollar", "Pound", "Yen"),
-    "First day of the week": ("Monday", "Saturday", "Sunday"),
-    "Quality": ("Low", "Normal", "High"),
-}
+SWITCHES: Sequence[str] = read_data("choices")["switches"]
+CHOICES: Mapping[str, Sequence[str]] = read_data("choices")["settings"]
 
 
 def _switching(s: PageBuilder) -> tuple[list[str], list[bool], list[bool], str]:

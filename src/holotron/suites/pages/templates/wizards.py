@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from holotron.suites.kit.words import THINGS
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import thanks
 
@@ -37,13 +40,7 @@ def order_wizard(s: PageBuilder) -> PageContent:
 @template(held_out=True)
 def survey(s: PageBuilder) -> PageContent:
     """Questions with radio buttons, one page each."""
-    bank = {
-        "How often do you visit us?": ("Daily", "Weekly", "Monthly", "Never"),
-        "How did you find us?": ("Friends", "Newspaper", "Internet", "By chance"),
-        "Your age?": ("Under 18", "18 to 40", "41 to 65", "Over 65"),
-        "Would you come again?": ("Yes", "Maybe", "No"),
-        "How was the food?": ("Good", "Fair", "Bad"),
-    }
+    bank: Mapping[str, Sequence[str]] = read_data("choices")["survey"]
     asked = s.some(list(bank), s.number(2, 3))
     given = [s.pick(*bank[question]) for question in asked]
     listed = ", ".join(f'"{answer}"' for answer in given)
