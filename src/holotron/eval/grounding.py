@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from holotron.actions.action import ActionError
 from holotron.actions.coordinates import Space
 from holotron.agent.prompts import POINT_SCHEMA, parse_point
-from holotron.eval.screens import Question, QuestionKind, Screen, ScreenAnswer
+from holotron.eval.screens import QuestionKind, Screen, ScreenAnswer, ScreenQuestion
 from holotron.suites.screens.describe import Describer
 from holotron.suites.screens.labels import ScreenElement, choose
 from holotron.suites.screens.questions import FIND
@@ -43,11 +43,11 @@ class Pointed(ScreenAnswer):
         return f"under {bound}" if bound else f"{SIDES[-1]} and more"
 
 
-def questions(shot: Shot, screen: Screen) -> Iterator[Question[Pointed]]:
+def questions(shot: Shot, screen: Screen) -> Iterator[ScreenQuestion[Pointed]]:
     chance = random.Random("grounding/{}/{}".format(*screen))
     describer, space = Describer(shot.elements), Space("pixels", shot.width, shot.height)
 
-    def ask(element: ScreenElement, description: str) -> Question[Pointed]:
+    def ask(element: ScreenElement, description: str) -> ScreenQuestion[Pointed]:
         def pointed(said: str, seconds: float) -> Pointed:
             try:
                 point = space.from_relative(*parse_point(said))
@@ -55,7 +55,7 @@ def questions(shot: Shot, screen: Screen) -> Iterator[Question[Pointed]]:
                 point = None
             return Pointed(*screen, seconds, element.kind, description, element.box, point)
 
-        return Question(FIND + description, pointed, POINT_SCHEMA)
+        return ScreenQuestion(FIND + description, pointed, POINT_SCHEMA)
 
     for element in choose(shot.elements, chance, QUESTIONS):
         description = describer.describe(element, chance)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holotron.eval.screens import Question, QuestionKind, Screen, ScreenAnswer
+from holotron.eval.screens import QuestionKind, Screen, ScreenAnswer, ScreenQuestion
 from holotron.suites.screens.labels import LONGEST, ScreenElement
 from holotron.suites.screens.questions import READ, point_text
 from holotron.suites.screens.rendering import Shot
@@ -44,13 +44,13 @@ def distance(one: str, other: str) -> int:
     return before[-1]
 
 
-def questions(shot: Shot, screen: Screen) -> Iterator[Question[ReadOut]]:
+def questions(shot: Shot, screen: Screen) -> Iterator[ScreenQuestion[ReadOut]]:
     readable = [each for each in shot.elements if each.usable and 0 < len(each.text) <= LONGEST]
     random.Random("reading/{}/{}".format(*screen)).shuffle(readable)
 
-    def ask(element: ScreenElement) -> Question[ReadOut]:
+    def ask(element: ScreenElement) -> ScreenQuestion[ReadOut]:
         asked = READ + point_text(shot, element.middle)
-        return Question(asked, lambda said, seconds: ReadOut(*screen, seconds, element.text, said.strip()))
+        return ScreenQuestion(asked, lambda said, seconds: ReadOut(*screen, seconds, element.text, said.strip()))
 
     return map(ask, readable[:QUESTIONS])
 

@@ -40,7 +40,7 @@ A = TypeVar("A", bound=ScreenAnswer)
 
 
 @dataclass(frozen=True)
-class Question(Generic[A]):
+class ScreenQuestion(Generic[A]):
     """answer: makes the record from what was said and the seconds it took."""
 
     asked: str
@@ -57,7 +57,7 @@ class QuestionKind(Generic[A]):
     stand first in the report, asked about or not. figures: more than rates of right answers.
     """
 
-    questions: Callable[[Shot, Screen], Iterable[Question[A]]]
+    questions: Callable[[Shot, Screen], Iterable[ScreenQuestion[A]]]
     parts: Mapping[str, tuple[Callable[[A], str], Sequence[str]]] = field(default_factory=dict)
     figures: Callable[[Sequence[A]], dict[str, Any]] = lambda _: {}
 
@@ -107,7 +107,7 @@ def _policy(model: str, device: str | None) -> Iterator[ChatModel]:
 
 
 async def _ask(
-    questions: Callable[[Shot, Screen], Iterable[Question[A]]], at_once: int, share: Share[Screen]
+    questions: Callable[[Shot, Screen], Iterable[ScreenQuestion[A]]], at_once: int, share: Share[Screen]
 ) -> list[A]:
     """One worker's part."""
     policy = share.model
@@ -124,7 +124,7 @@ async def _ask(
         return [answer for answers in await share.each(about, at_once) for answer in answers]
 
 
-async def _answer(policy: ChatModel, shot: Shot, question: Question[A]) -> A:
+async def _answer(policy: ChatModel, shot: Shot, question: ScreenQuestion[A]) -> A:
     began = time.monotonic()
     chat = await policy.open()
     try:
