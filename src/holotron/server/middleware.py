@@ -43,7 +43,7 @@ class Envelope:
         async def limited() -> Message:
             nonlocal received
             if not received:
-                self._keys.caller(Request(scope))  # nothing is taken in, let alone parsed, from just anybody
+                self._keys.caller(Request(scope))  # without a key nothing is taken in, let alone parsed
             message = await receive()
             if message["type"] == "http.request":
                 received += len(message.get("body", b""))
