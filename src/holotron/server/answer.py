@@ -70,7 +70,7 @@ class TurnAnswer(ABC, Generic[Asked]):
         try:
             await asyncio.gather(*(turn.collect() for turn in self.turns))
         finally:
-            self._close()
+            self.close()
         choices = []
         for turn in self.turns:
             for choice in turn.choices:
@@ -96,7 +96,7 @@ class TurnAnswer(ABC, Generic[Asked]):
         except Exception as error:
             yield sse(as_api_error(error).body())
         finally:
-            self._close()
+            self.close()
         yield DONE
 
     def _told(self, choice: Choice, said: dict[str, Any], start: int, finish: str | None) -> dict[str, Any]:
@@ -118,7 +118,8 @@ class TurnAnswer(ABC, Generic[Asked]):
             "prompt_tokens_details": {"cached_tokens": sum(turn.cached_tokens for turn in self.turns)},
         }
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End every turn, if it has not ended yet."""
         for turn in self.turns:
             turn.close()
 
@@ -128,5 +129,5 @@ async def respond(http: Request, beginning: Coroutine[Any, Any, TurnAnswer[Any]]
     answer = await unless_gone(http.receive, beginning)
     http.state.turn = answer.turns[0]
     if answer.request.stream:
-        return EventStream(answer.stream())
+        return EventStream(answer.stream(), answer.close)
     return JSONResponse(await unless_gone(http.receive, answer.whole()))

@@ -85,7 +85,6 @@ class EngineClient:
         self._supervisor: asyncio.Task[None] | None = None
         self._looked_after: set[asyncio.Task[None]] = set()
         self._is_ready = asyncio.Event()
-        self._hopeless: str | None = None
 
     @property
     def pid(self) -> int | None:
@@ -102,7 +101,7 @@ class EngineClient:
         await asyncio.wait({waiting, self._supervisor}, return_when=asyncio.FIRST_COMPLETED)
         if not self._is_ready.is_set():
             waiting.cancel()
-            raise EngineDown(self._hopeless or "the engine could not be started")
+            await self._supervisor
 
     async def close(self) -> None:
         """End the engine's process."""
@@ -158,8 +157,7 @@ class EngineClient:
             began = time.monotonic()
             code = await self._live()
             if code == CANNOT_START and self.restarts == 0:
-                self._hopeless = "the model could not be loaded"
-                return
+                raise EngineDown("the model could not be loaded")
             self.restarts += 1
             pause = FIRST_PAUSE if time.monotonic() - began > LONG_ENOUGH else min(LONGEST_PAUSE, 2 * pause)
             log.error("the engine's process ended with code %s; starting it again in %.1f s", code, pause)

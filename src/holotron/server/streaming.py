@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
@@ -27,18 +27,25 @@ def sse(value: Any) -> bytes:
 
 
 class EventStream(Response):
-    """Sends what an iterator yields. A client that goes away is noticed at once, and the iterator is closed."""
+    """Sends what an iterator yields. A client that goes away is noticed at once, and the iterator is closed.
+
+    `close` is called at the end, even where the client left before the first chunk was asked for.
+    """
 
     media_type = "text/event-stream"
 
-    def __init__(self, chunks: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, chunks: AsyncGenerator[bytes, None], close: Callable[[], None]) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._chunks = chunks
+        self._close = close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with suppress(ClientGone, OSError):
-            await unless_gone(receive, self._send(send))
+        try:
+            with suppress(ClientGone, OSError):
+                await unless_gone(receive, self._send(send))
+        finally:
+            self._close()
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
