@@ -24,7 +24,7 @@ from holotron.server.fetch import Fetcher, FetchPolicy
 from holotron.server.images import ImageReader
 from holotron.server.loading import load_texts
 from holotron.server.metrics import Metrics
-from holotron.server.middleware import Envelope
+from holotron.server.middleware import RequestMiddleware
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
 from holotron.server.state import State
@@ -69,7 +69,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
     add_handlers(app)
     for gone in (ClientGone, ClientDisconnect):
         app.add_exception_handler(gone, _client_gone)
-    app.add_middleware(Envelope, metrics=metrics, keys=keys, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(RequestMiddleware, metrics=metrics, keys=keys, max_body_bytes=settings.max_body_bytes)
     if settings.episodes is not None:
         app.mount("/view", view_episodes(Catalog(EpisodeStore(settings.episodes))))
     if settings.cors_origins:

@@ -83,7 +83,7 @@ class EngineClient:
         self._process: asyncio.subprocess.Process | None = None
         self._replies: dict[int, asyncio.Queue[Any]] = {}  # to requests by their id
         self._supervisor: asyncio.Task[None] | None = None
-        self._looked_after: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
         self._is_ready = asyncio.Event()
 
     @property
@@ -125,11 +125,11 @@ class EngineClient:
         turn = replace(turn, id=next(self._ids))
         return PendingGeneration(turn.id, turn.choices, self._send(turn), self._leave)
 
-    def look_after(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done in the background."""
         task = asyncio.create_task(work)
-        self._looked_after.add(task)
-        task.add_done_callback(self._looked_after.discard)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     def _send(self, message: m.EngineCall | m.Generate) -> asyncio.Queue[Any]:
         """Where the replies to a message will be."""

@@ -20,7 +20,7 @@ log = logging.getLogger("holotron.server")
 UNLIMITED = ("/admin/weights",)  # weights are as large as they are, and only the operator sends them
 
 
-class Envelope:
+class RequestMiddleware:
     """Plain ASGI rather than Starlette's base class, which gets in the way of streams and disconnects."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, keys: Keys, max_body_bytes: int) -> None:

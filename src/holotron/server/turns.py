@@ -171,7 +171,7 @@ async def begin_turn(
     except BaseException as error:
         generation.cancel()
         if session and isinstance(error, asyncio.CancelledError | TimeoutError):
-            state.client.look_after(_undo(state.client, session, held))
+            state.client.run_in_background(_undo(state.client, session, held))
         else:
             held.close()
         if isinstance(error, EngineRefused):
