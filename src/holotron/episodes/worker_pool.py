@@ -8,17 +8,19 @@ import os
 import pickle
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, TypeVar
 
 from holotron.agent.chat import ChatModel
+from holotron.agent.endpoint import EndpointModel
 from holotron.agent.hosted_model import ModelHandle, ModelHost
 from holotron.env.errors import InfrastructureError
 from holotron.env.workers import end_with_parent
 
+NICENESS = 5  # of workers: browsers take every core they get, and the one model that all wait for must not
 PATIENCE = 15.0  # seconds in which a worker that is told to end may close its browsers
 T = TypeVar("T")
 R = TypeVar("R")
@@ -82,12 +84,16 @@ async def share_out(
     results: list[R] = []
     processes: list[BaseProcess] = []
     with ExitStack() as stack:
-        host = stack.enter_context(ModelHost(model)) if model is not None else None
+        asked: ModelHandle | EndpointModel | None = None
+        if isinstance(model, EndpointModel):
+            asked = model  # each worker is a client of its own
+        elif model is not None:
+            asked = stack.enter_context(ModelHost(model)).handle()
         ends = []
         try:
             for number in range(workers):
                 receiver, sender = spawn.Pipe(duplex=False)
-                arguments = (work, items, None if host is None else host.handle(), taken, sender)
+                arguments = (work, items, asked, taken, sender)
                 processes.append(spawn.Process(target=_main, args=arguments, daemon=True))
                 processes[-1].start()
                 sender.close()
@@ -142,20 +148,26 @@ def _end(processes: Sequence[BaseProcess]) -> None:
 def _main(
     work: Callable[[Share[Any]], Awaitable[Any]],
     items: Sequence[Any],
-    handle: ModelHandle | None,
+    asked: ModelHandle | EndpointModel | None,
     taken: Any,
     sender: Connection,
 ) -> None:
     """A worker's life."""
     os.setsid()  # the terminal's Ctrl-C is for the parent; it must not end browsers in the middle of a step
     end_with_parent()
+    os.nice(NICENESS)
 
     async def live() -> Any:
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with AsyncExitStack() as stack:
-            model = await stack.enter_async_context(nullcontext() if handle is None else await handle.connect())
+            model: ChatModel | None = None
+            if isinstance(asked, ModelHandle):
+                model = await stack.enter_async_context(await asked.connect())
+            elif asked is not None:
+                stack.push_async_callback(asked.aclose)
+                model = asked
             return await work(Share(items, model, lambda value: sender.send(("report", value)), taken))
 
     try:
