@@ -12,13 +12,13 @@ from holotron.server.engine_client import EngineRefused
 from holotron.server.errors import ApiError, as_api_error
 from holotron.server.response_models import ERRORS, Done, ErrorAnswer
 from holotron.server.schemas import PauseRequest, SleepRequest, UpdateRequest
-from holotron.server.state import ServerState, State, admin_of
+from holotron.server.state import ServerState, StateDep, admin_of
 
 router = APIRouter(prefix="/admin", responses=ERRORS, dependencies=[Depends(admin_of)])
 
 
 @router.get("/status", response_model=Done)
-async def status(state: ServerState) -> Any:
+async def status(state: StateDep) -> Any:
     """What the engine last told about itself."""
     stats = state.client.stats
     epoch = int(stats.values.get("epoch", 0))
@@ -35,33 +35,33 @@ async def status(state: ServerState) -> Any:
 
 
 @router.post("/pause", response_model=Done)
-async def pause(state: ServerState, body: PauseRequest | None = None) -> Any:
+async def pause(state: StateDep, body: PauseRequest | None = None) -> Any:
     """Stop computing. keep: turns stay where they are until resumed; wait: finish them first; abort: cancel them."""
     await state.client.call("pause", (body or PauseRequest()).mode)
     return {"ok": True}
 
 
 @router.post("/resume", response_model=Done)
-async def resume(state: ServerState) -> Any:
+async def resume(state: StateDep) -> Any:
     await state.client.call("unpause")
     return {"ok": True}
 
 
 @router.post("/sleep", response_model=Done)
-async def sleep(state: ServerState, body: SleepRequest | None = None) -> Any:
+async def sleep(state: StateDep, body: SleepRequest | None = None) -> Any:
     """Give the device's memory back: sessions go to the host, with `weights` the model too."""
     await state.client.call("sleep", weights=(body or SleepRequest()).weights)
     return {"ok": True}
 
 
 @router.post("/wake", response_model=Done)
-async def wake(state: ServerState) -> Any:
+async def wake(state: StateDep) -> Any:
     await state.client.call("wake")
     return {"ok": True}
 
 
 @router.post("/update_weights", response_model=Done)
-async def update_weights(state: ServerState, body: UpdateRequest) -> Any:
+async def update_weights(state: StateDep, body: UpdateRequest) -> Any:
     """New weights from a folder or a safetensors file that the server can read. Sessions go on."""
     return await _update(state, body.path, body.version, "path")
 
@@ -78,7 +78,7 @@ async def update_weights(state: ServerState, body: UpdateRequest) -> Any:
     },
 )
 async def put_weights(
-    http: Request, state: ServerState, version: str | None = Query(None, min_length=1, max_length=128)
+    http: Request, state: StateDep, version: str | None = Query(None, min_length=1, max_length=128)
 ) -> Any:
     """New weights from another process, which sends a safetensors file with tensors by parameter name."""
     with tempfile.TemporaryDirectory(prefix="holotron-weights-") as folder:
@@ -92,7 +92,7 @@ async def put_weights(
         return await _update(state, str(path), version, "body")
 
 
-async def _update(state: State, path: str, version: str | None, field: str) -> dict[str, Any]:
+async def _update(state: ServerState, path: str, version: str | None, field: str) -> dict[str, Any]:
     try:
         epoch = await state.client.call("update_weights", path)
     except EngineRefused as error:

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, Response
 from holotron.engine.requests import Event, FinishEvent, TokenEvent
 from holotron.server.errors import as_api_error
 from holotron.server.schemas import Sampling
-from holotron.server.state import State
+from holotron.server.state import ServerState
 from holotron.server.streaming import DONE, EventStream, sse, unless_gone
 from holotron.server.turns import ActiveTurn, Choice
 
@@ -30,7 +30,7 @@ class TurnAnswer(ABC, Generic[Asked]):
     chunk_object: ClassVar[str]
     first_piece: ClassVar[dict[str, Any] | None] = None  # what a stream tells of each choice before it has begun
 
-    def __init__(self, state: State, request: Asked, turns: list[ActiveTurn]) -> None:
+    def __init__(self, state: ServerState, request: Asked, turns: list[ActiveTurn]) -> None:
         self.request = request
         self.turns = turns
         self.choices = [choice for turn in turns for choice in turn.choices]

@@ -27,7 +27,7 @@ from holotron.server.metrics import Metrics
 from holotron.server.middleware import RequestMiddleware
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
-from holotron.server.state import State
+from holotron.server.state import ServerState
 from holotron.server.streaming import ClientGone
 from holotron.server.tools import detect_dialect
 from holotron.web.app import create_app as view_episodes
@@ -79,7 +79,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
     return app
 
 
-async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stack: AsyncExitStack) -> State:
+async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stack: AsyncExitStack) -> ServerState:
     texts = await asyncio.to_thread(load_texts, settings.engine)
     sessions = SessionTable(settings)
     start = m.Start(settings.engine, settings.kept_seconds, settings.kept_most)
@@ -88,7 +88,7 @@ async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stac
     stack.push_async_callback(client.close)
     policy = FetchPolicy(allowed_hosts=settings.image_hosts, max_bytes=settings.max_image_bytes)
     fetcher = await stack.enter_async_context(aclosing(Fetcher(policy)))
-    state = State(
+    state = ServerState(
         settings=settings,
         texts=texts,
         client=client,
@@ -105,7 +105,7 @@ async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stac
     return state
 
 
-async def _sweep(state: State) -> None:
+async def _sweep(state: ServerState) -> None:
     """Close sessions that were not used for as long as they asked to be kept."""
     while True:
         await asyncio.sleep(SWEEP_SECONDS)

@@ -16,7 +16,7 @@ from holotron.server.errors import blaming, field_error
 from holotron.server.logprobs import chat_logprobs
 from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, NamedTool, TokenizeRequest
 from holotron.server.sessions import OpenSession
-from holotron.server.state import State
+from holotron.server.state import ServerState
 from holotron.server.tool_grammar import call_grammar
 from holotron.server.tool_markup import ToolCall
 from holotron.server.tools import ToolSplitter, check_tools
@@ -33,7 +33,7 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
     chunk_object = "chat.completion.chunk"
     first_piece: ClassVar = {"delta": {"role": "assistant", "content": ""}}
 
-    def __init__(self, state: State, request: ChatRequest, turn: ActiveTurn) -> None:
+    def __init__(self, state: ServerState, request: ChatRequest, turn: ActiveTurn) -> None:
         super().__init__(state, request, [turn])
         tools = tools_of(request) if request.tool_choice != "none" else None
         self._splitters = [ToolSplitter(state.dialect, tools) for _ in turn.choices] if state.dialect and tools else []
@@ -88,7 +88,7 @@ def tools_of(request: ChatRequest | TokenizeRequest) -> list[dict[str, Any]] | N
     return [tool.model_dump(exclude_none=True) for tool in request.tools] if request.tools else None
 
 
-async def begin_chat(state: State, request: ChatRequest, caller: Caller) -> ChatAnswer:
+async def begin_chat(state: ServerState, request: ChatRequest, caller: Caller) -> ChatAnswer:
     """From a request to a turn that the engine has taken; every refusal names its field."""
     state.check_model(request.model)
     # Not the schema's business: a path may name the session, too.
@@ -169,7 +169,7 @@ def _grammar_field(request: ChatRequest) -> str:
     return "tools" if request.response_format is None else "response_format"
 
 
-def _grammar(state: State, request: ChatRequest) -> Grammar | None:
+def _grammar(state: ServerState, request: ChatRequest) -> Grammar | None:
     form = request.response_format
     with blaming("tool_choice", ValueError), blaming(_grammar_field(request), GrammarError, code="invalid_grammar"):
         if form is not None and form.type == "json_object":

@@ -12,7 +12,7 @@ from holotron.server.auth import Caller
 from holotron.server.errors import blaming, field_error
 from holotron.server.logprobs import completion_logprobs
 from holotron.server.schemas import CompletionRequest
-from holotron.server.state import State
+from holotron.server.state import ServerState
 from holotron.server.turns import ActiveTurn, Choice, Prompt, begin_turn
 
 
@@ -22,7 +22,7 @@ class CompletionAnswer(TurnAnswer[CompletionRequest]):
     prefix = "cmpl"
     whole_object = chunk_object = "text_completion"
 
-    def __init__(self, state: State, request: CompletionRequest, turns: list[ActiveTurn]) -> None:
+    def __init__(self, state: ServerState, request: CompletionRequest, turns: list[ActiveTurn]) -> None:
         super().__init__(state, request, turns)
         self._told_letters = Counter[int]()  # by choice, for the offsets of what comes next
 
@@ -42,7 +42,7 @@ class CompletionAnswer(TurnAnswer[CompletionRequest]):
         return told
 
 
-async def begin_completion(state: State, request: CompletionRequest, caller: Caller) -> CompletionAnswer:
+async def begin_completion(state: ServerState, request: CompletionRequest, caller: Caller) -> CompletionAnswer:
     """From a request to turns that the engine has taken; every refusal names its field."""
     state.check_model(request.model)
     prompts = _prompts(state, request)
@@ -63,7 +63,7 @@ async def begin_completion(state: State, request: CompletionRequest, caller: Cal
     return CompletionAnswer(state, request, turns)
 
 
-def _prompts(state: State, request: CompletionRequest) -> list[Prompt]:
+def _prompts(state: ServerState, request: CompletionRequest) -> list[Prompt]:
     encode = state.texts.tokenizer.encode
     prompts = [tuple(encode(prompt) if isinstance(prompt, str) else prompt) for prompt in request.prompts]
     vision = state.texts.config.vision

@@ -13,14 +13,14 @@ from holotron import __version__
 from holotron.engine.sampling import SamplingParams
 from holotron.server import messages as m
 from holotron.server.response_models import ERRORS, Health
-from holotron.server.state import ServerState
+from holotron.server.state import StateDep
 
 router = APIRouter()
 DEEP_SECONDS = 10.0
 
 
 @router.get("/health", response_model=Health, responses=ERRORS)
-async def health(state: ServerState, deep: bool = False) -> Any:
+async def health(state: StateDep, deep: bool = False) -> Any:
     """Whether the engine is there; with `deep`, whether it can compute a token."""
     state.client.connected()
     if not deep:
@@ -40,7 +40,7 @@ async def health(state: ServerState, deep: bool = False) -> Any:
 
 
 @router.get("/metrics", response_class=Response)
-async def metrics(state: ServerState) -> Response:
+async def metrics(state: StateDep) -> Response:
     return Response(state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -15,24 +15,24 @@ from holotron.server.errors import field_error
 from holotron.server.response_models import ERRORS, ChatCompletion, Deleted, SessionAnswer, SessionList
 from holotron.server.schemas import ChatRequest, ForkRequest, OpenRequest, RollbackRequest
 from holotron.server.sessions import OpenSession
-from holotron.server.state import KnownCaller, ServerState, State
+from holotron.server.state import CallerDep, ServerState, StateDep
 
 router = APIRouter(prefix="/v1/sessions", responses=ERRORS)
 
 
-async def _own(session_id: str, state: ServerState, caller: KnownCaller) -> OpenSession:
+async def _own(session_id: str, state: StateDep, caller: CallerDep) -> OpenSession:
     return state.sessions.find(session_id, caller)
 
 
-OwnSession = Annotated[OpenSession, Depends(_own)]
+SessionDep = Annotated[OpenSession, Depends(_own)]
 
 
-async def _at_rest(session: OwnSession) -> OpenSession:
+async def _idle(session: SessionDep) -> OpenSession:
     await session.rest()
     return session
 
 
-RestingSession = Annotated[OpenSession, Depends(_at_rest)]
+IdleSessionDep = Annotated[OpenSession, Depends(_idle)]
 
 
 def _told(session: OpenSession, info: SessionInfo | None = None) -> dict[str, Any]:
@@ -50,12 +50,12 @@ def _told(session: OpenSession, info: SessionInfo | None = None) -> dict[str, An
     return told
 
 
-async def _described(state: State, session: OpenSession) -> dict[str, Any]:
+async def _described(state: ServerState, session: OpenSession) -> dict[str, Any]:
     return _told(session, await state.client.call("describe", session.id))
 
 
 @router.post("", response_model=SessionAnswer)
-async def open_session(state: ServerState, caller: KnownCaller, body: OpenRequest | None = None) -> Any:
+async def open_session(state: StateDep, caller: CallerDep, body: OpenRequest | None = None) -> Any:
     """Open an empty session. It is closed when it was not used for `ttl` seconds."""
     body = body or OpenRequest()
     state.sessions.check_room(caller)
@@ -66,28 +66,26 @@ async def open_session(state: ServerState, caller: KnownCaller, body: OpenReques
 
 
 @router.get("", response_model=SessionList)
-async def list_sessions(state: ServerState, caller: KnownCaller) -> Any:
+async def list_sessions(state: StateDep, caller: CallerDep) -> Any:
     """The caller's own sessions."""
     return {"object": "list", "data": [_told(session) for session in state.sessions.owned_by(caller)]}
 
 
 @router.get("/{session_id}", response_model=SessionAnswer)
-async def inspect_session(state: ServerState, session: OwnSession) -> Any:
+async def inspect_session(state: StateDep, session: SessionDep) -> Any:
     """Its tokens and turns, its bytes on the device, and where its memory is: gpu, host, disk or none."""
     return await _described(state, session)
 
 
 @router.delete("/{session_id}", response_model=Deleted)
-async def delete_session(state: ServerState, session: OwnSession) -> Any:
+async def delete_session(state: StateDep, session: SessionDep) -> Any:
     """Forget a session; a turn that runs in it is cancelled."""
     await close(state, session)
     return {"id": session.id, "deleted": True}
 
 
 @router.post("/{session_id}/turns", responses={200: {"model": ChatCompletion}}, response_model=None)
-async def take_turn(
-    session_id: str, http: Request, state: ServerState, caller: KnownCaller, body: ChatRequest
-) -> Response:
+async def take_turn(session_id: str, http: Request, state: StateDep, caller: CallerDep, body: ChatRequest) -> Response:
     """A chat completion in this session: the messages are only the new ones."""
     if body.session_id not in (None, session_id):
         raise field_error("session_id", "the path names another session")
@@ -96,7 +94,7 @@ async def take_turn(
 
 @router.post("/{session_id}/fork", response_model=SessionList)
 async def fork_session(
-    state: ServerState, caller: KnownCaller, session: RestingSession, body: ForkRequest | None = None
+    state: StateDep, caller: CallerDep, session: IdleSessionDep, body: ForkRequest | None = None
 ) -> Any:
     """So many sessions that go on from here. What they have in common is computed and kept once."""
     count = (body or ForkRequest()).n
@@ -109,7 +107,7 @@ async def fork_session(
 
 
 @router.post("/{session_id}/rollback", response_model=SessionAnswer)
-async def roll_back(state: ServerState, session: RestingSession, body: RollbackRequest | None = None) -> Any:
+async def roll_back(state: StateDep, session: IdleSessionDep, body: RollbackRequest | None = None) -> Any:
     """Forget turns from the end; with `keep_prompt` the last question stays, to be answered anew."""
     body = body or RollbackRequest()
     with session.working():
@@ -124,7 +122,7 @@ async def roll_back(state: ServerState, session: RestingSession, body: RollbackR
 
 
 @router.post("/{session_id}/park", response_model=SessionAnswer)
-async def park_session(state: ServerState, session: RestingSession) -> Any:
+async def park_session(state: StateDep, session: IdleSessionDep) -> Any:
     """Send its memory off the device now; the next turn brings it back."""
     with session.working():
         await state.client.call("park", session.id)
@@ -132,14 +130,14 @@ async def park_session(state: ServerState, session: RestingSession) -> Any:
 
 
 @router.post("/{session_id}/resume", response_model=SessionAnswer)
-async def resume_session(state: ServerState, session: RestingSession) -> Any:
+async def resume_session(state: StateDep, session: IdleSessionDep) -> Any:
     """Bring its memory back ahead of its next turn."""
     with session.working():
         await state.client.call("resume", session.id)
         return await _described(state, session)
 
 
-async def close(state: State, session: OpenSession) -> None:
+async def close(state: ServerState, session: OpenSession) -> None:
     """Forget a session here and in the engine."""
     state.sessions.remove(session.id)
     await state.client.call("close", session.id)

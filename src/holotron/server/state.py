@@ -19,7 +19,7 @@ from holotron.server.tools import ToolDialect
 
 
 @dataclass
-class State:
+class ServerState:
     """One server."""
 
     settings: ServerSettings
@@ -47,25 +47,25 @@ class State:
 # Dependencies of routes. Async, or each would cost a thread every time.
 
 
-async def state_of(request: Request) -> State:
-    state: State = request.app.state.server
+async def state_of(request: Request) -> ServerState:
+    state: ServerState = request.app.state.server
     return state
 
 
-ServerState = Annotated[State, Depends(state_of)]
+StateDep = Annotated[ServerState, Depends(state_of)]
 
 
-async def caller_of(request: Request, state: ServerState) -> Caller:
+async def caller_of(request: Request, state: StateDep) -> Caller:
     """The holder of a key; 401 without one."""
     caller = state.keys.caller(request)
     request.state.caller = caller.name
     return caller
 
 
-async def admin_of(request: Request, state: ServerState) -> Caller:
+async def admin_of(request: Request, state: StateDep) -> Caller:
     caller = state.keys.admin(request)
     request.state.caller = caller.name
     return caller
 
 
-KnownCaller = Annotated[Caller, Depends(caller_of)]
+CallerDep = Annotated[Caller, Depends(caller_of)]

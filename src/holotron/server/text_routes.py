@@ -13,13 +13,13 @@ from holotron.server.chat import plain, template_kwargs, tools_of
 from holotron.server.errors import blaming, field_error
 from holotron.server.response_models import ERRORS, Detokenized, ModelCard, ModelList, Tokenized
 from holotron.server.schemas import DetokenizeRequest, TokenizeRequest
-from holotron.server.state import ServerState, State, caller_of
+from holotron.server.state import ServerState, StateDep, caller_of
 
 router = APIRouter(responses=ERRORS, dependencies=[Depends(caller_of)])
 _started = int(time.time())
 
 
-def _card(state: State) -> dict[str, Any]:
+def _card(state: ServerState) -> dict[str, Any]:
     return {
         "id": state.settings.model_name,
         "object": "model",
@@ -31,18 +31,18 @@ def _card(state: State) -> dict[str, Any]:
 
 
 @router.get("/v1/models", response_model=ModelList)
-async def models(state: ServerState) -> Any:
+async def models(state: StateDep) -> Any:
     return {"object": "list", "data": [_card(state)]}
 
 
 @router.get("/v1/models/{model_id:path}", response_model=ModelCard)
-async def model(model_id: str, state: ServerState) -> Any:
+async def model(model_id: str, state: StateDep) -> Any:
     state.check_model(model_id)
     return _card(state)
 
 
 @router.post("/tokenize", response_model=Tokenized)
-async def tokenize(state: ServerState, body: TokenizeRequest) -> Any:
+async def tokenize(state: StateDep, body: TokenizeRequest) -> Any:
     """The token ids of a text, or of messages as the chat template writes them."""
     state.check_model(body.model)
     if body.prompt is not None:
@@ -60,7 +60,7 @@ async def tokenize(state: ServerState, body: TokenizeRequest) -> Any:
 
 
 @router.post("/detokenize", response_model=Detokenized)
-async def detokenize(state: ServerState, body: DetokenizeRequest) -> Any:
+async def detokenize(state: StateDep, body: DetokenizeRequest) -> Any:
     state.check_model(body.model)
     size = max(state.texts.config.vocab_size, state.texts.tokenizer.vocab_size)
     if wrong := [i for i, id_ in enumerate(body.tokens) if id_ >= size]:

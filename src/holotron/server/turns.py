@@ -20,7 +20,7 @@ from holotron.server.errors import ApiError, as_api_error, field_error
 from holotron.server.images import SentImage
 from holotron.server.schemas import ChatRequest, CompletionRequest, Sampling
 from holotron.server.sessions import OpenSession
-from holotron.server.state import State
+from holotron.server.state import ServerState
 
 DEFAULT_TOKENS = 4096
 REASONS = {"eos": "stop", "stop": "stop", "length": "length", "cancelled": "abort"}
@@ -75,7 +75,7 @@ class Prompt:
 class ActiveTurn:
     """A generation that is under way. Its owner must `close` it, however it ends."""
 
-    def __init__(self, generation: PendingGeneration, held: ExitStack, state: State, prompt: Prompt) -> None:
+    def __init__(self, generation: PendingGeneration, held: ExitStack, state: ServerState, prompt: Prompt) -> None:
         self.generation = generation
         self.prompt_ids = prompt.token_ids  # in a session only those that were new
         self.choices = [Choice(i) for i in range(generation.choices)]
@@ -137,7 +137,7 @@ class ActiveTurn:
 
 
 async def begin_turn(
-    state: State,
+    state: ServerState,
     request: ChatRequest | CompletionRequest,
     caller: Caller,
     prompt: Prompt | Callable[[OpenSession | None], Prompt],
@@ -215,7 +215,7 @@ async def _undo(client: EngineClient, session: OpenSession, held: ExitStack) -> 
 
 
 def _sampling_params(
-    state: State, request: ChatRequest | CompletionRequest, known: int, prompt: Prompt, grammar: Grammar | None
+    state: ServerState, request: ChatRequest | CompletionRequest, known: int, prompt: Prompt, grammar: Grammar | None
 ) -> SamplingParams:
     """The engine's parameters for a request whose session has so many tokens."""
     stop = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
