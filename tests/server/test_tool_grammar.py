@@ -14,9 +14,9 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarError
 from holotron.model.text.tokenizer import Tokenizer
 from holotron.server.tool_grammar import call_grammar
-from holotron.server.tools import DIALECTS, HERMES, NEMOTRON, XML, ToolDialect
+from holotron.server.tools import HERMES, NEMOTRON, XML, ToolDialect
 
-from .toolbox import TOOLS, everywhere, read, split, tool, write
+from .toolbox import DIALECTS, TOOLS, everywhere, read, split, tool, write
 
 
 @pytest.fixture(scope="module")

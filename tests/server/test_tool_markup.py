@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
 from holotron.server.tool_markup import ToolCall
 from holotron.server.tools import (
-    DIALECTS,
     HERMES,
     NEMOTRON,
     XML,
@@ -22,7 +21,7 @@ from holotron.server.tools import (
     detect_dialect,
 )
 
-from .toolbox import TOOLS, everywhere, read, split, tool, write
+from .toolbox import DIALECTS, TOOLS, everywhere, read, split, tool, write
 
 json_only = pytest.mark.parametrize("dialect", [NEMOTRON, HERMES], ids=lambda dialect: dialect.name)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holotron.server.tool_markup import ToolCall
-from holotron.server.tools import DIALECTS, NEMOTRON, XML, ToolDialect, ToolSplitter
+from holotron.server.tools import HERMES, NEMOTRON, XML, ToolDialect, ToolSplitter
 
 
 def tool(name: str, properties: dict[str, Any] | None = None, /, *required: str, **more: Any) -> dict[str, Any]:
@@ -61,4 +61,5 @@ def read(dialect: ToolDialect, text: str, tools: list[dict[str, Any]] = TOOLS) -
     return content, [(call.name, json.loads(call.arguments)) for call in calls]
 
 
+DIALECTS = (NEMOTRON, XML, HERMES)
 everywhere = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)

@@ -153,7 +153,6 @@ class ToolSplitter:
 NEMOTRON = ToolDialect("nemotron", "<TOOLCALL>", "</TOOLCALL>", markup.scan_json, markup.read_json_calls, spaced=False)
 HERMES = ToolDialect("hermes", "<tool_call>", "</tool_call>", markup.scan_json, markup.read_json_calls, spaced=True)
 XML = ToolDialect("xml", "<tool_call>", "</tool_call>", markup.scan_xml, markup.read_xml_calls, spaced=True)
-DIALECTS = (NEMOTRON, XML, HERMES)
 
 
 def detect_dialect(template_source: str) -> ToolDialect | None:
