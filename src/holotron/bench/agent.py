@@ -11,12 +11,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from heapq import heappop, heappush
 from statistics import mean
+from typing import Any
 
-import torch
-
+from holotron.bench.device import random_tokens, time_when_idle
 from holotron.bench.screens import Screens
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.images import PreparedImage
@@ -24,45 +24,33 @@ from holotron.engine.info import device_usage
 from holotron.engine.requests import Event, FinishEvent, GenerationRequest
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
+from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, Workload
 
 
 @dataclass(frozen=True)
-class AgentWorkload:
-    """What every session does. With `screen` the screenshots are real images, else `image_tokens` random tokens.
+class AgentWorkload(Workload):
+    """What every session does. With text_only, screenshots are `image_tokens` random tokens, else real images.
 
-    `ages` are the steps that the youngest session has behind it at the beginning and that the oldest has not reached.
+    `history` is what a session has before its first step, besides the system prompt. `ages` are the steps that the
+    youngest session has behind it at the beginning and that the oldest has not reached.
     """
 
-    sessions: int = 100
-    steps: int = 20
-    system_tokens: int = 1024
-    image_tokens: int = 2304
-    text_tokens: int = 64
-    generated_tokens: int = 128
+    image_tokens: int | None = DEFAULT_IMAGE_TOKENS
+    text_only: bool = True
     history: int = 0
     ages: tuple[int, int] | None = None
     group: int = 1
     think_seconds: tuple[float, float] = (0.0, 0.0)
-    screen: tuple[int, int] | None = None
     changed: float = 1.0
     seed: int = 0
 
     @property
-    def new_tokens(self) -> int:
-        return self.image_tokens + self.text_tokens
-
-    @property
-    def step_tokens(self) -> int:
-        return self.new_tokens + self.generated_tokens
-
-    @property
     def start_tokens(self) -> int:
-        """A session's tokens before its first step."""
         return self.system_tokens + self.history
 
-    @property
-    def end_tokens(self) -> int:
-        return self.start_tokens + self.steps * self.step_tokens
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; the size of the screen where there is one."""
+        return asdict(self) | {"screen": None if self.text_only else self.screen}
 
 
 @dataclass
@@ -104,10 +92,10 @@ class Measurement:
             "logical_tokens_per_second": self.logical_tokens / seconds,
             "computed_tokens_per_second": self.computed_tokens / seconds,
             "redundancy": self.computed_tokens / max(1, self.new_tokens),
-            "mean_history": mean(self.histories) if self.histories else 0.0,
-            "bytes_per_session": mean(self.bytes_per_session) if self.bytes_per_session else 0.0,
-            "tokens_per_session": mean(self.tokens_per_session) if self.tokens_per_session else 0.0,
-            "resident_sessions": mean(self.resident) if self.resident else 0.0,
+            "mean_history": mean(self.histories or [0.0]),
+            "bytes_per_session": mean(self.bytes_per_session or [0.0]),
+            "tokens_per_session": mean(self.tokens_per_session or [0.0]),
+            "resident_sessions": mean(self.resident or [0.0]),
             "engine_steps": self.loop_steps,
             "milliseconds_per_engine_step": 1000 * seconds / max(1, self.loop_steps),
             "failures": self.failures,
@@ -129,7 +117,9 @@ class AgentLoad:
         self._leaders: dict[int, SessionState] = {}
         self._numbers = 0
         vision = loop.model.config.vision
-        self._screens = Screens(workload.screen, vision, workload.changed) if workload.screen and vision else None
+        self._screens = None
+        if vision is not None and not workload.text_only:
+            self._screens = Screens(workload.screen, vision, workload.changed)
         self._workers = ThreadPoolExecutor(8) if self._screens else None
         self.measurement = Measurement()
         self._sampling = SamplingParams(max_tokens=workload.generated_tokens, temperature=0.0, ignore_eos=True)
@@ -138,13 +128,11 @@ class AgentLoad:
         """Age the sessions, warm up, then measure for so many seconds."""
         self._populate(progress)
         self._loop(time.perf_counter() + warmup, progress, "warming up")
-        self._begin_measuring()
-        start = time.perf_counter()
+        start = time_when_idle()
+        result = self.measurement = Measurement()
         before = (self.loop.counters.computed_tokens, self._new_tokens(), self.loop.counters.steps)
         self._loop(start + seconds, progress, "measuring")
-        _synchronize()
-        result = self.measurement
-        result.seconds = time.perf_counter() - start
+        result.seconds = time_when_idle() - start
         result.computed_tokens = self.loop.counters.computed_tokens - before[0]
         result.new_tokens = self._new_tokens() - before[1]
         result.loop_steps = self.loop.counters.steps - before[2]
@@ -157,10 +145,6 @@ class AgentLoad:
 
     def _new_tokens(self) -> int:
         return self.loop.counters.appended_tokens + self.loop.counters.generated_tokens
-
-    def _begin_measuring(self) -> None:
-        _synchronize()
-        self.measurement = Measurement()
 
     # ---- sessions ----
 
@@ -297,8 +281,7 @@ class AgentLoad:
             self._sample_memory()
             if now - told > 5:
                 told = now
-                rate = self.measurement.steps
-                progress(f"{what}: {rate} steps, {until - now:.0f} s left")
+                progress(f"{what}: {self.measurement.steps} steps, {until - now:.0f} s left")
 
     def _sample_memory(self) -> None:
         if self.loop.counters.steps % 10:
@@ -310,16 +293,8 @@ class AgentLoad:
             self.measurement.tokens_per_session.append(tokens / sessions)
 
     def _tokens(self, count: int) -> list[int]:
-        config = self.loop.model.config
-        tokens = self._draw.choices(range(min(50_000, config.vocab_size)), k=count)
-        image_token = config.vision.image_token_id if config.vision else None
-        return [token if token != image_token else 0 for token in tokens]
+        return random_tokens(self.loop.model.config, count, self._draw)
 
     def _next_number(self) -> int:
         self._numbers += 1
         return self._numbers
-
-
-def _synchronize() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()

@@ -9,22 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from holotron.bench.tiny import TINY
 from holotron.engine.build import EngineOptions, build_engine
 from holotron.engine.requests import GenerationRequest
 from holotron.engine.sampling import SamplingParams
-from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig
 from holotron.model.initialize import random_model
-
-# A model so small that the loop shows: one layer of each kind.
-TINY = ModelConfig(
-    name="tiny",
-    pattern="M-*-",
-    hidden_size=32,
-    vocab_size=256,
-    mamba=MambaConfig(heads=4, head_dim=16, state_size=16, groups=2),
-    attention=AttentionConfig(heads=4, kv_heads=2, head_dim=8),
-    mlp=MlpConfig(64),
-)
 
 
 def measure_loop(sessions: int = 64, steps: int = 300) -> dict[str, Any]:

@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from holotron.cli import policies
 from holotron.cli.errors import failure
 from holotron.cli.output import examples
-from holotron.cli.policies import (
-    Chosen,
-    EndpointOption,
-    ModelOption,
-    NameOption,
-    agent_failures,
-    opened,
-)
+from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
 from holotron.cli.steps import tell_step
 
@@ -45,9 +39,9 @@ MOST_STEPS = 12
 
 
 def demo(
-    model: ModelOption = None,
-    endpoint: EndpointOption = None,
-    name: NameOption = None,
+    model: policies.ModelOption = None,
+    endpoint: policies.EndpointOption = None,
+    name: policies.NameOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the episodes; default: runs/demo and the time.")] = None,
 ) -> None:
     """Solve some widget tasks and three plain pages in a real browser, with seeds and pages kept out of training."""
@@ -98,7 +92,6 @@ async def _play_all(chosen: Chosen, folder: Path, console: Console) -> _Played:
     from holotron.agent.chat import ChatOptions
     from holotron.env.task import Task
     from holotron.episodes.fleet import Fleet
-    from holotron.episodes.record import PolicyInfo
     from holotron.episodes.store import EpisodeStore
     from holotron.eval.plain_pages import plain_pages, served
     from holotron.suites.play import Play
@@ -117,7 +110,7 @@ async def _play_all(chosen: Chosen, folder: Path, console: Console) -> _Played:
         async with opened(chosen, style) as policy:
             for suite, tasks in ((widgets, small), (web, pages)):
                 policy_format = chosen.policy_format(kinds=suite.kinds if suite is widgets else None)
-                info = PolicyInfo(model=chosen.label, extra={"format": policy_format.spec})
+                info = chosen.info(policy_format)
                 play = Play(suite, folder, info, policy_format, Budget(steps=MOST_STEPS), "positive")
                 async with suite.pool(1) as pool:
                     fleet = Fleet(

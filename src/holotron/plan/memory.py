@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from holotron.engine.options import DEVICE_RESERVE, STATE_BYTES, EngineOptions
 from holotron.model.config import ModelConfig
@@ -12,8 +11,7 @@ from holotron.plan.errors import PlanError
 from holotron.plan.gpus import Gpu
 from holotron.plan.workload import Workload
 
-Format = Literal["bf16", "fp8"]
-_BYTES: dict[str, int] = {"bf16": 2, "fp8": 1}
+_BYTES = {"bf16": 2, "fp8": 1}
 
 
 @dataclass(frozen=True)
@@ -24,8 +22,8 @@ class Precision:
     checkpoints. The convolution's state always has 16.
     """
 
-    weights: Format = "bf16"
-    kv: Format = "bf16"
+    weights: str = "bf16"
+    kv: str = "bf16"
     state_bits: int = 8 * STATE_BYTES[EngineOptions.state_dtype]
 
     def __post_init__(self) -> None:
@@ -106,10 +104,6 @@ def session_bytes(model: ModelConfig, precision: Precision, tokens: int, checkpo
     return kv_bytes_per_token(model, precision) * tokens + state * (1 + checkpoints)
 
 
-def sessions_that_fit(free_bytes: int, bytes_per_session: int) -> int:
-    return free_bytes // max(bytes_per_session, 1)
-
-
 def plan_memory(
     model: ModelConfig,
     gpu: Gpu,
@@ -137,7 +131,7 @@ def plan_memory(
     mean = session_bytes(model, precision, workload.mean_tokens, checkpoints)
     end = session_bytes(model, precision, workload.end_tokens, checkpoints)
     moved = session_bytes(model, precision, workload.mean_tokens)  # checkpoints stay behind
-    mean_fit = sessions_that_fit(free, mean)
+    mean_fit = free // max(mean, 1)
     kv, ssm = kv_bytes_per_token(model, precision), ssm_bytes(model, precision)
     return MemoryPlan(
         gpu_bytes=gpu.memory_bytes,
@@ -157,7 +151,7 @@ def plan_memory(
         end_tokens=workload.end_tokens,
         end_session_bytes=end,
         end_needed_bytes=end * workload.sessions,
-        end_fit=sessions_that_fit(free, end),
+        end_fit=free // max(end, 1),
         offloaded=max(0, workload.sessions - mean_fit),
         restore_seconds=moved / (gpu.host_bandwidth * efficiency.host_link),
     )

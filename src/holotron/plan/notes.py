@@ -25,14 +25,14 @@ def verdict(plan: SessionPlan) -> str:
     pace = f"The limit is {speed:.{1 if speed >= 1 else 2}f} steps/s."
     if not plan.fits:
         return (
-            f"{name}: {_sessions(sessions)} {_do(sessions)} not fit, {memory.mean_fit:,} {_do(memory.mean_fit)};"
+            f"{name}: {plural(sessions, 'session')} {_do(sessions)} not fit, {memory.mean_fit:,} {_do(memory.mean_fit)};"
             f" {memory.offloaded:,} must wait in host memory. {pace}"
         )
     if memory.end_fit >= sessions:
         room = f"up to {memory.mean_fit:,} would, {memory.end_fit:,} if all ended at once"
     else:
         room = f"up to {memory.mean_fit:,} would at staggered ages, but only {memory.end_fit:,} if all ended at once"
-    return f"{name}: {_sessions(sessions)} {'fits' if sessions == 1 else 'fit'}; {room}. {pace}"
+    return f"{name}: {plural(sessions, 'session')} {'fits' if sessions == 1 else 'fit'}; {room}. {pace}"
 
 
 def assumptions(plan: SessionPlan, against: SessionPlan | None = None) -> list[str]:
@@ -124,8 +124,8 @@ def _comparison_notes(plan: SessionPlan, against: SessionPlan) -> list[str]:
     return notes
 
 
-def _sessions(count: int) -> str:
-    return f"{count:,} session" if count == 1 else f"{count:,} sessions"
+def plural(count: int, word: str) -> str:
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def _do(count: int) -> str:
