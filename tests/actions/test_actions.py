@@ -26,16 +26,15 @@ from holotron.actions.action import (
     Press,
     Type,
     Wait,
-    action_schema,
-    describe,
-    find_action,
     is_terminal,
     parse_action,
     to_dict,
     to_json,
 )
+from holotron.actions.coordinates import Space
+from holotron.actions.describe import describe
 from holotron.actions.keys import parse_keys, playwright_keys
-from holotron.actions.space import Space
+from holotron.actions.schema import action_schema
 from holotron.engine.grammar import Grammar, GrammarCompiler
 from holotron.model.text.tokenizer import Tokenizer
 from tests.actions.samples import EVERY_KIND, actions
@@ -52,7 +51,6 @@ def test_there_and_back(action: Action) -> None:
     assert parse_action(text) == action
     assert parse_action(json.loads(text)) == action
     assert to_json(parse_action(text)) == text
-    assert find_action(f"Thought: {{not json}} then\n```json\n{text}\n```") == action
 
 
 def test_defaults_are_left_out_and_keys_have_an_order() -> None:
@@ -166,20 +164,13 @@ def test_nothing_but_an_action_error_comes_out(kind: str, fields: dict[str, Any]
 @settings(deadline=None)
 @given(st.text(st.characters(), max_size=80))
 def test_texts_without_an_action_are_refused(text: str) -> None:
-    for read in (parse_action, find_action):
-        with pytest.raises(ActionError):
-            read(text)
-
-
-def test_an_action_inside_other_text_needs_its_own_function() -> None:
-    text = 'I will {"action":"back"} or rather {"note": "", "action": {"action":"click","x":1,"y":2}} {"z": 1}'
-    with pytest.raises(ActionError, match="not valid JSON"):
+    with pytest.raises(ActionError):
         parse_action(text)
-    assert find_action(text) == Click(x=1, y=2)
-    with pytest.raises(ActionError, match="no JSON object with the field action"):
-        find_action('{"a":' * 20_000)
-    with pytest.raises(ActionError, match=r"click\.x is 1001"):
-        find_action('so: {"action":"click","x":1001,"y":1}')
+
+
+def test_an_action_inside_other_text_is_refused() -> None:
+    with pytest.raises(ActionError, match="not valid JSON"):
+        parse_action('I will {"action":"back"} or rather {"action":"click","x":1,"y":2}')
 
 
 # ---- keys ----

@@ -6,9 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holotron.actions.coordinates import from_pixels, to_pixels
+from holotron.actions.coordinates import Space, from_pixels
 
 SIDES = st.integers(1, 40_000)
+
+
+def to_pixels(x: int, y: int, width: int, height: int) -> tuple[int, int]:
+    return Space("pixels", width, height).from_relative(x, y)
 
 
 def test_every_pixel_leads_back_to_itself_on_sides_up_to_1001() -> None:

@@ -34,6 +34,7 @@ from holotron.actions.action import (
     Type,
     Wait,
 )
+from holotron.actions.coordinates import Space
 from holotron.actions.dialects.anthropic import from_anthropic, to_anthropic
 from holotron.actions.dialects.browsergym import from_browsergym, to_browsergym
 from holotron.actions.dialects.calls import format_call, parse_calls
@@ -42,7 +43,6 @@ from holotron.actions.dialects.holo import from_holo, to_holo
 from holotron.actions.dialects.openai import from_openai, to_openai
 from holotron.actions.dialects.sequences import SHORTCUTS, expand, fold
 from holotron.actions.dialects.uitars import from_uitars, split_reply, to_uitars
-from holotron.actions.space import Space
 from tests.actions.samples import EVERY_KIND, TEXT, actions
 
 SPACES = st.builds(Space, st.sampled_from(["relative", "pixels"]), st.integers(1001, 3000), st.integers(1001, 3000))

@@ -78,6 +78,8 @@ def test_a_run_is_told_and_recorded(site, checkpoint, tmp_path):
 class Patient(BaseHTTPRequestHandler):
     """A model that never ends a run by itself: it waits."""
 
+    protocol_version = "HTTP/1.1"  # connections stay open, as with real servers
+
     def do_GET(self) -> None:
         self._answer(200 if self.path == "/v1/models" else 404, {"data": [{"id": "patient"}]})
 
@@ -152,6 +154,17 @@ def test_a_rollout_goes_on_where_it_was(site, checkpoint, tmp_path):
     assert (again["finished"], again["skipped"]) == (0, 4)
     samples = sorted((info.task.text, info.task.sample) for info in EpisodeStore(tmp_path / "kept").list_episodes())
     assert samples == [("Look", 0), ("Look", 1), ("Look again", 0), ("Look again", 1)]
+
+
+def test_an_endpoint_is_evaluated_by_workers(patient, tmp_path):
+    words = ["eval", "miniwob", "--endpoint", patient, "--tasks", "click-test,click-link", "--seeds", "1,2", "--bare"]
+    done = holo(*words, "--workers", 2, "--sessions", 4, "--out", tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    report = json.loads(done.stdout)
+    assert (report["episodes"], report["success_rate"]) == (4, 0)
+    assert report["protocols"]["browsergym-125"]["episodes"] == 4
+    assert {info.step_count for info in EpisodeStore(tmp_path).list_episodes()} == {10}
 
 
 @pytest.mark.parametrize(

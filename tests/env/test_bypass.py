@@ -338,7 +338,7 @@ def test_service_workers_are_blocked(world: World, good: Site, evil: Site) -> No
     assert "/worker.js" not in good.hits
 
 
-def test_a_service_worker_does_not_get_around_the_gate(world: World, good: Site) -> None:
+def test_a_service_worker_does_not_get_around_the_egress_proxy(world: World, good: Site) -> None:
     """Where any public origin is allowed, workers run; what they fetch is checked all the same."""
     with Site() as evil:
         good.pages["/worker.js"] = (
@@ -350,9 +350,9 @@ def test_a_service_worker_does_not_get_around_the_gate(world: World, good: Site)
 
         async def run() -> None:
             refused: list[str] = []
-            gate = EgressProxy(SafetyPolicy([good.origin]), lambda place, rule: refused.append(place))
-            await gate.start()
-            lease = await world.browsers.open_context(proxy={"server": gate.address, "bypass": "<-loopback>"})
+            proxy = EgressProxy(SafetyPolicy([good.origin]), lambda place, rule: refused.append(place))
+            await proxy.start()
+            lease = await world.browsers.open_context(proxy={"server": proxy.address, "bypass": "<-loopback>"})
             page = await lease.context.new_page()
             await page.goto(f"{good.origin}/")
             for _ in range(100):
@@ -360,7 +360,7 @@ def test_a_service_worker_does_not_get_around_the_gate(world: World, good: Site)
                     break
                 await asyncio.sleep(0.02)
             await lease.close()
-            await gate.close()
+            await proxy.close()
             assert refused == [f"127.0.0.1:{evil.port}"]
 
         world.run(run())

@@ -1,4 +1,4 @@
-"""The rules themselves, and the gate that enforces them, without a browser."""
+"""The rules themselves, and the egress proxy that enforces them, without a browser."""
 
 from __future__ import annotations
 
@@ -145,11 +145,11 @@ def test_what_is_no_key(text: str) -> None:
         read_keys(text)
 
 
-# ---- the gate ----
+# ---- the egress proxy ----
 
 
-async def ask(gate: EgressProxy, request: bytes) -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(gate.address.rpartition(":")[2]))
+async def ask(proxy: EgressProxy, request: bytes) -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(proxy.address.rpartition(":")[2]))
     writer.write(bytes([5, 1, 0]) + request)
     assert await reader.readexactly(2) == bytes([5, 0])
     return (await reader.readexactly(10))[1], reader, writer
@@ -159,26 +159,26 @@ def by_name(host: str, port: int, command: int = 1) -> bytes:
     return bytes([5, command, 0, 3, len(host)]) + host.encode() + port.to_bytes(2, "big")
 
 
-def test_the_gate(good: Site, evil: Site) -> None:
+def test_the_egress_proxy(good: Site, evil: Site) -> None:
     good.pages["/"] = "hello"
     refused: list[str] = []
 
     async def run() -> None:
         policy = SafetyPolicy([good.origin, "http://nowhere.invalid"])
-        gate = EgressProxy(policy, lambda place, rule: refused.append(place))
-        await gate.start()
-        code, reader, writer = await ask(gate, by_name("127.0.0.1", good.port))
+        proxy = EgressProxy(policy, lambda place, rule: refused.append(place))
+        await proxy.start()
+        code, reader, writer = await ask(proxy, by_name("127.0.0.1", good.port))
         assert code == SUCCEEDED
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert (await reader.read()).endswith(b"hello")
         numeric = bytes([5, 1, 0, 1, 127, 0, 0, 1])
-        assert (await ask(gate, numeric + good.port.to_bytes(2, "big")))[0] == SUCCEEDED
-        assert (await ask(gate, numeric + evil.port.to_bytes(2, "big")))[0] == NOT_ALLOWED
-        assert (await ask(gate, by_name("localhost", good.port)))[0] == NOT_ALLOWED
-        assert (await ask(gate, by_name("127.0.0.1", good.port, command=3)))[0] == UNSUPPORTED
-        assert (await ask(gate, by_name("nowhere.invalid", 80)))[0] == UNREACHABLE
-        port = int(gate.address.rpartition(":")[2])
-        await gate.close()
+        assert (await ask(proxy, numeric + good.port.to_bytes(2, "big")))[0] == SUCCEEDED
+        assert (await ask(proxy, numeric + evil.port.to_bytes(2, "big")))[0] == NOT_ALLOWED
+        assert (await ask(proxy, by_name("localhost", good.port)))[0] == NOT_ALLOWED
+        assert (await ask(proxy, by_name("127.0.0.1", good.port, command=3)))[0] == UNSUPPORTED
+        assert (await ask(proxy, by_name("nowhere.invalid", 80)))[0] == UNREACHABLE
+        port = int(proxy.address.rpartition(":")[2])
+        await proxy.close()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
 
@@ -197,10 +197,10 @@ def test_the_gate_asks_for_a_name_once(good: Site, evil: Site) -> None:
         return ["127.0.0.1"]
 
     async def run() -> None:
-        gate = EgressProxy(SafetyPolicy(allow_private=True), lambda place, rule: None, resolve)
-        await gate.start()
-        assert (await ask(gate, by_name("example.com", good.port)))[0] == SUCCEEDED
-        await gate.close()
+        proxy = EgressProxy(SafetyPolicy(allow_private=True), lambda place, rule: None, resolve)
+        await proxy.start()
+        assert (await ask(proxy, by_name("example.com", good.port)))[0] == SUCCEEDED
+        await proxy.close()
 
     asyncio.run(run())
     assert asked == 1

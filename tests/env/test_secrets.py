@@ -9,8 +9,7 @@ import pytest
 from PIL import Image
 
 from holotron.env.errors import ActionFailed, Refused
-from holotron.env.safety.mask import COLOUR
-from holotron.env.safety.secrets import Secret, Secrets, split_mentions
+from holotron.env.safety.secrets import COLOUR, Secret, Secrets, split_mentions
 from tests.env.driver import World
 from tests.env.site import Site
 

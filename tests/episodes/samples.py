@@ -130,9 +130,13 @@ def outputs(draw: st.DrawFn) -> ModelOutput:
     logprobs = st.lists(st.floats(-1e300, 0), min_size=count, max_size=count)
     return ModelOutput(
         text=draw(TEXT),
+        prompt_ids=draw(st.none() | st.lists(st.integers(0, 2**31 - 1), max_size=5)),
         token_ids=draw(st.none() | ids),
         logprobs=draw(st.none() | logprobs),
+        model_logprobs=draw(st.none() | logprobs),
+        forced=draw(st.none() | st.lists(st.booleans(), min_size=count, max_size=count)),
         weight_version=draw(VERSIONS),
+        weight_versions=draw(st.none() | st.lists(st.integers(0, 99) | TEXT, min_size=count, max_size=count)),
         prompt_tokens=draw(st.none() | st.integers(0, 9999)),
         finish_reason=draw(st.none() | TEXT),
     )
@@ -142,7 +146,7 @@ def outputs(draw: st.DrawFn) -> ModelOutput:
 def steps(draw: st.DrawFn, index: int) -> tuple[Step, bytes | None]:
     width, height = draw(st.integers(1, 9)), draw(st.integers(1, 9))
     image = draw(st.none() | st.builds(png, st.integers(0, 3), st.just(width), st.just(height)))
-    action = draw(st.none() | actions())
+    action, teacher = draw(st.none() | actions()), draw(st.none() | actions())
     seen = ObservationRecord(
         width=width, height=height, url=draw(TEXT), title=draw(TEXT), tabs=tuple(draw(st.lists(TEXT, max_size=2)))
     )
@@ -152,10 +156,13 @@ def steps(draw: st.DrawFn, index: int) -> tuple[Step, bytes | None]:
         output=draw(st.none() | outputs()),
         note=draw(TEXT),
         thought=draw(TEXT),
+        actor=draw(st.sampled_from(["policy", "teacher", "disturbance"])),
         action=action and StepAction.of(action, width, height, draw(st.sampled_from(["relative", "pixels"]))),
+        teacher=teacher and StepAction.of(teacher, width, height),
         result=Result(ok=draw(st.booleans()), error=draw(TEXT), reward=draw(st.none() | FLOATS)),
         timings=Timings(think=draw(st.floats(0, 1e3))),
         feedback=draw(st.none() | TEXT),
+        forced=draw(st.booleans()),
     )
     return step, image
 

@@ -67,7 +67,20 @@ def test_parquet_has_columns_to_ask_for(tmp_path: Path) -> None:
     assert rows[3]["success"] is False
     assert rows[0]["action"] == '{"action":"click","x":0,"y":0}'
     assert rows[0]["token_ids"] == [1, 2, 3]
+    assert rows[0]["actor"] == "policy"
     assert rows[0]["image"] == png(0)
+
+
+def test_parquet_of_the_first_schema_is_read(tmp_path: Path) -> None:
+    """Files from before a step said who acted have fewer columns."""
+    store, target = EpisodeStore(tmp_path / "a"), EpisodeStore(tmp_path / "b")
+    write_task(store, 0)
+    export(store, tmp_path / "x.parquet", "parquet")
+    table = pq.read_table(tmp_path / "x.parquet")
+    old = table.drop_columns(["actor", "teacher", "prompt_ids", "model_logprobs", "forced"])
+    pq.write_table(old.replace_schema_metadata({parquet.SCHEMA_KEY: b"1"}), tmp_path / "old.parquet")
+    [name] = import_(tmp_path / "old.parquet", target, "parquet")
+    assert target.read(name) == store.read(name)
 
 
 def test_parquet_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from holotron.episodes.shards import Sample, SampleError, ShardWriter, Turn, read_shard, shard_paths
+from holotron.episodes.examples import Example, ExampleError, ExampleTurn
+from holotron.episodes.shards import ShardWriter, read_shard, shard_paths
 
 
-def sample(number: int) -> Sample:
+def sample(number: int) -> Example:
     turns = (
-        Turn(f"Task: {number} “ü”", '{"action":"click","x":1,"y":2}', bytes([number]) * 1000),
-        Turn("", "plain\ntext", None, learn=False),
-        Turn("", "last", b"second image"),
+        ExampleTurn(f"Task: {number} “ü”", '{"action":"click","x":1,"y":2}', bytes([number]) * 1000),
+        ExampleTurn("", "plain\ntext", None, learn=False),
+        ExampleTurn("", "last", b"second image"),
     )
-    return Sample("kind/a", turns, {"seed": number})
+    return Example("kind/a", turns, {"seed": number})
 
 
 def test_there_and_back(tmp_path: Path) -> None:
@@ -38,7 +39,7 @@ def test_a_second_writer_goes_on_behind_the_first(tmp_path: Path) -> None:
 def test_an_unfinished_shard_is_not_seen(tmp_path: Path) -> None:
     shards = ShardWriter(tmp_path / "part")
     shards.add(sample(0))
-    with pytest.raises(SampleError, match="no shards at"):
+    with pytest.raises(ExampleError, match="no shards at"):
         shard_paths([tmp_path])
     shards.close()
     assert len(shard_paths([tmp_path])) == 1
@@ -51,8 +52,8 @@ def test_damage_is_named(tmp_path: Path) -> None:
     data = path.read_bytes()
     for cut in (600, 2000, 700):
         path.write_bytes(data[:cut])
-        with pytest.raises(SampleError, match=r"part-00000\.tar"):
+        with pytest.raises(ExampleError, match=r"part-00000\.tar"):
             list(read_shard(path))
     path.write_bytes(data.replace(b'"answer"', b'"onswer"'))
-    with pytest.raises(SampleError, match="answer"):
+    with pytest.raises(ExampleError, match="answer"):
         list(read_shard(path))

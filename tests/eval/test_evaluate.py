@@ -15,6 +15,7 @@ from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo, Outcome, PolicyInfo, Step
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.evaluate import EvalError, Evaluation, evaluate, report
+from holotron.eval.html_report import write_html
 from holotron.model.loading import find_checkpoint
 from holotron.suites.suite import HELD_OUT_SEEDS, SuiteError, find_suite
 
@@ -51,6 +52,10 @@ def test_one_episode_is_judged_by_each_protocol(tmp_path: Path) -> None:
     assert found["success_rate"] == loose["success_rate"] == 2 / 3
     assert found["think_seconds"] == {"median": 2.0, "p95": 2.0, "longest": 2.0}
     assert long["max_steps"] == 30
+    write_html(found | {"policy": "<b>", "infrastructure_failures": 1}, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "<title>miniwob, &lt;b&gt;</title>" in page
+    assert page.index("<td>circle-center</td><td>1 of 1</td>") < page.index("<td>click-test</td><td>1 of 2</td>")
 
 
 def test_an_episode_with_more_steps_than_a_protocol_allows_is_its_failure(tmp_path: Path) -> None:

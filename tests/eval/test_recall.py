@@ -1,14 +1,17 @@
-"""The memory test measures memory: whoever remembers k screenshots is right up to k steps back, and no further."""
+"""The memory test measures memory: a policy that remembers k screenshots is right up to k steps back, no further."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import json
 from collections import deque
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from PIL import Image
 
 from holotron.agent.chat import ChatOptions, ModelUnavailable, Reply
 from holotron.agent.in_process import EngineModel
@@ -18,12 +21,16 @@ from holotron.engine.engine import Engine
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
+from holotron.env.environment import Observation
 from holotron.env.errors import ActionFailed, InfrastructureError
 from holotron.env.safety.policy import SafetyPolicy
+from holotron.episodes.store import EpisodeStore
 from holotron.eval import recall
-from holotron.eval.recall import answer_in, names_code, run_recall
-from holotron.eval.recall_pages import CONDITIONS, SHOWN_AT, PageServer, make_trial
-from holotron.eval.recall_report import LOG, RecallReport, RecallResult
+from holotron.eval.evaluate import EvalError
+from holotron.eval.plain_pages import served
+from holotron.eval.recall import answer_in, judge, names_code, run_recall
+from holotron.eval.recall_pages import CONDITIONS, SHOWN_AT, make_trial
+from holotron.eval.recall_report import RecallReport, RecallResult
 from holotron.model.initialize import random_model
 from holotron.model.text.byte_tokenizer import byte_tokenizer
 from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
@@ -57,7 +64,7 @@ class Recollection:
 
     async def say(self, new, schema=None):
         self.model.steps += 1
-        if self.model.steps == self.model.breaks_at:
+        if self.model.breaks_at is not None and self.model.steps >= self.model.breaks_at:
             raise ModelUnavailable("gone for lunch")
         self.images.append(hashlib.sha256(new[-1].image).digest())
         if schema is not recall.ANSWER_SCHEMA:
@@ -71,12 +78,12 @@ class Recollection:
         self.closed = True
 
 
-async def look_at_all(browsers, distances, trials, seed):
+async def look_at_all(browsers, distances, trials, seed, folder):
     """Every page of these trials by the digest of its screenshot."""
     found = {}
     options = {"width": SIZE[0], "height": SIZE[1]}
-    with PageServer() as server:
-        policy = SafetyPolicy([server.origin])
+    with served(folder) as origin:
+        policy = SafetyPolicy([origin])
         async with await BrowserEnv.open(browsers, EnvOptions(**options, safety=policy)) as env:
             pages = {
                 page.html: page
@@ -86,36 +93,38 @@ async def look_at_all(browsers, distances, trials, seed):
                 for page in make_trial(condition, distance, number, seed).pages
             }
             for number, page in enumerate(pages.values()):
-                await env.goto(server.put(f"/{number}", page.html))
+                (folder / f"{number}.html").write_text(page.html)
+                await env.goto(f"{origin}/{number}.html")
                 found[hashlib.sha256((await env.observe()).image).digest()] = page
     assert len(found) == len(pages)
     return found
 
 
-def test_it_measures_memory(tmp_path):
+def test_it_measures_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(recall, "ATTEMPTS", 1)
+    out = tmp_path / "run"
+
     async def main():
         async with Browsers() as browsers:
-            pages = await look_at_all(browsers, (NEAR, FAR), TRIALS, 7)
+            pages = await look_at_all(browsers, (NEAR, FAR), TRIALS, 7, tmp_path)
             told = []
 
             async def run(model, **more):
                 options = {"distances": (NEAR, FAR), "trials": TRIALS, "seed": 7, "size": SIZE, "sessions": 2}
                 return await run_recall(model, browsers, **(options | more))
 
-            # Whoever keeps all is always right, unless there was nothing to remember. Broken off, it goes on.
+            # A policy that keeps all is always right, unless there was nothing to remember. Broken off, it goes on.
             broken = Rememberer(pages, breaks_at=20)
-            with pytest.raises(ModelUnavailable, match="lunch"):
-                await run(broken, folder=tmp_path)
-            kept = (tmp_path / LOG).read_bytes()
-            (tmp_path / LOG).write_bytes(kept + b'{"condition": "remem')
+            with pytest.raises(InfrastructureError, match="failed 1 times: ModelUnavailable: gone for lunch"):
+                await run(broken, folder=out)
+            finished = [info for info in EpisodeStore(out).list_episodes() if info.counts]
             whole = Rememberer(pages)
-            report = await run(whole, folder=tmp_path, progress=lambda done, total: told.append((done, total)))
-            finished = [json.loads(line) for line in kept.splitlines()[1:]]
+            report = await run(whole, folder=out, on_change=lambda counters: told.append(replace(counters)))
             steps = len(CONDITIONS) * TRIALS * (NEAR + FAR)
             assert len(finished) >= 2
-            assert whole.steps == steps - sum(result["asked_at"] for result in finished)
-            assert told[0] == (steps - whole.steps, steps)
-            assert told[-1] == (steps, steps)
+            assert whole.steps == steps - sum(info.step_count for info in finished)
+            assert (told[0].total, told[0].skipped) == (len(CONDITIONS) * TRIALS * 2, len(finished))
+            assert (told[-1].steps, told[-1].left) == (whole.steps, 0)
             assert accuracies(report) == {
                 ("remembered", NEAR): 1.0,
                 ("visible", NEAR): 1.0,
@@ -125,12 +134,15 @@ def test_it_measures_memory(tmp_path):
                 ("absent", FAR): 0.0,
             }
             again = Rememberer(pages)
-            assert await run(again, folder=tmp_path) == report
+            assert await run(again, folder=out) == report
             assert again.steps == 0
-            with pytest.raises(ValueError, match="choose another folder"):
-                await run(again, folder=tmp_path, seed=8)
+            with pytest.raises(EvalError, match=r"its seed differs.*choose another"):
+                await run(again, folder=out, seed=8)
+            # What the viewer shows as solved is what the report counts.
+            solved = EpisodeStore(out).list_episodes(success=True)
+            assert len(solved) == sum(result.right for result in report.results)
 
-            # Whoever keeps the last three is right while the code is among them.
+            # A policy that keeps the last three is right while the code is among them.
             short = await run(Rememberer(pages, keep=3), trials=1, conditions=("remembered", "visible"))
             assert accuracies(short) == {
                 ("remembered", NEAR): 1.0,
@@ -166,7 +178,16 @@ def test_a_model_of_nonsense_plays_along_and_knows_nothing():
     (result, _) = report.results
     assert result.cached_tokens[0] == 0
     assert all(cached > 0 for cached in result.cached_tokens[1:])
-    assert result.prompt_tokens == sorted(result.prompt_tokens)
+    assert list(result.prompt_tokens) == sorted(result.prompt_tokens)
+
+
+def blank():
+    file = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(file, "PNG")
+    return file.getvalue()
+
+
+BLANK = blank()
 
 
 class FlakyEnv:
@@ -185,12 +206,12 @@ class FlakyEnv:
         pass
 
     async def goto(self, url):
-        if url.endswith("/4") and FlakyEnv.failures > 0:
+        if url.endswith("/4.html") and FlakyEnv.failures > 0:
             FlakyEnv.failures -= 1
             raise ActionFailed("the page stopped answering")
 
     async def observe(self):
-        return SimpleNamespace(image=b"")
+        return Observation(BLANK, 1, 1)
 
 
 def test_a_browser_that_fails_costs_an_attempt_and_not_the_trial(monkeypatch):
@@ -200,15 +221,17 @@ def test_a_browser_that_fails_costs_an_attempt_and_not_the_trial(monkeypatch):
 
     def run(failures):
         FlakyEnv.failures = failures
-        model = Rememberer({hashlib.sha256(b"").digest(): page})
+        model = Rememberer({hashlib.sha256(BLANK).digest(): page})
         options = {"distances": (5,), "trials": 1, "conditions": ("absent",)}
-        report = asyncio.run(run_recall(model, None, **options, progress=lambda done, _: told.append(done)))
+        report = asyncio.run(
+            run_recall(model, None, **options, on_change=lambda counters: told.append(counters.retried))
+        )
         return model, report
 
     model, report = run(recall.ATTEMPTS - 1)
     assert model.steps == 5 + 2 * 3
     assert report.results[0].answer == "It was 1234 olive."
-    assert (max(told), told[-1]) == (5, 5)
+    assert told[-1] == 2
     with pytest.raises(InfrastructureError, match="absent/5/0 failed 3 times"):
         run(recall.ATTEMPTS)
 
@@ -257,14 +280,14 @@ def test_answers(text, right):
 def test_listing_all_codes_is_no_answer():
     trial = make_trial("remembered", 20, 0, 0)
     said = [Reply(""), Reply(f"I note {trial.code}"), Reply(json.dumps({"answer": f"{trial.code}, {trial.others[0]}"}))]
-    result = recall._result(trial, said)
+    result = judge(trial, said)
     assert (result.right, result.noted) == (False, True)
-    assert recall._result(trial, [Reply(""), Reply(trial.code)]).right
+    assert judge(trial, [Reply(""), Reply(trial.code)]).right
 
 
 def test_report():
     def result(condition, number, right):
-        return RecallResult(condition, 10, number, "1 a", "", right)
+        return RecallResult(condition, 10, "", right)
 
     results = [result("remembered", number, number < 6) for number in range(8)] + [result("absent", 0, False)]
     report = RecallReport("m", 0, (800, 600), tuple(results))

@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 import pytest
 
 from holotron.agent.chat import Message, Reply
-from holotron.eval.grounding import Pointed, grounding
-from holotron.eval.reading import QUESTIONS, ReadOut, distance, reading
-from holotron.eval.reading import told as told_of_reading
+from holotron.eval.grounding import GROUNDING, Pointed
+from holotron.eval.reading import QUESTIONS, READING, ReadOut, distance
+from holotron.eval.screens import evaluate_screens, report_text
 from holotron.eval.statistics import typical
 from holotron.suites.screens.generate import HELD_OUT_FROM
 
 
 def pointed(point: tuple[int, int] | None, box: tuple[float, float, float, float] = (10, 20, 40, 30)) -> Pointed:
-    return Pointed("pages", 1, "button", "the button", box, point, 0.1)
+    return Pointed("pages", 1, 0.1, "button", "the button", box, point)
 
 
 def test_a_point_is_right_inside_the_box_and_only_there() -> None:
@@ -56,7 +56,7 @@ class Middle:
 def test_every_question_of_a_screen_is_asked_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     Middle.asked = []
     monkeypatch.setattr("holotron.eval.screens.RandomModel", Middle)
-    found = grounding("random", 3, ["widgets"], at_once=1)
+    found = evaluate_screens(GROUNDING, "random", 3, ["widgets"], at_once=1)
     questions = found["questions"]
     assert len(questions) == len(Middle.asked) == found["all"]["of"] > 3
     assert {question["seed"] for question in questions} == {HELD_OUT_FROM, HELD_OUT_FROM + 1, HELD_OUT_FROM + 2}
@@ -65,16 +65,20 @@ def test_every_question_of_a_screen_is_asked_and_judged(monkeypatch: pytest.Monk
     for part in ("by_kind", "by_side", "by_source"):
         assert sum(rate["of"] for rate in found[part].values()) == len(questions)
         assert sum(rate["right"] for rate in found[part].values()) == found["all"]["right"]
+    assert list(found["by_side"]) == ["under 12", "under 20", "under 32", "under 64", "64 and more"]
+    text = report_text(found)
+    assert all(f"\nby {part}\n" in text for part in ("source", "side", "kind"))
+    assert "64 and more      nothing to ask about" in text or found["by_side"]["64 and more"]["of"]
 
 
 def test_letters_are_counted_as_they_are_wrong() -> None:
     assert distance("", "") == 0
     assert distance("kitten", "sitting") == 3
     assert distance("abc", "") == distance("", "abc") == 3
-    assert ReadOut("pages", 1, "Export", "Export", 0.1).right
-    assert not ReadOut("pages", 1, "Export", "export", 0.1).right
-    assert ReadOut("pages", 1, "Export", "Sxport", 0.1).wrong == 1
-    assert ReadOut("pages", 1, "ab", "something else", 0.1).wrong == 2
+    assert ReadOut("pages", 1, 0.1, "Export", "Export").right
+    assert not ReadOut("pages", 1, 0.1, "Export", "export").right
+    assert ReadOut("pages", 1, 0.1, "Export", "Sxport").wrong == 1
+    assert ReadOut("pages", 1, 0.1, "ab", "something else").wrong == 2
 
 
 class Reader:
@@ -99,17 +103,17 @@ class Reader:
 def test_what_is_read_is_compared_letter_by_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     Reader.asked, Reader.knows = [], {}
     monkeypatch.setattr("holotron.eval.screens.RandomModel", Reader)
-    nothing = reading("random", 2, ["widgets"], at_once=1)
+    nothing = evaluate_screens(READING, "random", 2, ["widgets"], at_once=1)
     assert 2 <= nothing["all"]["of"] == len(Reader.asked) <= 2 * QUESTIONS
     assert (nothing["all"]["right"], nothing["all"]["characters"]) == (0, 0.0)
     assert all(re.fullmatch(r'Read: \{"x":\d+,"y":\d+\}', asked) for asked in Reader.asked)
     # Told one of the answers, it has that one right.
     first = sum(question["seed"] == HELD_OUT_FROM for question in nothing["questions"])
     Reader.asked, Reader.knows = [], dict.fromkeys(range(1, first + 1), nothing["questions"][0]["text"])
-    one = reading("random", 2, ["widgets"], at_once=1)
+    one = evaluate_screens(READING, "random", 2, ["widgets"], at_once=1)
     assert one["all"]["right"] == one["by_source"]["widgets"]["right"] == 1
     assert 0 < one["all"]["characters"] < 1
-    assert f"of {one['all']['of']}, " in told_of_reading(one)
+    assert f"of {one['all']['of']}, " in report_text(one)
 
 
 def test_typical_times() -> None:

@@ -6,7 +6,7 @@ import random
 from html import escape
 
 from holotron.suites.kit.draws import Draws
-from holotron.suites.kit.html import definitions, document, link, options, rows
+from holotron.suites.kit.html import definitions, document, link, options, report, rows
 from holotron.suites.screens.words import Words
 
 
@@ -50,3 +50,5 @@ def test_html_is_escaped_where_it_is_text() -> None:
     assert definitions({"Name": "<b>"}) == "<dl><dt>Name</dt><dd>&lt;b&gt;</dd></dl>"
     assert rows([["<b>1</b>", "2"]]) == "<tr><td><b>1</b></td><td>2</td></tr>"
     assert "<style>p{}</style></head><body>x</body>" in document("p{}", "x")
+    page = report("A & B", "p{}", "<p>x</p>")
+    assert "<title>A &amp; B</title><style>p{}</style></head><body><p>x</p></body>" in page

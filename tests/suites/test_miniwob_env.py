@@ -15,12 +15,11 @@ from holotron.env.task import Task
 from holotron.suites.miniwob.check import first_screens, random_endings
 from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.environment import MiniWoBEnvironment
-from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.oracle.acts import at
 from holotron.suites.miniwob.oracle.acts import click as click_on
 from holotron.suites.miniwob.page_inspector import PageInspector
 from holotron.suites.miniwob.pool import MiniWoBPool
-from holotron.suites.miniwob.tasks import as_task
+from holotron.suites.miniwob.tasks import MiniWoBError, as_task
 from tests.suites.miniwob_driver import click, hover, needs_chromium, with_env, with_pages
 
 pytestmark = needs_chromium
@@ -145,14 +144,14 @@ def test_a_native_list_is_used_by_keys() -> None:
 def test_pages_do_not_share_a_clipboard() -> None:
     async def copy(env: MiniWoBEnvironment, seed: int, everyone: asyncio.Barrier) -> bool:
         await env.reset(as_task("copy-paste"), seed)
-        eyes = PageInspector(env)
-        await env.act(click_on(await eyes.one("#to-copy")))
+        page = PageInspector(env)
+        await env.act(click_on(await page.one("#to-copy")))
         for keys in ("Control+a", "Control+c"):
             await env.act(Press(keys=keys))
         await everyone.wait()  # all have copied before anyone pastes
-        await env.act(click_on(await eyes.one("#answer-input")))
+        await env.act(click_on(await page.one("#answer-input")))
         await env.act(Press(keys="Control+v"))
-        original, pasted = [(await eyes.one(selector)).value for selector in ("#to-copy", "#answer-input")]
+        original, pasted = [(await page.one(selector)).value for selector in ("#to-copy", "#answer-input")]
         return original == pasted != ""
 
     async def run(pool: MiniWoBPool) -> list[bool]:

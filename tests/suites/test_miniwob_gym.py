@@ -16,10 +16,8 @@ from gymnasium.utils.env_checker import check_env
 
 from holotron.actions.action import Click, DoubleClick, Drag, Press, Scroll, Type
 from holotron.suites.miniwob.environment import SPACE
-from holotron.suites.miniwob.errors import MiniWoBError
-from holotron.suites.miniwob.gym import MiniWoBGym, MiniWoBVectorGym
-from holotron.suites.miniwob.spaces import KEYS, KINDS, action_space, to_action
-from holotron.suites.miniwob.tasks import all_tasks
+from holotron.suites.miniwob.gym import KEYS, KINDS, MiniWoBGym, MiniWoBVectorGym, action_space, to_action
+from holotron.suites.miniwob.tasks import MiniWoBError, all_tasks
 from holotron.suites.suite import TRAINING_SEEDS
 
 pytestmark = needs_chromium

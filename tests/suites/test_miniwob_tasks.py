@@ -12,10 +12,8 @@ import pytest
 
 from holotron.suites.miniwob import tasks
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.errors import MiniWoBError, MiniWoBMissing
-from holotron.suites.miniwob.protocols import is_success, protocols
 from holotron.suites.miniwob.suite import MiniWoBSuite
-from holotron.suites.miniwob.tasks import all_tasks, find_task, html_folder, task_url
+from holotron.suites.miniwob.tasks import MiniWoBError, MiniWoBMissing, all_tasks, find_task, html_folder, task_url
 from holotron.suites.suite import HELD_OUT_SEEDS, TRAINING_SEEDS, SuiteError
 
 SUITE = MiniWoBSuite()
@@ -66,7 +64,7 @@ def test_a_missing_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_four_protocols() -> None:
-    shapes = {p.name: (len(p.tasks), p.episodes_per_task, p.max_steps, p.rule) for p in protocols()}
+    shapes = {p.name: (len(p.tasks), p.episodes_per_task, p.max_steps, p.rule) for p in SUITE.protocols()}
     assert shapes == {
         "browsergym-125": (125, 5, 10, "positive"),
         "strict-125": (125, 5, 10, "strict"),
@@ -80,7 +78,7 @@ def test_the_four_protocols() -> None:
 def test_evaluation_never_plays_a_training_seed() -> None:
     assert not set(TRAINING_SEEDS[-5:]) & set(HELD_OUT_SEEDS[:5])
     assert TRAINING_SEEDS.stop <= HELD_OUT_SEEDS.start
-    for protocol in protocols():
+    for protocol in SUITE.protocols():
         assert all(seed in HELD_OUT_SEEDS and seed not in TRAINING_SEEDS for seed in protocol.seeds)
         assert len(set(protocol.seeds)) == protocol.episodes_per_task
         assert protocol.seeds == SUITE.find_protocol(protocol.name).seeds
@@ -88,17 +86,17 @@ def test_evaluation_never_plays_a_training_seed() -> None:
 
 
 def test_what_counts_as_success() -> None:
-    assert is_success("positive", "click-checkboxes", 0.2)
-    assert not is_success("positive", "click-checkboxes", 0.0)
-    assert not is_success("strict", "click-checkboxes", 0.95)
-    assert is_success("strict", "circle-center", 0.95)
-    assert not is_success("strict", "circle-center", 0.85)
-    assert not is_success("full", "circle-center", 0.95)
-    assert is_success("full", "odd-or-even", 1 / 3 + 1 / 3 + 1 / 3)
+    assert SUITE.is_success("positive", "click-checkboxes", 0.2)
+    assert not SUITE.is_success("positive", "click-checkboxes", 0.0)
+    assert not SUITE.is_success("strict", "click-checkboxes", 0.95)
+    assert SUITE.is_success("strict", "circle-center", 0.95)
+    assert not SUITE.is_success("strict", "circle-center", 0.85)
+    assert not SUITE.is_success("full", "circle-center", 0.95)
+    assert SUITE.is_success("full", "odd-or-even", 1 / 3 + 1 / 3 + 1 / 3)
     for rule in ("positive", "full", "strict"):
-        assert is_success(rule, "click-test", 1.0)
-        assert not is_success(rule, "click-test", -1.0)
-        assert not is_success(rule, "circle-center", math.nan)
+        assert SUITE.is_success(rule, "click-test", 1.0)
+        assert not SUITE.is_success(rule, "click-test", -1.0)
+        assert not SUITE.is_success(rule, "circle-center", math.nan)
 
 
 @pytest.mark.parametrize("wrong", [{"pages": 0}, {"browsers": 0}, {"time_limit": 0}, {"settle": -1}, {"settle": 60}])

@@ -156,8 +156,8 @@ def test_a_policy_is_corrected_and_relieved(tmp_path: Path) -> None:
 
 
 def test_what_was_taught_stays_when_the_oracle_knows_no_way_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def reads_a_word_that_is_gone(eyes: PageInspector, chance: random.Random) -> Action | None:
-        (await eyes.read("editor.getText()")).index(eyes.said(r"the \w+ (\S+) the")[1])
+    async def reads_a_word_that_is_gone(page: PageInspector) -> Action | None:
+        (await page.read("editor.getText()")).index(page.said(r"the \w+ (\S+) the")[1])
         return Click(x=100, y=400)
 
     vandal = '{"action":"type","x":500,"y":560,"text":"no","clear":true,"enter":false}'

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotron.actions.coordinates import to_pixels
+from holotron.actions.coordinates import Space
 from holotron.episodes.shards import read_shard, shard_paths
+from holotron.episodes.worker_pool import Share
+from holotron.suites.screens import generate as generate_module
 from holotron.suites.screens.describe import Describer
 from holotron.suites.screens.generate import GroundError, GroundSettings, generate, source_of
 from holotron.suites.screens.labels import ScreenElement
@@ -173,7 +175,7 @@ def test_no_answer_follows_from_another(shots: dict[str, Shot], source: str) -> 
         boxes = []
         for point in points:
             assert point is not None
-            x, y = to_pixels(int(point[1]), int(point[2]), shot.width, shot.height)
+            x, y = Space("pixels", shot.width, shot.height).from_relative(int(point[1]), int(point[2]))
             boxes.append(
                 [
                     each.box
@@ -194,7 +196,7 @@ def _check_turn(shot: Shot, describer: Describer, said: str, answer: str) -> Non
         meant = [each for each in shot.elements if each.usable and rest.strip() in describer.descriptions(each)]
         assert len(meant) == 1, said
         left, top, right, bottom = meant[0].box
-        x, y = to_pixels(int(point[0]), int(point[1]), shot.width, shot.height)
+        x, y = Space("pixels", shot.width, shot.height).from_relative(int(point[0]), int(point[1]))
         assert left - 1 <= x <= right
         assert top - 1 <= y <= bottom
     elif form == "Screen":
@@ -260,6 +262,28 @@ def test_shards_are_written_and_a_second_run_goes_on_where_the_first_was(tmp_pat
     read = [sample for path in shard_paths([tmp_path]) for sample in read_shard(path)]
     assert [sample.about["seed"] for sample in read] == list(range(6))
     assert {sample.kind for sample in read} == {"ground/widgets"}
+
+
+def test_stopped_in_the_middle_it_keeps_what_is_made_and_goes_on(tmp_path: Path) -> None:
+    settings = GroundSettings(tmp_path, samples=4, mix={"widgets": 1.0})
+    reports = []
+
+    def report(value: object) -> None:
+        reports.append(value)
+        if len(reports) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(generate_module._work(settings, Share([0], report=report)))
+    assert generate(settings) == 2
+    read = [sample.about["seed"] for path in shard_paths([tmp_path]) for sample in read_shard(path)]
+    assert read == [0, 1, 2, 3]
+
+
+def test_two_workers_share_the_seeds_out(tmp_path: Path) -> None:
+    assert generate(GroundSettings(tmp_path, samples=4, workers=2, mix={"widgets": 1.0})) == 4
+    first, second = ([sample.about["seed"] for sample in read_shard(path)] for path in shard_paths([tmp_path]))
+    assert (first, second) == ([0, 2], [1, 3])
 
 
 def test_a_screen_can_be_asked_about_several_times(tmp_path: Path) -> None:

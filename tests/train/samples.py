@@ -8,7 +8,9 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from holotron.episodes.shards import Sample, ShardWriter, Turn
+from holotron.agent.policy_format import NANO, save_format
+from holotron.episodes.examples import Example, ExampleTurn
+from holotron.episodes.shards import ShardWriter
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, VisionConfig
 from holotron.model.initialize import random_model
@@ -46,6 +48,59 @@ def policy_writer(config: ModelConfig) -> ConversationWriter:
     return ConversationWriter(policy_tokenizer(config), policy_template(), config)
 
 
+# Large enough to learn to click on the button of a MiniWoB++ page within a hundred steps.
+CLICKER = ModelConfig(
+    name="tiny-policy",
+    pattern="M-*-",
+    hidden_size=96,
+    vocab_size=2368,
+    tied_embeddings=True,
+    mamba=MambaConfig(heads=6, head_dim=32, state_size=16, groups=1, chunk_size=64),
+    attention=AttentionConfig(heads=3, kv_heads=1, head_dim=32),
+    mlp=MlpConfig(192),
+    vision=VisionConfig(
+        width=96,
+        depth=3,
+        heads=3,
+        mlp_size=192,
+        max_image_size=256,
+        prefix_tokens=1,
+        projector_size=128,
+        mode="dynamic",
+        min_patches=16,
+        max_patches=160,
+        image_token_id=5,
+        image_start_token_id=6,
+        image_end_token_id=7,
+    ),
+)
+# What fits it, in a recipe.
+CLICKER_RECIPE = """
+dtype = "float32"
+workers = 0
+coordinate_sigma = 12.0
+[batch]
+tokens = 1024
+patches = 2240
+learned = 320
+sequences = 16
+images = 16
+[optimizer]
+kind = "muon"
+rate = 3e-3
+warmup = 10
+average = 0.9
+decay = 0.4
+"""
+
+
+def write_clicker(folder: Path) -> None:
+    """A checkpoint with random weights that says how it wants to be asked."""
+    save_checkpoint(random_model(CLICKER), folder)
+    save_policy_texts(CLICKER, folder)
+    save_format(NANO, folder)
+
+
 def picture(chance: random.Random, size: tuple[int, int] = (64, 64)) -> tuple[bytes, tuple[int, int]]:
     """A square on a plain ground, and where it is in thousandths."""
     x, y = chance.randrange(8, size[0] - 8), chance.randrange(8, size[1] - 8)
@@ -56,7 +111,7 @@ def picture(chance: random.Random, size: tuple[int, int] = (64, 64)) -> tuple[by
     return file.getvalue(), (1000 * x // size[0], 1000 * y // size[1])
 
 
-def written(seed: int, letters: str = "abcd") -> Sample:
+def written(seed: int, letters: str = "abcd") -> Example:
     """A few letters on a plain ground, a question about them, and what is written where."""
     chance = random.Random(f"written/{seed}")
     image, words = Image.new("RGB", (64, 64), "white"), []
@@ -68,11 +123,11 @@ def written(seed: int, letters: str = "abcd") -> Sample:
         words.append((letter, row, (x,)))
     file = io.BytesIO()
     image.save(file, "PNG")
-    turn = Turn("Read: all", "".join(letter for letter, _, _ in words), file.getvalue())
-    return Sample("written", (turn,), {"writing": {"words": words, "unread": [(0, 48, 63, 63)]}})
+    turn = ExampleTurn("Read: all", "".join(letter for letter, _, _ in words), file.getvalue())
+    return Example("written", (turn,), {"writing": {"words": words, "unread": [(0, 48, 63, 63)]}})
 
 
-def sample(seed: int, steps: int | None = None, size: tuple[int, int] | None = None) -> Sample:
+def sample(seed: int, steps: int | None = None, size: tuple[int, int] | None = None) -> Example:
     chance = random.Random(seed)
     turns = []
     for step in range(steps or chance.randrange(1, 5)):
@@ -80,9 +135,9 @@ def sample(seed: int, steps: int | None = None, size: tuple[int, int] | None = N
         image = png if step == 0 or chance.random() < 0.7 else None
         said = f"Task: click {chance.randrange(10**6)}" if step == 0 else ""
         turns.append(
-            Turn(said, f'{{"action":"click","x":{x},"y":{y}}}', image, learn=chance.random() < 0.8 or step == 0)
+            ExampleTurn(said, f'{{"action":"click","x":{x},"y":{y}}}', image, learn=chance.random() < 0.8 or step == 0)
         )
-    return Sample("squares", tuple(turns), {"seed": seed})
+    return Example("squares", tuple(turns), {"seed": seed})
 
 
 def write_start(folder: Path) -> None:
@@ -96,3 +151,39 @@ def write_start(folder: Path) -> None:
             shards.add(written(seed))
     save_checkpoint(random_model(CONFIG, seed=1), folder / "start")
     save_policy_texts(CONFIG, folder / "start")
+
+
+def write_store(folder: Path, episodes: int = 24) -> None:
+    """Episodes of two tasks over drawn screenshots, played by a teacher, with a policy's mistake in every fourth."""
+    from holotron.actions.action import Click
+    from holotron.env.task import Task
+    from holotron.episodes.record import (
+        EnvironmentInfo,
+        ModelOutput,
+        ObservationRecord,
+        Outcome,
+        PolicyInfo,
+        Step,
+        StepAction,
+    )
+    from holotron.episodes.store import EpisodeStore
+
+    store = EpisodeStore(folder, sync="never")
+    for seed in range(episodes):
+        chance = random.Random(f"store/{seed}")
+        task = Task(text=f"click {seed}", benchmark="squares", name=f"task-{seed % 2}", seed=seed)
+        with store.begin(task, PolicyInfo(model="tiny"), EnvironmentInfo(name="drawn")) as writer:
+            for index in range(chance.randrange(1, 4)):
+                png, (x, y) = picture(chance)
+                wanted, wrong = Click(x=x, y=y), Click(x=y, y=x)
+                astray = seed % 4 == 0 and index == 0
+                step = Step(
+                    index=index,
+                    observation=ObservationRecord(width=64, height=64),
+                    actor="policy" if astray else "teacher",
+                    action=StepAction.of(wrong if astray else wanted, 64, 64),
+                    teacher=StepAction.of(wanted, 64, 64),
+                    output=ModelOutput(text=StepAction.of(wrong, 64, 64).text) if astray else None,
+                )
+                writer.add_step(step, png)
+            writer.finish(Outcome(reason="done", success=True, reward=1.0))

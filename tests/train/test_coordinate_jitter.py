@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from holotron.episodes.shards import Sample, Turn
+from holotron.episodes.examples import Example, ExampleTurn
 from holotron.model.text.policy_tokenizer import coordinate_token, policy_tokenizer
 from holotron.train.batches import BatchBudget, Packer, TrainingBatch
 from holotron.train.coordinate_jitter import CoordinateJitter
@@ -21,10 +21,10 @@ def two_clicks() -> TrainingBatch:
     """The first is not to be learned; a point is in the question, too."""
     image = sample(0).turns[0].image
     turns = (
-        Turn(f"What is at {ASKED}?", '{"action":"click","x":300,"y":0}', image, learn=False),
-        Turn("", '{"action":"click","x":700,"y":1000}', image),
+        ExampleTurn(f"What is at {ASKED}?", '{"action":"click","x":300,"y":0}', image, learn=False),
+        ExampleTurn("", '{"action":"click","x":700,"y":1000}', image),
     )
-    return Packer(CONFIG, BUDGET).build([SequenceWriter(policy_writer(CONFIG)).write(Sample("two", turns))])
+    return Packer(CONFIG, BUDGET).build([SequenceWriter(policy_writer(CONFIG)).write(Example("two", turns))])
 
 
 def ids(axis: str, *values: int) -> list[int]:

@@ -24,9 +24,9 @@ def test_a_recorded_step_has_the_gradients_of_the_computed_one(tmp_path: Path) -
         stage="localization",
         start=str(tmp_path / "start"),
         steps=4,
-        data=(Source(str(tmp_path / "data")),),
+        data=(Source(shards=str(tmp_path / "data")),),
         compile=True,
-        glyphs=0.5,
+        ocr_loss=0.5,
         workers=0,
         batch=BUDGET,
     )

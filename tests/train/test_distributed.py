@@ -40,7 +40,7 @@ def recipe(folder: Path, run: str) -> Recipe:
         stage="localization",
         start=str(folder / "start"),
         steps=STEPS,
-        data=tuple(Source(str(folder / name)) for name in names),
+        data=tuple(Source(shards=str(folder / name)) for name in names),
         dtype="float32",
         workers=0,
         log_every=1,
@@ -48,7 +48,7 @@ def recipe(folder: Path, run: str) -> Recipe:
         batch=BatchBudget(tokens=384, patches=256, learned=96, sequences=8, images=16),
         optimizer=OptimizerConfig(kind=kind, rate=3e-3, warmup=2, average=0.5),  # type: ignore[arg-type]
         lora=LoraConfig(rank=4, alpha=8.0) if run == "lora" else LoraConfig(),
-        glyphs=0.5 if run == "muon" else 0.0,
+        ocr_loss=0.5 if run == "muon" else 0.0,
     )
 
 
@@ -122,7 +122,7 @@ class Together(Trainer):
         self.unequal |= bool(learned[0] != learned[1])
         said = torch.stack(sums).sum() / torch.stack(learned).sum()
         written = torch.stack([each for _, each in losses]).mean()
-        return said + self.recipe.glyphs * written, said, written
+        return said + self.recipe.ocr_loss * written, said, written
 
     def learn_all(self) -> dict[str, torch.Tensor]:
         sources = self.recipe.data, self.writer, self.packer, self.recipe.seed

@@ -1,21 +1,24 @@
-"""Shares of sources that grow while they are read."""
+"""Shares of sources, and batches filled from them."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import pytest
+import torch
 
-from holotron.episodes.shards import Sample, SampleError, ShardWriter
-from holotron.train import loader
+from holotron.episodes.examples import Example, ExampleError
+from holotron.episodes.shards import ShardWriter
 from holotron.train.batches import BatchBudget, Packer
-from holotron.train.loader import BatchStream, SourceShare
+from holotron.train.loader import BatchStream, Drawn, SourceShare
 from holotron.train.recipe import Source
 from holotron.train.sequences import SequenceWriter
 
-from .samples import CONFIG, policy_writer, sample
+from .samples import CONFIG, policy_writer, sample, write_store
 
 WRITER = SequenceWriter(policy_writer(CONFIG))
 
@@ -24,51 +27,30 @@ def write(folder: Path, name: str, seeds: range) -> None:
     with ShardWriter(folder / name) as shards:
         for seed in seeds:
             made = sample(seed)
-            shards.add(Sample(f"number/{seed}", made.turns))
+            shards.add(Example(f"number/{seed}", made.turns))
 
 
 def seen(share: SourceShare, positions: range) -> set[int]:
     return {int(each.kind.split("/")[1]) for position in positions for each in share.draw(position)}
 
 
-def test_what_comes_later_takes_part_from_the_next_round_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "LOOK_AGAIN_SECONDS", 0.0)
-    write(tmp_path, "first", range(10))
-    share = SourceShare(Source(str(tmp_path), growing=True), WRITER, 0, 1, seed=0)
-    assert seen(share, range(5)) <= set(range(10))
-    write(tmp_path, "second", range(10, 14))
-    assert len(seen(share, range(5, 10))) == 5, "a round shows each sample once"
-    assert seen(share, range(10, 24)) == set(range(14))
-
-
-def test_a_long_source_is_begun_before_it_is_read_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "ENOUGH_TO_START", 4)
-    write(tmp_path, "whole", range(40))
-    share = SourceShare(Source(str(tmp_path), growing=True), WRITER, 0, 1, seed=0)
-    assert seen(share, range(4)) == set(range(4))
-    assert seen(share, range(4, 400)) == set(range(40))
-    fixed = SourceShare(Source(str(tmp_path)), WRITER, 0, 1, seed=0)
-    assert seen(fixed, range(40)) == set(range(40))
-
-
 @pytest.mark.parametrize("shards", [1, 6])
-def test_workers_share_a_growing_source_between_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
-) -> None:
-    monkeypatch.setattr(loader, "LOOK_AGAIN_SECONDS", 0.0)
+def test_workers_share_a_source_between_them(tmp_path: Path, shards: int) -> None:
     for number in range(shards):
-        write(tmp_path, f"early{number}", range(number * 6, number * 6 + 6))
-    shares = [SourceShare(Source(str(tmp_path), growing=True), WRITER, worker, 2, seed=0) for worker in range(2)]
-    for number in range(4):
-        write(tmp_path, f"late{number}", range(1000 + number * 3, 1003 + number * 3))
-    parts = [seen(share, range(300)) for share in shares]
+        write(tmp_path, f"part{number}", range(number * 6, number * 6 + 6))
+    shares = [SourceShare(Source(shards=str(tmp_path)), WRITER, worker, 2, seed=0) for worker in range(2)]
+    parts = [seen(share, range(3 * shards)) for share in shares]
     assert not parts[0] & parts[1]
-    assert parts[0] | parts[1] == set(range(shards * 6)) | set(range(1000, 1012))
+    assert parts[0] | parts[1] == set(range(shards * 6))
+    assert seen(shares[0], range(3 * shards, 6 * shards)) == parts[0], "a round shows each example once"
 
 
 def test_an_empty_source_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SampleError, match="no shards"):
-        SourceShare(Source(str(tmp_path), growing=True), WRITER, 0, 1, seed=0)
+    with pytest.raises(ExampleError, match="no shards"):
+        SourceShare(Source(shards=str(tmp_path)), WRITER, 0, 1, seed=0)
+    write(tmp_path, "one", range(1))
+    with pytest.raises(ExampleError, match=r"nothing to learn at .* for worker 1 of 2"):
+        SourceShare(Source(shards=str(tmp_path)), WRITER, 1, 2, seed=0)
 
 
 def test_samples_of_one_screen_stay_together(tmp_path: Path) -> None:
@@ -76,13 +58,13 @@ def test_samples_of_one_screen_stay_together(tmp_path: Path) -> None:
         for seed in range(6):
             made = sample(seed, steps=1)
             for number in range(3):
-                shards.add(Sample(f"number/{3 * seed + number}", made.turns))
-    together = SourceShare(Source(str(tmp_path)), WRITER, 0, 1, seed=0, shared=2)
+                shards.add(Example(f"number/{3 * seed + number}", made.turns))
+    together = SourceShare(Source(shards=str(tmp_path)), WRITER, 0, 1, seed=0, shared=2)
     bunches = [together.draw(position) for position in range(12)]
     assert sorted(map(len, bunches)) == [1] * 6 + [2] * 6
     assert all(len({id(each.pictures[0]) for each in bunch}) == 1 for bunch in bunches)
     assert seen(together, range(12)) == set(range(18))
-    alone = SourceShare(Source(str(tmp_path)), WRITER, 0, 1, seed=0)
+    alone = SourceShare(Source(shards=str(tmp_path)), WRITER, 0, 1, seed=0)
     assert [len(alone.draw(position)) for position in range(18)] == [1] * 18
 
 
@@ -99,9 +81,9 @@ def test_batches_are_filled_with_what_still_fits_and_lose_nothing(tmp_path: Path
     with ShardWriter(tmp_path / "mixed") as shards:
         for seed in range(60):
             made = sample(seed, steps=12 if seed % 5 == 0 else 1, size=(64, 64))
-            shards.add(Sample(f"number/{seed}", made.turns))
+            shards.add(Example(f"number/{seed}", made.turns))
     packer = Packer(CONFIG, BatchBudget(tokens=640, patches=256, learned=128, sequences=12, images=16))
-    stream = iter(BatchStream([Source(str(tmp_path))], WRITER, packer, seed=0))
+    stream = iter(BatchStream([Source(shards=str(tmp_path))], WRITER, packer, seed=0))
     drawn = [next(stream) for _ in range(12)]
     numbers = [int(kind.split("/")[1]) for each in drawn for kind in each.kinds]
     waiting = len(drawn[-1].cursor.aside)
@@ -109,5 +91,43 @@ def test_batches_are_filled_with_what_still_fits_and_lose_nothing(tmp_path: Path
     assert len(set(numbers[:40])) == 40
     assert sum(each.batch.used_patches for each in drawn) / (256 * 12) > 0.85
     # Taken up behind any batch, it goes on with the same ones.
-    again = BatchStream([Source(str(tmp_path))], WRITER, packer, seed=0, cursors={0: drawn[6].cursor})
+    again = BatchStream([Source(shards=str(tmp_path))], WRITER, packer, seed=0, cursors={0: drawn[6].cursor})
     assert [each.kinds for each in islice(again, 5)] == [each.kinds for each in drawn[7:]]
+
+
+def test_batches_from_a_store_go_on_anywhere_and_leave_out_what_was_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_store(tmp_path / "store")
+    source = Source(store="store", task_weights={"task-1": 2.5, "task-0": 0.5})
+    packer = Packer(CONFIG, BatchBudget(tokens=640, patches=256, learned=128, sequences=12, images=16))
+
+    def stream(**more: object) -> Iterator[Drawn]:
+        return iter(BatchStream([source], WRITER, packer, seed=0, folder=tmp_path, **more))  # type: ignore[arg-type]
+
+    drawn = list(islice(stream(), 30))
+    again = list(islice(stream(cursors={0: drawn[9].cursor}), 20))
+    for one, other in zip(drawn[10:], again, strict=True):
+        assert one.kinds == other.kinds
+        assert torch.equal(one.batch.token_ids_T, other.batch.token_ids_T)
+        assert torch.equal(one.batch.targets_N, other.batch.targets_N)
+    kinds = Counter(kind for each in drawn for kind in each.kinds)
+    assert kinds.keys() == {"squares/task-0", "squares/task-1", "dagger/squares/task-0"}
+    assert 3 < kinds["squares/task-1"] / kinds["squares/task-0"] < 16, "2.5 to 0.5, of 12 and 6 episodes"
+    # An image that is damaged while the run goes on takes its examples with it, and nothing else.
+    going = stream()
+    next(going)
+    for path in sorted((tmp_path / "store" / "images").rglob("*.png"))[:5]:
+        path.write_bytes(b"damaged")
+    assert len(list(islice(going, 10))) == 10
+    assert "an example is left out" in caplog.text
+    assert "was changed" in caplog.text
+
+
+def test_a_store_is_held_as_an_index(tmp_path: Path) -> None:
+    """Images are read when they are drawn, not before."""
+    write_store(tmp_path / "store")
+    share = SourceShare(Source(store="store"), WRITER, 0, 1, seed=0, folder=tmp_path)
+    for path in (tmp_path / "store" / "images").rglob("*.png"):
+        path.unlink()
+    assert share.draw(0) == ()

@@ -53,7 +53,7 @@ def recipe(folder: Path, start: str = "wide", **changes: object) -> Recipe:
         stage="localization",
         start=str(folder / start),
         steps=6,
-        data=(Source(str(folder / "data")),),
+        data=(Source(shards=str(folder / "data")),),
         dtype="float32",
         workers=0,
         log_every=1,
@@ -179,7 +179,7 @@ def test_targets_are_ends_of_names(folder: Path) -> None:
 
 def test_recipes_have_a_table_for_it(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
-    good = 'name="a"\nstage="navigation"\nstart="holotron-nano"\nsteps=5\n[[data]]\npath="x"\n'
+    good = 'name="a"\nstage="navigation"\nstart="holotron-nano"\nsteps=5\n[[data]]\nshards="x"\n'
     path.write_text(good + '[lora]\nrank=16\nalpha=32\ntargets=["in_proj","out_proj"]\n')
     assert read_recipe(path).lora == LoraConfig(16, 32.0, ("in_proj", "out_proj"))
     path.write_text(good)

@@ -88,15 +88,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def recipe(folder: Path, steps: int, **changes: object) -> Recipe:
     optimizer = OptimizerConfig(kind="muon", rate=4e-3, warmup=5, average=0.5)
-    given = {"dtype": "float32", "workers": 0, "log_every": 10, "glyphs": 1.0, "batch": BUDGET, "optimizer": optimizer}
-    source = Source(str(folder / "written"))
+    given = {
+        "dtype": "float32",
+        "workers": 0,
+        "log_every": 10,
+        "ocr_loss": 1.0,
+        "batch": BUDGET,
+        "optimizer": optimizer,
+    }
+    source = Source(shards=str(folder / "written"))
     return Recipe("writing", "localization", str(folder / "start"), steps, (source,), **(given | changes))  # type: ignore[arg-type]
 
 
 def test_the_tower_learns_to_tell_them_and_the_head_stays_behind(folder: Path, tmp_path: Path) -> None:
     told: list[Progress] = []
     out = Trainer(recipe(folder, 60), tmp_path / "run", "cpu").run(told.append)
-    losses = [progress.glyphs for progress in told]
+    losses = [progress.ocr_loss for progress in told]
     assert losses[0] is not None
     assert losses[-1] is not None
     assert losses[-1] < 0.3 * losses[0]

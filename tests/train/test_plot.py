@@ -157,7 +157,7 @@ def test_a_stage_leaves_its_plot(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(
         f'name="a"\nstage="localization"\nstart="{tmp_path / "start"}"\nsteps=2\nworkers=0\nlog_every=1\n'
-        f'dtype="float32"\n[[data]]\npath="{tmp_path / "data"}"\n[batch]\ntokens=512\npatches=384\nlearned=96\n'
+        f'dtype="float32"\n[[data]]\nshards="{tmp_path / "data"}"\n[batch]\ntokens=512\npatches=384\nlearned=96\n'
         "sequences=8\nimages=16\n[optimizer]\nrate=1e-3\nwarmup=1\n"
     )
     out = tmp_path / "run"

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from holotron.agent.policy_format import NANO, format_of
-from holotron.episodes.shards import SampleError
+from holotron.episodes.examples import ExampleError
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.loading import load
 from holotron.train.batches import BatchBudget
@@ -18,7 +18,7 @@ from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import Recipe, RecipeError, Source, read_recipe
 from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
 
-from .samples import CONFIG, write_start
+from .samples import CONFIG, write_start, write_store
 
 BUDGET = BatchBudget(tokens=512, patches=384, learned=96, sequences=8, images=16)
 
@@ -28,6 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards of samples, and a checkpoint to start from."""
     made: Path = tmp_path_factory.mktemp("sft")
     write_start(made)
+    write_store(made / "store")
     return made
 
 
@@ -37,7 +38,7 @@ def recipe(folder: Path, **changes: object) -> Recipe:
         stage="localization",
         start=str(folder / "start"),
         steps=6,
-        data=(Source(str(folder / "data")),),
+        data=(Source(shards=str(folder / "data")),),
         dtype="float32",
         workers=0,
         log_every=2,
@@ -54,12 +55,23 @@ def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize(("kind", "workers", "tremor"), [("adamw", 0, 0.0), ("muon", 0, 5.0), ("adamw", 2, 5.0)])
+@pytest.mark.parametrize(
+    ("kind", "workers", "jitter", "data"),
+    [
+        ("adamw", 0, 0.0, "shards"),
+        ("muon", 0, 5.0, "shards"),
+        ("adamw", 2, 5.0, "shards"),
+        ("adamw", 0, 5.0, "store"),
+        ("adamw", 2, 0.0, "store"),
+    ],
+)
 def test_an_interrupted_run_goes_on_bit_for_bit(
-    folder: Path, tmp_path: Path, kind: str, workers: int, tremor: float
+    folder: Path, tmp_path: Path, kind: str, workers: int, jitter: float, data: str
 ) -> None:
     optimizer = OptimizerConfig(kind=kind, rate=3e-3, warmup=2, average=0.5)  # type: ignore[arg-type]
-    asked = recipe(folder, workers=workers, optimizer=optimizer, tremor=tremor, log_every=1, keep_every=100)
+    asked = recipe(folder, workers=workers, optimizer=optimizer, coordinate_jitter=jitter, log_every=1, keep_every=100)
+    if data == "store":
+        asked = replace(asked, data=(*asked.data, Source(store=str(folder / "store"), weight=3.0)))
     whole = Trainer(asked, tmp_path / "whole", "cpu")
     whole.run()
 
@@ -109,7 +121,7 @@ def test_a_folder_belongs_to_one_recipe(folder: Path, tmp_path: Path) -> None:
 
 def test_recipes_name_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
-    good = 'name="a"\nstage="navigation"\nstart="holotron-nano"\nsteps=5\nrandom=true\n[[data]]\npath="x"\n'
+    good = 'name="a"\nstage="navigation"\nstart="holotron-nano"\nsteps=5\nrandom=true\n[[data]]\nshards="x"\n'
     path.write_text(good + "[optimizer]\nrate=1e-3\nbetas=[0.9,0.95]\n[batch]\ntokens=128\nlearned=64\n")
     read = read_recipe(path)
     assert read.optimizer.rate == 1e-3
@@ -120,8 +132,17 @@ def test_recipes_name_what_is_wrong(tmp_path: Path) -> None:
         (good + "[batch]\ntokens=128\n", "batch: learned is 8192 and tokens is 128"),
         (good + '[optimizer]\nkind="sgd"\n', "known are 'adamw' and 'muon'"),
         (good.replace("steps=5", 'steps="5"'), "steps is '5'"),
-        (good.replace('[[data]]\npath="x"\n', ""), "data"),
-        ("tremor=-1.0\n" + good, "tremor is -1.0"),
+        (good.replace('[[data]]\nshards="x"\n', ""), "data"),
+        ("coordinate_jitter=-1.0\n" + good, "coordinate_jitter is -1.0"),
+        (good + "[batch]\ntokens=8\nlearned=9\n", "learned is 9 and tokens is 8"),
+        ("seconds=3.0\n" + good, "unknown key 'seconds'"),
+        (good + "growing=true\n", "unknown key 'growing'"),
+        (good + 'store="y"\n', "one of shards"),
+        (good + 'tasks=["a"]\n', "tasks is about episodes"),
+        (good.replace("shards", "store") + 'actors=["cat"]\n', "actors has 'cat'"),
+        (good.replace("shards", "store") + 'tasks="a"\n', "tasks is 'a'; it must be a list"),
+        (good.replace("shards", "store") + 'task_weights={a="b"}\n', "task_weights: a is 'b'"),
+        ('folder="x"\n' + good, "unknown key 'folder'"),
         ("max_patches=3\n" + good, "max_patches is 3"),
         ("steps=", "cannot be read"),
     ):
@@ -130,7 +151,29 @@ def test_recipes_name_what_is_wrong(tmp_path: Path) -> None:
             read_recipe(path)
 
 
+def test_paths_are_seen_from_the_recipes_folder(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "recipes").mkdir()
+    path = tmp_path / "recipes" / "recipe.toml"
+    path.write_text(
+        'name="a"\nstage="localization"\nstart="../start"\nsteps=1\ndtype="float32"\nworkers=0\n'
+        '[[data]]\nshards="../data"\n[batch]\ntokens=512\npatches=384\nlearned=96\nsequences=8\nimages=16\n'
+    )
+    for name in ("start", "data"):
+        (tmp_path / name).symlink_to(folder / name)
+    monkeypatch.chdir(folder)  # which has neither ../start nor ../data
+    out = Trainer(read_recipe(path), tmp_path / "run", "cpu").run()
+    # The run belongs to the recipe wherever both were moved to.
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "recipes").rename(tmp_path / "elsewhere" / "recipes")
+    for name in ("start", "data"):
+        (tmp_path / "elsewhere" / name).symlink_to(folder / name)
+    path = tmp_path / "elsewhere" / "recipes" / "recipe.toml"
+    assert Trainer(read_recipe(path), tmp_path / "run", "cpu").run() == out
+    path.write_text(path.read_text().replace("../start", "holotron-nano"))
+    assert read_recipe(path).starting_point == "holotron-nano"
+
+
 def test_samples_that_fit_into_no_batch_are_an_error(folder: Path, tmp_path: Path) -> None:
     trainer = Trainer(recipe(folder, batch=replace(BUDGET, learned=1)), tmp_path, "cpu")
-    with pytest.raises(SampleError, match=r"none of 1000 samples in a row fits .* make the recipe's \[batch\] larger"):
+    with pytest.raises(ExampleError, match=r"none of 1000 examples in a row fits .* make .* \[batch\] larger"):
         trainer.run()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +24,13 @@ from holotron.agent.policy_format import FORMATS, PolicyFormat, conversation, fi
 from holotron.engine.session import Session
 from holotron.env.environment import Observation, TaskStatus
 from holotron.env.errors import ActionFailed
+from holotron.env.task import Task
+from holotron.episodes.examples import Example
+from holotron.episodes.record import EnvironmentInfo, Outcome, PolicyInfo
 from holotron.episodes.recording import step_of
-from holotron.episodes.shards import Sample
+from holotron.episodes.selection import Selection
+from holotron.episodes.store import EpisodeStore
+from holotron.episodes.views import View
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.grids import patch_grid
@@ -146,6 +152,18 @@ def check(steps: list[StepRecord], policy_format: PolicyFormat, folder: Path) ->
     sequence = training_writer(folder).write_turns((m, ids, True) for m, ids in zip(sent, answers, strict=True))
     assert sequence.token_ids.tolist() == held
     assert sequence.learn.tolist() == learned
+    # And so does a view of the store that they were written to.
+    with tempfile.TemporaryDirectory() as place:
+        store = EpisodeStore(place, sync="never")
+        policy = PolicyInfo(model="m", extra={"format": policy_format.spec})
+        with store.begin(Task(text=TASK, name="dog"), policy, EnvironmentInfo(name="pages")) as episode:
+            for step, record in zip(stored, steps, strict=True):
+                episode.add_step(step, record.observation.image)
+            episode.finish(Outcome(reason="step_limit"))
+        examples = list(View([place], Selection(successes=False), policy_format=policy_format))
+        assert len(examples) == (steps[-1].action is not None), "what ends with no action is not imitated"
+        for viewed in map(training_writer(folder).write, examples):
+            assert viewed.token_ids.tolist() == held
     assert [shown.png for shown in sequence.pictures] == [step.observation.image for step in steps]
     return held
 
@@ -213,7 +231,7 @@ def test_a_teachers_answers_end_as_a_models_do(folders: dict[str, Path], templat
     assert by_text.token_ids[by_text.learn].tolist() == [id_ for answer in ids for id_ in answer]
 
 
-def by_hand(made: Sample) -> tuple[list[int], list[bool]]:
+def by_hand(made: Example) -> tuple[list[int], list[bool]]:
     """A sample as the shipped policy was taught it, token by token."""
     tokenizer, vision = policy_tokenizer(CONFIG), CONFIG.vision
     assert vision is not None

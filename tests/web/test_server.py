@@ -53,7 +53,7 @@ def news(catalog: Catalog, cursor: str = "") -> dict:
 
 
 def an_episode(store: EpisodeStore, name: str) -> str:
-    return next(row["id"] for row in Catalog(store).rows() if row["name"] == name)
+    return next(row.id for row in Catalog(store).rows() if row.name == name)
 
 
 # ---- the list -----------------------------------------------------------------------------------------------------
@@ -61,10 +61,10 @@ def an_episode(store: EpisodeStore, name: str) -> str:
 
 def test_rows_say_how_each_episode_ended(store):
     rows = Catalog(store).rows()
-    outcomes = {row["outcome"] for row in rows}
+    outcomes = {row.outcome for row in rows}
     assert outcomes == {"success", "failed", "infrastructure", "unfinished", "damaged"}
-    row = next(row for row in rows if row["name"] == "sign-in")
-    assert (row["outcome"], row["reward"], row["steps"], row["weights"], row["seed"]) == ("success", 1.0, 5, "42", "1")
+    row = next(row for row in rows if row.name == "sign-in")
+    assert (row.outcome, row.reward, row.steps, row.weights, row.seed) == ("success", 1.0, 5, "42", "1")
 
 
 @pytest.mark.usefixtures("eager")
@@ -257,7 +257,7 @@ def test_the_scripts_never_make_markup_of_texts():
 
 def test_the_routes_can_be_included_anywhere(store):
     app = FastAPI()
-    app.include_router(router(store), prefix="/episodes")
+    app.include_router(router(Catalog(store)), prefix="/episodes")
     client = TestClient(app, base_url=OWN)
     assert 'src="static/app.js"' in client.get("/episodes/").text
     assert client.get("/episodes/static/app.js").status_code == 200

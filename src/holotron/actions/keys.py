@@ -2,108 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 MODIFIERS = ("Control", "Alt", "Shift", "Meta")
-NAMED_KEYS = (
-    "Enter",
-    "Tab",
-    "Escape",
-    "Backspace",
-    "Delete",
-    "Insert",
-    "Home",
-    "End",
-    "PageUp",
-    "PageDown",
-    "ArrowUp",
-    "ArrowDown",
-    "ArrowLeft",
-    "ArrowRight",
-    "Space",
-    "CapsLock",
-    "NumLock",
-    "ScrollLock",
-    "PrintScreen",
-    "Pause",
-    "ContextMenu",
-    *(f"F{number}" for number in range(1, 13)),
-)
+_FUNCTION_KEYS = tuple(f"F{number}" for number in range(1, 13))
+_EDITING_KEYS = (
+    "Enter", "Tab", "Escape", "Backspace", "Delete", "Insert", "Home", "End", "PageUp", "PageDown",
+    "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Space", "CapsLock", "NumLock", "ScrollLock",
+    "PrintScreen", "Pause", "ContextMenu",
+)  # fmt: skip
+NAMED_KEYS = (*_EDITING_KEYS, *_FUNCTION_KEYS)
 # What a policy may write for `keys`; parse_keys accepts more, and every text of this form among it.
 KEYS_PATTERN = (
     rf"^({')?('.join(rf'{name}[+]' for name in MODIFIERS)})?"
-    rf"([!-~]|{'|'.join((*NAMED_KEYS[:21], *MODIFIERS))}|F[1-9]|F1[0-2])$"
+    rf"([!-~]|{'|'.join((*_EDITING_KEYS, *MODIFIERS))}|F[1-9]|F1[0-2])$"
 )
 
-_ALIASES = {
-    "ctrl": "Control",
-    "ctl": "Control",
-    "controlormeta": "Control",
-    "cmd": "Meta",
-    "command": "Meta",
-    "super": "Meta",
-    "win": "Meta",
-    "windows": "Meta",
-    "option": "Alt",
-    "opt": "Alt",
-    "return": "Enter",
-    "kp_enter": "Enter",
-    "esc": "Escape",
-    "del": "Delete",
-    "ins": "Insert",
-    "pgup": "PageUp",
-    "page_up": "PageUp",
-    "prior": "PageUp",
-    "pgdn": "PageDown",
-    "pgdown": "PageDown",
-    "page_down": "PageDown",
-    "next": "PageDown",
-    "up": "ArrowUp",
-    "down": "ArrowDown",
-    "left": "ArrowLeft",
-    "right": "ArrowRight",
-    "spacebar": "Space",
-    "caps_lock": "CapsLock",
-    "num_lock": "NumLock",
-    "scroll_lock": "ScrollLock",
-    "print": "PrintScreen",
-    "prtsc": "PrintScreen",
-    "menu": "ContextMenu",
-    "apps": "ContextMenu",
+_OTHER_NAMES = {
+    "Control": "ctrl ctl controlormeta",
+    "Meta": "cmd command super win windows",
+    "Alt": "option opt",
+    "Enter": "return kp_enter",
+    "Escape": "esc",
+    "Delete": "del",
+    "Insert": "ins",
+    "PageUp": "pgup page_up prior",
+    "PageDown": "pgdn pgdown page_down next",
+    "ArrowUp": "up",
+    "ArrowDown": "down",
+    "ArrowLeft": "left",
+    "ArrowRight": "right",
+    "Space": "spacebar",
+    "CapsLock": "caps_lock",
+    "NumLock": "num_lock",
+    "ScrollLock": "scroll_lock",
+    "PrintScreen": "print prtsc",
+    "ContextMenu": "menu apps",
     # Punctuation by name, as X11 and the DOM call it.
-    "plus": "+",
-    "minus": "-",
-    "equal": "=",
-    "slash": "/",
-    "backslash": "\\",
-    "comma": ",",
-    "period": ".",
-    "semicolon": ";",
-    "colon": ":",
-    "apostrophe": "'",
-    "quote": "'",
-    "quotedbl": '"',
-    "grave": "`",
-    "backquote": "`",
-    "bracketleft": "[",
-    "bracketright": "]",
-    "braceleft": "{",
-    "braceright": "}",
-    "parenleft": "(",
-    "parenright": ")",
-    "less": "<",
-    "greater": ">",
-    "question": "?",
-    "exclam": "!",
-    "at": "@",
-    "numbersign": "#",
-    "dollar": "$",
-    "percent": "%",
-    "asciicircum": "^",
-    "ampersand": "&",
-    "asterisk": "*",
-    "underscore": "_",
-    "bar": "|",
-    "asciitilde": "~",
-}
+    "+": "plus", "-": "minus", "=": "equal", "/": "slash", "\\": "backslash", ",": "comma", ".": "period",
+    ";": "semicolon", ":": "colon", "'": "apostrophe quote", '"': "quotedbl", "`": "grave backquote",
+    "[": "bracketleft", "]": "bracketright", "{": "braceleft", "}": "braceright", "(": "parenleft", ")": "parenright",
+    "<": "less", ">": "greater", "?": "question", "!": "exclam", "@": "at", "#": "numbersign", "$": "dollar",
+    "%": "percent", "^": "asciicircum", "&": "ampersand", "*": "asterisk", "_": "underscore", "|": "bar",
+    "~": "asciitilde",
+}  # fmt: skip
+_ALIASES = {alias: key for key, aliases in _OTHER_NAMES.items() for alias in aliases.split()}
 _BY_SIDE = {
     f"{side}{joint}{name}": key
     for name, key in (("control", "Control"), ("ctrl", "Control"), ("alt", "Alt"), ("shift", "Shift"), ("meta", "Meta"))
@@ -143,7 +86,7 @@ def split_keys(text: str) -> list[str]:
     return [*names, name] if name or not names else [*names, "+"] if text.endswith("++") else [*names, ""]
 
 
-def join_keys(names: list[str]) -> str:
+def join_keys(names: Sequence[str]) -> str:
     """The spelling of keys pressed together: at most one of them, besides modifiers."""
     keys = [parse_key(name) for name in names]
     modifiers = [key for key in MODIFIERS if key in keys]

@@ -1,4 +1,4 @@
-"""The JSON schema of actions, for decoding under a grammar: whatever it allows is a valid action."""
+"""The JSON schema of actions, for decoding under a grammar: every text it allows is a valid action."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from copy import deepcopy
 from functools import cache
 from typing import Any
 
+from holotron.actions.action import KINDS, MODELS
 from holotron.actions.keys import KEYS_PATTERN
-from holotron.actions.types import KINDS, MODELS
 
 
 def action_schema(kinds: Iterable[str] | None = None) -> dict[str, Any]:

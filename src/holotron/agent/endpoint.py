@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import httpx
@@ -18,7 +19,10 @@ LONGEST_PAUSE = 30.0
 
 
 class EndpointModel:
-    """Talks to `base_url` (with or without the final /v1). Sessions are used if the server has them."""
+    """Talks to `base_url` (with or without the final /v1). Sessions are used if the server has them.
+
+    Pickled, it becomes another client of the same server.
+    """
 
     def __init__(
         self,
@@ -32,6 +36,9 @@ class EndpointModel:
         attempts: int = 6,
     ) -> None:
         self.style = style or ChatOptions()
+        self._again = partial(
+            EndpointModel, base_url, model, api_key, style, sessions=sessions, seconds=seconds, attempts=attempts
+        )
         self._model = model
         self._sessions = sessions
         self._attempts = attempts
@@ -40,6 +47,9 @@ class EndpointModel:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
         self._http = httpx.AsyncClient(base_url=root, headers=headers, timeout=seconds, limits=limits)
         self._asking = asyncio.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._again, ()
 
     @property
     def name(self) -> str:

@@ -18,7 +18,7 @@ from holotron.model.errors import ModelError
 
 if TYPE_CHECKING:  # actions need pydantic, which training does without
     from holotron.actions.action import Action
-    from holotron.actions.space import SpaceKind
+    from holotron.actions.coordinates import SpaceKind
 
 NAME = "policy.json"
 Size = tuple[int, int]

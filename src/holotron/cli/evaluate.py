@@ -28,7 +28,7 @@ from holotron.cli.policies import (
     opened,
 )
 from holotron.cli.process_registry import registered
-from holotron.cli.progress import fleet_progress, step_progress
+from holotron.cli.progress import fleet_progress
 
 app = typer.Typer(help="Evaluate a policy.", no_args_is_help=True, rich_markup_mode="rich")
 MINIWOB_EXAMPLES = examples(
@@ -106,7 +106,7 @@ def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callabl
             folder,
             label,
             policy_format,
-            _numbers(seeds),
+            _numbers("--seeds", seeds),
             sessions=sessions,
             workers=workers,
             browsers=browsers,
@@ -180,18 +180,16 @@ def recall(
     """What a policy remembers: a code shown at step 3 of a walk over rendered pages, asked for many steps later."""
     from holotron.agent.chat import ChatOptions
     from holotron.env.browser.pool import Browsers
+    from holotron.eval.evaluate import EvalError
     from holotron.eval.recall import run_recall
 
     chosen = Chosen(model, random, endpoint, name)
-    try:
-        distances = tuple(int(part) for part in _listed(asked_at))
-    except ValueError:
-        raise Misuse(f"--asked-at is {asked_at!r}; it must be whole numbers with commas between") from None
+    distances = _numbers("--asked-at", asked_at)
 
     async def main() -> Any:
         style = ChatOptions(max_tokens=max_tokens, keep_images=keep_images, record_tokens=False)
         async with opened(chosen, style) as acting, Browsers() as browsers:
-            with step_progress("recall") as update:
+            with fleet_progress("recall") as update:
                 return await run_recall(
                     acting,
                     browsers,
@@ -200,10 +198,10 @@ def recall(
                     seed=seed,
                     sessions=sessions,
                     folder=out,
-                    progress=update,
+                    on_change=update,
                 )
 
-    with registered("eval"), agent_failures():
+    with registered("eval"), agent_failures(), misuse(EvalError):
         report = asyncio.run(main())
     if as_json:
         print_json(report.to_dict())
@@ -211,81 +209,61 @@ def recall(
         typer.echo(report.table())
 
 
-SmallModelArgument = Annotated[str, typer.Argument(help="A small policy: the bundled one, or a checkpoint folder.")]
-WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")]
-ReportOption = Annotated[Path | None, typer.Option(dir_okay=False, help="File for the whole report as JSON.")]
-GROUNDING_EXAMPLES = examples(
-    "holotron eval grounding",
-    "holotron eval grounding runs/localization/weights --screens 50 --sources pages,widgets --out grounding.json",
+def _screens_command(name: str, each: str, what: str) -> None:
+    """Add the command that asks one kind of questions about screens."""
+    epilog = examples(
+        f"holotron eval {name}",
+        f"holotron eval {name} runs/localization/weights --screens 50 --sources pages,widgets --out {name}.json",
+    )
+
+    def command(
+        model: Annotated[
+            str, typer.Argument(help="A small policy: the bundled one, or a checkpoint folder.")
+        ] = BUNDLED,
+        screens: int = 100,
+        sources: Annotated[str | None, typer.Option(help="widgets, miniwob, pages, packages; default: all.")] = None,
+        device: DeviceOption = None,
+        workers: Annotated[
+            int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")
+        ] = 1,
+        at_once: Annotated[int, typer.Option(min=1, max=64, help="Screens of each process.")] = 4,
+        out: Annotated[Path | None, typer.Option(dir_okay=False, help="File for the whole report as JSON.")] = None,
+    ) -> None:
+        from holotron.eval.grounding import GROUNDING
+        from holotron.eval.reading import READING
+        from holotron.eval.screens import evaluate_screens, report_text
+        from holotron.model.errors import ModelError
+        from holotron.model.loading import find_checkpoint
+        from holotron.suites.screens.sources import SOURCES
+
+        chosen = _listed(sources) or list(SOURCES)
+        if unknown := sorted(set(chosen) - set(SOURCES)):
+            raise Misuse(f"there is no source {', '.join(unknown)}; known are {', '.join(SOURCES)}")
+        with misuse(ModelError):
+            find_checkpoint(model)
+        kind: Any = GROUNDING if name == "grounding" else READING
+        with registered("eval"), agent_failures():
+            found = evaluate_screens(kind, model, screens, chosen, device=device, workers=workers, at_once=at_once)
+        if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text(json.dumps(found), encoding="utf-8")
+        typer.echo(report_text(found))
+
+    command.__annotations__["screens"] = Annotated[int, typer.Option(min=1, help=f"Of each source; {each} each.")]
+    command.__doc__ = what
+    app.command(name, epilog=epilog)(command)
+
+
+_screens_command(
+    "grounding",
+    "four questions",
+    "Where it points when asked for an element of a screen it has never seen, by kind and size.",
 )
-READING_EXAMPLES = examples(
-    "holotron eval reading",
-    "holotron eval reading runs/localization/weights --screens 50 --sources widgets,pages --out reading.json",
+_screens_command(
+    "reading",
+    "three questions",
+    "What it reads at a place of a screen it has never seen: whole texts, and characters.",
 )
-SourcesOption = Annotated[str | None, typer.Option(help="widgets, miniwob, pages, packages; default: all.")]
-ScreensAtOnceOption = Annotated[int, typer.Option(min=1, max=64, help="Screens of each process.")]
-
-
-@app.command("grounding", epilog=GROUNDING_EXAMPLES)
-def grounding(
-    model: SmallModelArgument = BUNDLED,
-    screens: Annotated[int, typer.Option(min=1, help="Of each source; four questions each.")] = 100,
-    sources: SourcesOption = None,
-    device: DeviceOption = None,
-    workers: WorkersOption = 1,
-    at_once: ScreensAtOnceOption = 4,
-    out: ReportOption = None,
-) -> None:
-    """Where it points when asked for an element of a screen it has never seen, by kind and size."""
-    from holotron.eval.grounding import grounding as run
-    from holotron.eval.grounding import told
-
-    chosen = _screens_of(sources, model)
-    with registered("eval"), agent_failures():
-        found = run(model, screens, chosen, device=device, workers=workers, at_once=at_once)
-    _tell(found, told, out)
-
-
-@app.command("reading", epilog=READING_EXAMPLES)
-def reading(
-    model: SmallModelArgument = BUNDLED,
-    screens: Annotated[int, typer.Option(min=1, help="Of each source; three questions each.")] = 100,
-    sources: SourcesOption = None,
-    device: DeviceOption = None,
-    workers: WorkersOption = 1,
-    at_once: ScreensAtOnceOption = 4,
-    out: ReportOption = None,
-) -> None:
-    """What it reads at a place of a screen it has never seen: whole texts, and characters."""
-    from holotron.eval.reading import reading as run
-    from holotron.eval.reading import told
-
-    chosen = _screens_of(sources, model)
-    with registered("eval"), agent_failures():
-        found = run(model, screens, chosen, device=device, workers=workers, at_once=at_once)
-    _tell(found, told, out)
-
-
-def _screens_of(sources: str | None, model: str) -> list[str]:
-    """The sources that are named, where they and the model exist."""
-    from holotron.model.errors import ModelError
-    from holotron.model.loading import find_checkpoint
-    from holotron.suites.screens.sources import SOURCES
-
-    chosen = _listed(sources) or list(SOURCES)
-    if unknown := sorted(set(chosen) - set(SOURCES)):
-        raise Misuse(f"there is no source {', '.join(unknown)}; known are {', '.join(SOURCES)}")
-    with misuse(ModelError):
-        find_checkpoint(model)
-    return chosen
-
-
-def _tell(found: dict[str, Any], told: Callable[[dict[str, Any]], str], out: Path | None) -> None:
-    """Keep a report where that is asked for, and say it."""
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(found), encoding="utf-8")
-    typer.echo(told(found))
 
 
 def _print(report: dict[str, Any], folder: Path) -> None:
@@ -313,11 +291,11 @@ def _listed(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def _numbers(text: str | None) -> tuple[int, ...]:
+def _numbers(option: str, text: str | None) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in _listed(text))
     except ValueError:
-        raise Misuse(f"--seeds is {text!r}; it must be whole numbers with commas between") from None
+        raise Misuse(f"{option} is {text!r}; it must be whole numbers with commas between") from None
 
 
 def _slug(text: str) -> str:

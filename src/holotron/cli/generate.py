@@ -222,8 +222,7 @@ def _making(miniwob: bool = False) -> Iterator[None]:
     """Where data is made: `holotron stop` ends it, and what this machine lacks is told in a line, before."""
     from holotron.env.browser.chromium import find_chromium
     from holotron.env.errors import EnvError
-    from holotron.suites.miniwob.errors import MiniWoBMissing
-    from holotron.suites.miniwob.tasks import html_folder
+    from holotron.suites.miniwob.tasks import MiniWoBMissing, html_folder
 
     path, how = find_chromium()
     if path is None:

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from holotron import __version__
-from holotron.cli import bench, data, demo, doctor, evaluate, models, plan, rollout, run, serve, train, view
+from holotron.cli import bench, data, demo, doctor, evaluate, models, pipeline, plan, rollout, run, serve, train, view
 from holotron.cli import process_registry as running
 from holotron.cli.errors import DONE, FAILED, debugging, report
 from holotron.cli.output import examples, show_help
@@ -87,6 +87,7 @@ app.command("view", epilog=view.EXAMPLES)(view.view)
 app.command("stop", epilog=running.EXAMPLES)(running.stop)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(train.app, name="train")
+app.add_typer(pipeline.app, name="pipeline")
 app.command("serve", epilog=serve.EXAMPLES)(serve.serve)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("bench", epilog=bench.EXAMPLES, context_settings=bench.SETTINGS)(bench.bench)

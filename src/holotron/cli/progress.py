@@ -47,12 +47,3 @@ def fleet_progress(what: str) -> Iterator[Callable[[Counters], None]]:
             progress.update(bar, total=counters.total, completed=done, detail=detail)
 
         yield update
-
-
-@contextmanager
-def step_progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar that is told how many steps are done, and of how many."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(bar, completed=done, total=total)

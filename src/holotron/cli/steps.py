@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def tell_step(out: Console, step: StepRecord) -> None:
-    from holotron.actions.action import describe
+    from holotron.actions.describe import describe
 
     what = describe(step.action) if step.action is not None else f"no action: {step.error}"
     seconds = step.timings.total

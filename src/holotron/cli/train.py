@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from holotron.cli.errors import MISUSED, failure, misuse
+from holotron.cli.errors import MISUSED, Misuse, failure, misuse
 from holotron.cli.output import examples
 
 app = typer.Typer(help="Train a policy.", rich_markup_mode="rich")
@@ -16,9 +16,15 @@ EXAMPLES = examples(
     "holotron train sft recipes/localization.toml --out runs/localization",
     "holotron train sft recipes/navigation.toml --out runs/navigation",
 )
-BLEND_EXAMPLES = examples(
-    "holotron train blend runs/first/weights runs/second/weights --out runs/between",
-    "holotron train blend holotron-nano runs/mine/weights --share 0.3 --out runs/mostly-nano",
+INTERPOLATE_EXAMPLES = examples(
+    "holotron train interpolate runs/first/weights runs/second/weights --out runs/between",
+    "holotron train interpolate holotron-nano runs/mine/weights --share 0.3 --out runs/mostly-nano",
+)
+HARD_EXAMPLES = examples(
+    "holotron train hard-tasks runs/eval --protocol browsergym-125 --at-most 0.8 --out hard-tasks.txt",
+)
+CARD_EXAMPLES = examples(
+    "holotron train card card.md --result miniwob=runs/eval --result stages=runs/navigation --out README.md",
 )
 PLOT_EXAMPLES = examples(
     "holotron train plot runs/navigation",
@@ -41,7 +47,7 @@ def sft(
     steps: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
 ) -> None:
     """A supervised stage, localization or navigation. Ctrl-C keeps the state; the same command goes on from it."""
-    from holotron.episodes.shards import SampleError
+    from holotron.episodes.examples import ExampleError
     from holotron.model.errors import ModelError
     from holotron.train.__main__ import tell
     from holotron.train.recipe import RecipeError, read_recipe
@@ -49,17 +55,17 @@ def sft(
 
     with misuse(RecipeError):
         wanted = read_recipe(recipe, **({} if steps is None else {"steps": steps}))
-    with failure(TrainingError, Interrupted, SampleError, ModelError):
+    with failure(TrainingError, Interrupted, ExampleError, ModelError):
         folder = Trainer(wanted, out, device).run(tell)
     typer.echo(f"trained; try it with: holotron demo --model {folder}")
     from holotron.train.plot import PLOT, PlotError, write_plot
 
-    with suppress(PlotError):  # a run that ended by the clock may have noted nothing
+    with suppress(PlotError):  # a run of few steps may have noted nothing
         typer.echo(f"how it went: {write_plot([out], out / PLOT)}")
 
 
-@app.command("blend", epilog=BLEND_EXAMPLES)
-def blend(
+@app.command("interpolate", epilog=INTERPOLATE_EXAMPLES)
+def interpolate(
     first: Annotated[str, typer.Argument(help="A checkpoint folder, or the bundled policy.")],
     second: Annotated[str, typer.Argument(help="One that was trained on from it, or beside it from the same start.")],
     out: Annotated[Path, typer.Option(help="Folder for the weights between them; it must be new or empty.")],
@@ -67,12 +73,12 @@ def blend(
 ) -> None:
     """Weights between two checkpoints: what a second training forgot comes back, and most of what it brought stays."""
     from holotron.model.errors import ModelError
-    from holotron.train.interpolate import BlendError
-    from holotron.train.interpolate import blend as between
+    from holotron.train.interpolate import InterpolationError
+    from holotron.train.interpolate import interpolate as between
 
-    with failure(BlendError, ModelError):
+    with failure(InterpolationError, ModelError):
         folder = between(first, second, out, share)
-    typer.echo(f"blended; try it with: holotron demo --model {folder}")
+    typer.echo(f"interpolated; try it with: holotron demo --model {folder}")
 
 
 @app.command("plot", epilog=PLOT_EXAMPLES)
@@ -87,3 +93,48 @@ def plot(
     first = runs[0] if runs[0].is_dir() else runs[0].parent
     with misuse(PlotError):
         typer.echo(write_plot(runs, out or first / PLOT, linear=linear))
+
+
+@app.command("hard-tasks", epilog=HARD_EXAMPLES)
+def hard_tasks(
+    report: Annotated[Path, typer.Argument(metavar="EVAL", help="Folder of an evaluation, or its report.json.")],
+    out: Annotated[Path, typer.Option(help="File for the names, one a line.")],
+    protocol: Annotated[str, typer.Option(help="Whose figures count.")] = "browsergym-125",
+    at_most: Annotated[float, typer.Option(min=0, max=1, help="Share of a task's episodes that were solved.")] = 0.8,
+) -> None:
+    """List the tasks that a policy does not solve reliably and that have a teacher: what to collect more of."""
+    from holotron.suites.suite import find_suite
+    from holotron.train.results import ResultsError, read_report
+    from holotron.train.results import hard_tasks as hard
+
+    with misuse(ResultsError):
+        found = read_report(report)
+        taught = set(find_suite(found.get("benchmark", "")).taught())
+        names = [name for name in hard(found, protocol, at_most) if name in taught]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    typer.echo(f"{len(names)} tasks are solved in at most {100 * at_most:.0f}% of episodes: {out}")
+
+
+@app.command("card", epilog=CARD_EXAMPLES)
+def card(
+    template: Annotated[Path, typer.Argument(help="Markdown with places <!-- results: NAME --> … <!-- end -->.")],
+    result: Annotated[
+        list[str], typer.Option(metavar="NAME=PATH", help="An evaluation's folder or report, or a run's folder.")
+    ],
+    out: Annotated[Path, typer.Option(help="The card; it may be the template itself.")],
+) -> None:
+    """Fill the tables of a model's card from what evaluations and runs have left."""
+    from holotron.train.results import ResultsError, fill_card
+
+    given = []
+    for part in result:
+        name, _, path = part.partition("=")
+        if not path:
+            raise Misuse(f"--result is {part!r}; write it like miniwob=runs/eval")
+        given.append((name, Path(path)))
+    with misuse(ResultsError):
+        text = fill_card(template.read_text(encoding="utf-8"), given)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text, encoding="utf-8")
+    typer.echo(out)

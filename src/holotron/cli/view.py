@@ -71,10 +71,10 @@ def _catalog(folder: Path) -> Catalog:
     if not rows:
         hint = f"; give the folder above it, {folder.parent}" if folder.name == "episodes" else ""
         raise Misuse(f"there are no episodes in {folder}: none below {folder / 'episodes'}{hint}")
-    damaged = [row for row in rows if row["outcome"] == "damaged"]
+    damaged = [row for row in rows if row.outcome == "damaged"]
     typer.echo(f"{len(rows):,} episodes in {folder}", err=True)
     for row in damaged[:5]:
-        typer.echo(f"damaged: {' '.join(row['detail'].split())}", err=True)
+        typer.echo(f"damaged: {' '.join(row.detail.split())}", err=True)
     if len(damaged) > 5:
         typer.echo(f"damaged: {len(damaged) - 5:,} more; the list shows them all", err=True)
     return catalog

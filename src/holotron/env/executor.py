@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, NoReturn, Protocol
 
 from holotron.actions import action as a
-from holotron.actions.space import Space
-from holotron.actions.types import Button
+from holotron.actions.action import Button
+from holotron.actions.coordinates import Space
 from holotron.env.errors import ActionFailed
 
 CLEAR_KEYS = ("Control+a", "Delete")
@@ -14,7 +14,7 @@ Point = tuple[float, float]
 
 
 class Surface(Protocol):
-    """What can be acted on, in pixels. How long a surface waits after each is its own affair.
+    """What can be acted on, in pixels. Each surface decides how long it waits after an action.
 
     Subclasses get refusals for navigation, tabs and ends of tasks; `reason` says why there are none.
     """

@@ -14,7 +14,7 @@ SECONDS_TO_FINISH = 20.0
 def end_with_parent() -> None:
     """For a worker to call when it begins: once its parent is gone, however that came, it is asked to end.
 
-    Whoever handles SIGTERM can finish what it writes; after a while it is ended anyway.
+    A worker that handles SIGTERM can finish what it writes; after a while it is ended anyway.
     """
     parent = multiprocessing.parent_process()
     if parent is None:

@@ -1,9 +1,9 @@
 """Episodes in the words of others: what stands for the steps of one episode in each of the JSONL formats.
 
 All three keep the task, policy, environment, times and outcome, the screenshots with their size, thoughts, validator
-feedback, and actions up to the losses of the vocabulary. All lose tokens and log-probabilities, notes, timings and the
-model's raw text. BrowserGym's also keeps url, tabs, errors and rewards of steps; the others lose them. A foreign step
-with several actions is read as several steps with the same screenshot.
+feedback, and actions up to the losses of the vocabulary. All lose tokens and log-probabilities, notes, timings, who
+acted, what a teacher said and the model's raw text. BrowserGym's also keeps url, tabs, errors and rewards of steps; the
+others lose them. A foreign step with several actions is read as several steps with the same screenshot.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from holotron.actions.action import Action, ActionError
+from holotron.actions.coordinates import Space
 from holotron.actions.dialects.browsergym import from_browsergym, to_browsergym
 from holotron.actions.dialects.openai import from_openai, to_openai
 from holotron.actions.dialects.uitars import from_uitars, split_reply, to_uitars
-from holotron.actions.space import Space
 from holotron.env.task import Task
 from holotron.episodes.errors import Damaged
 from holotron.episodes.record import ObservationRecord, Result, Step, StepAction

@@ -28,6 +28,14 @@ Images = Literal["embed", "reference"]
 SCHEMA_KEY = b"holotron.episodes.schema"
 GROUP_BYTES, GROUP_ROWS = 32 * 2**20, 512
 READ_ROWS = 16
+# Of a model's output, one value per token: as columns they are a tenth of their size as JSON.
+TOKENS = {
+    "prompt_ids": pa.list_(pa.int32()),
+    "token_ids": pa.list_(pa.int32()),
+    "logprobs": pa.list_(pa.float64()),
+    "model_logprobs": pa.list_(pa.float64()),
+    "forced": pa.list_(pa.bool_()),
+}
 COLUMNS = pa.schema(
     [
         ("episode_id", pa.string()),
@@ -40,9 +48,10 @@ COLUMNS = pa.schema(
         ("success", pa.bool_()),
         ("reward", pa.float64()),
         ("output", pa.string()),
+        ("actor", pa.string()),
         ("action", pa.string()),
-        ("token_ids", pa.list_(pa.int32())),
-        ("logprobs", pa.list_(pa.float64())),
+        ("teacher", pa.string()),
+        *TOKENS.items(),
         ("image_sha256", pa.string()),
         ("image", pa.binary()),
         ("step_json", pa.string()),
@@ -50,7 +59,7 @@ COLUMNS = pa.schema(
     ],
     metadata={SCHEMA_KEY: str(SCHEMA).encode()},
 )
-_NEEDED = {"episode_id", "step_json", "episode_json", "token_ids", "logprobs", "image_sha256", "image"}
+_NEEDED = {"episode_id", "step_json", "episode_json", "image_sha256", "image"}
 
 
 def export_parquet(store: EpisodeStore, path: Path, episodes: list[EpisodeInfo], images: Images) -> None:
@@ -102,7 +111,8 @@ def _groups(store: EpisodeStore, episodes: list[EpisodeInfo], images: Images) ->
     for info in episodes:
         for row in _episode_rows(store, info, images):
             group.append(row)
-            size += len(row["image"] or b"") + len(row["step_json"] or "") + 8 * len(row["token_ids"] or ())
+            tokens = sum(len(row[name] or ()) for name in TOKENS)
+            size += len(row["image"] or b"") + len(row["step_json"] or "") + 8 * tokens
             if size >= GROUP_BYTES or len(group) >= GROUP_ROWS:
                 yield group
                 group, size = [], 0
@@ -136,12 +146,13 @@ def _step_row(store: EpisodeStore, step: Step, images: Images) -> dict[str, Any]
     return {
         "step": step.index,
         "output": output and output.text,
+        "actor": step.actor,
         "action": step.action and step.action.text,
-        "token_ids": output and output.token_ids,
-        "logprobs": output and output.logprobs,
+        "teacher": step.teacher and step.teacher.text,
+        **{name: output and getattr(output, name) for name in TOKENS},
         "image_sha256": digest,
         "image": store.image(digest) if digest is not None and images == "embed" else None,
-        "step_json": step.model_dump_json(exclude={"output": {"token_ids", "logprobs"}}),
+        "step_json": step.model_dump_json(exclude={"output": set(TOKENS)}),
     }
 
 
@@ -169,10 +180,11 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _read_step(row: dict[str, Any], where: str, images: ImageFolder | None) -> tuple[Step, bytes | None]:
     text = row["step_json"]
-    if row["token_ids"] is not None or row["logprobs"] is not None:
+    # Files of the first schema have fewer of them.
+    if tokens := {name: row[name] for name in TOKENS if row.get(name) is not None}:
         try:
             value = json.loads(text)
-            value["output"] |= {"token_ids": row["token_ids"], "logprobs": row["logprobs"]}
+            value["output"] |= tokens
         except (ValueError, TypeError, KeyError) as error:
             raise Damaged(f"{where}, step_json is not valid: {error}") from None
         text = json.dumps(value)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from holotron.actions.action import Action, parse_action, to_json
-from holotron.actions.space import Space, SpaceKind
+from holotron.actions.coordinates import Space, SpaceKind
 from holotron.env.task import Count, Noun, Scalar, Task, Text
 
 SCHEMA = 2

@@ -1,7 +1,7 @@
-"""What a policy is taught with: conversations over screenshots, and the files that hold many of them.
+"""Files that hold many examples.
 
-A shard is a plain tar, WebDataset-style: for each sample `KEY.json`, and beside it `KEY.0.png`, `KEY.1.png`, … . It can
-be read as a stream, by this project and by others.
+A shard is a plain tar, WebDataset-style: for each example `KEY.json`, and beside it `KEY.0.png`, `KEY.1.png`, … . It
+can be read as a stream, by this project and by others.
 """
 
 from __future__ import annotations
@@ -10,47 +10,20 @@ import io
 import json
 import os
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from holotron.episodes.examples import Example, ExampleError, ExampleTurn
+
 SUFFIX = ".tar"
 
 
-class SampleError(ValueError):
-    """A shard cannot be read or written."""
-
-
-@dataclass(frozen=True)
-class Turn:
-    """A question and its answer. `learn` False: the answer is part of the history, not something to imitate."""
-
-    said: str
-    answer: str
-    image: bytes | None = None
-    learn: bool = True
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A conversation. `kind` says what it teaches, such as "miniwob/click-button"; `about` where it is from."""
-
-    kind: str
-    turns: tuple[Turn, ...]
-    about: Mapping[str, Any] = field(default_factory=dict)
-
-
-def said(task: str, step: int) -> str:
-    """What a policy is told at each step: the task once, then nothing but the screen."""
-    return f"Task: {task}" if step == 0 else ""
-
-
 class ShardWriter:
-    """Writes samples into PREFIX-00000.tar and on; a shard has its final name only once it is whole.
+    """Writes examples into PREFIX-00000.tar and on; a shard has its final name only once it is whole.
 
-    `with ShardWriter(Path("out/ground"), shard_bytes=32 << 20) as shards: shards.add(sample)`
+    `with ShardWriter(Path("out/ground"), shard_bytes=32 << 20) as shards: shards.add(example)`
     """
 
     def __init__(self, prefix: Path, shard_bytes: int = 64 << 20) -> None:
@@ -63,15 +36,15 @@ class ShardWriter:
     def paths(self) -> list[Path]:
         return shard_paths([self._prefix])
 
-    def add(self, sample: Sample) -> None:
+    def add(self, example: Example) -> None:
         if self._tar is None:
             self._tar = tarfile.open(self._open_path, "w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115
-        images = [turn.image for turn in sample.turns if turn.image is not None]
+        images = [turn.image for turn in example.turns if turn.image is not None]
         turns = [
             {"said": turn.said, "answer": turn.answer, "image": turn.image is not None, "learn": turn.learn}
-            for turn in sample.turns
+            for turn in example.turns
         ]
-        text = json.dumps({"kind": sample.kind, "about": dict(sample.about), "turns": turns}, ensure_ascii=False)
+        text = json.dumps({"kind": example.kind, "about": dict(example.about), "turns": turns}, ensure_ascii=False)
         key = f"{self._in_shard:06d}"
         self._member(f"{key}.json", text.encode())
         for index, image in enumerate(images):
@@ -114,7 +87,7 @@ class ShardWriter:
 
 
 def shard_paths(sources: Iterable[Path]) -> list[Path]:
-    """The shards that files, folders or prefixes stand for, sorted; SampleError for one that stands for none."""
+    """The shards that files, folders or prefixes stand for, sorted; ExampleError for one that stands for none."""
     paths: list[Path] = []
     for source in sources:
         if source.is_file():
@@ -124,13 +97,13 @@ def shard_paths(sources: Iterable[Path]) -> list[Path]:
         else:
             found = sorted(source.parent.glob(f"{source.name}-*{SUFFIX}"))
         if not found:
-            raise SampleError(f"there are no shards at {source}")
+            raise ExampleError(f"there are no shards at {source}")
         paths += found
     return paths
 
 
-def read_shard(path: Path) -> Iterator[Sample]:
-    """The samples of one shard, in order; SampleError where it is damaged."""
+def read_shard(path: Path) -> Iterator[Example]:
+    """The examples of one shard, in order; ExampleError where it is damaged."""
     try:
         with tarfile.open(path, "r:") as tar:
             head: dict[str, Any] | None = None
@@ -138,29 +111,29 @@ def read_shard(path: Path) -> Iterator[Sample]:
             for member in tar:
                 file = tar.extractfile(member)
                 if file is None:
-                    raise SampleError(f"{path}: {member.name} is no file")
+                    raise ExampleError(f"{path}: {member.name} is no file")
                 data = file.read()
                 if len(data) != member.size:
-                    raise SampleError(f"{path}: {member.name} is cut short")
+                    raise ExampleError(f"{path}: {member.name} is cut short")
                 if member.name.endswith(".json"):
                     if head is not None:
-                        yield _sample(path, head, images)
+                        yield _example(path, head, images)
                     head, images = json.loads(data), []
                 else:
                     images.append(data)
             if head is not None:
-                yield _sample(path, head, images)
+                yield _example(path, head, images)
     except (tarfile.TarError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise SampleError(f"{path} is damaged: {error}") from error
+        raise ExampleError(f"{path} is damaged: {error}") from error
 
 
-def _sample(path: Path, head: dict[str, Any], images: list[bytes]) -> Sample:
+def _example(path: Path, head: dict[str, Any], images: list[bytes]) -> Example:
     try:
         rest = iter(images)
         turns = tuple(
-            Turn(turn["said"], turn["answer"], next(rest) if turn["image"] else None, turn["learn"])
+            ExampleTurn(turn["said"], turn["answer"], next(rest) if turn["image"] else None, turn["learn"])
             for turn in head["turns"]
         )
-        return Sample(head["kind"], turns, head["about"])
+        return Example(head["kind"], turns, head["about"])
     except (KeyError, TypeError, StopIteration, RuntimeError) as error:
-        raise SampleError(f"{path}: a sample lacks {error or 'an image'}") from error
+        raise ExampleError(f"{path}: an example lacks {error or 'an image'}") from error

@@ -8,13 +8,14 @@ import os
 import pickle
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, TypeVar
 
 from holotron.agent.chat import ChatModel
+from holotron.agent.endpoint import EndpointModel
 from holotron.agent.hosted_model import ModelHandle, ModelHost
 from holotron.env.errors import InfrastructureError
 from holotron.env.workers import end_with_parent
@@ -82,12 +83,16 @@ async def share_out(
     results: list[R] = []
     processes: list[BaseProcess] = []
     with ExitStack() as stack:
-        host = stack.enter_context(ModelHost(model)) if model is not None else None
+        asked: ModelHandle | EndpointModel | None = None
+        if isinstance(model, EndpointModel):
+            asked = model  # each worker is a client of its own
+        elif model is not None:
+            asked = stack.enter_context(ModelHost(model)).handle()
         ends = []
         try:
             for number in range(workers):
                 receiver, sender = spawn.Pipe(duplex=False)
-                arguments = (work, items, None if host is None else host.handle(), taken, sender)
+                arguments = (work, items, asked, taken, sender)
                 processes.append(spawn.Process(target=_main, args=arguments, daemon=True))
                 processes[-1].start()
                 sender.close()
@@ -142,7 +147,7 @@ def _end(processes: Sequence[BaseProcess]) -> None:
 def _main(
     work: Callable[[Share[Any]], Awaitable[Any]],
     items: Sequence[Any],
-    handle: ModelHandle | None,
+    asked: ModelHandle | EndpointModel | None,
     taken: Any,
     sender: Connection,
 ) -> None:
@@ -155,7 +160,12 @@ def _main(
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with AsyncExitStack() as stack:
-            model = await stack.enter_async_context(nullcontext() if handle is None else await handle.connect())
+            model: ChatModel | None = None
+            if isinstance(asked, ModelHandle):
+                model = await stack.enter_async_context(await asked.connect())
+            elif asked is not None:
+                stack.push_async_callback(asked.aclose)
+                model = asked
             return await work(Share(items, model, lambda value: sender.send(("report", value)), taken))
 
     try:

@@ -88,7 +88,7 @@ async def evaluate(
     tasks = run.tasks
     if model is None and (missing := {task.name for task in tasks} - set(run.suite.taught())):
         raise EvalError(f"{len(missing)} tasks have no teacher, {min(map(str, missing))} among them; see --tasks")
-    _check_manifest(run)
+    keep_manifest(run.out, run.manifest)
     began, stolen = time.monotonic(), stolen_seconds()
     play = Play(
         run.suite,
@@ -122,16 +122,16 @@ async def evaluate(
     }
 
 
-def _check_manifest(run: Evaluation) -> None:
+def keep_manifest(out: Path, manifest: dict[str, Any]) -> None:
     """A folder belongs to one evaluation: a table with scores of two policies would describe neither."""
-    path = run.out / MANIFEST
+    path = out / MANIFEST
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
-        if different := [key for key, value in run.manifest.items() if before.get(key) != value]:
-            raise EvalError(f"{run.out} holds another evaluation (its {different[0]} differs); choose another --out")
+        if different := [key for key, value in manifest.items() if before.get(key) != value]:
+            raise EvalError(f"{out} holds another evaluation (its {different[0]} differs); choose another --out")
         return
-    run.out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(run.manifest), encoding="utf-8")
+    out.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(manifest), encoding="utf-8")
 
 
 def report(run: Evaluation) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Three small pages written by hand, as anybody might have them, with a task each and a rule that tells success."""
+"""Three small pages written by hand, each with a task and a rule that tells success."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def plain_pages() -> list[PlainPage]:
 
 
 @contextmanager
-def served() -> Iterator[str]:
-    """The pages on this machine's own address, until the end of the block."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Silent, directory=str(FOLDER))) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+def served(folder: Path = FOLDER) -> Iterator[str]:
+    """The files of a folder on this machine's own address, until the end of the block."""
+    with _Server(("127.0.0.1", 0), partial(_Silent, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -42,6 +42,11 @@ def served() -> Iterator[str]:
             thread.join()
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Browsers close connections when they like, which is no error here."""
+
+
 class _Silent(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
-        """Nobody wants to read requests for three files."""
+        """Requests for a few files are not worth a line each."""

@@ -6,30 +6,22 @@ An answer is right if it is the text, letter for letter.
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from datetime import date
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from holotron.agent.chat import ChatModel
-from holotron.eval.screens import Screen, answer, ask_screens, held_out
-from holotron.eval.statistics import wilson
-from holotron.suites.screens.labels import LONGEST
+from holotron.eval.screens import QuestionKind, Screen, ScreenAnswer, ScreenQuestion
+from holotron.suites.screens.labels import LONGEST, ScreenElement
 from holotron.suites.screens.questions import READ, point_text
 from holotron.suites.screens.rendering import Shot
-from holotron.suites.screens.sources import SOURCES
 
 QUESTIONS = 3  # of one screen
 
 
 @dataclass(frozen=True)
-class ReadOut:
-    source: str
-    seed: int
+class ReadOut(ScreenAnswer):
     text: str
     answer: str
-    seconds: float
 
     @property
     def right(self) -> bool:
@@ -52,56 +44,21 @@ def distance(one: str, other: str) -> int:
     return before[-1]
 
 
-async def _questions(shot: Shot, screen: Screen, policy: ChatModel) -> list[ReadOut]:
-    source, seed = screen
+def questions(shot: Shot, screen: Screen) -> Iterator[ScreenQuestion[ReadOut]]:
     readable = [each for each in shot.elements if each.usable and 0 < len(each.text) <= LONGEST]
-    random.Random(f"reading/{source}/{seed}").shuffle(readable)
-    answers: list[ReadOut] = []
-    for element in readable[:QUESTIONS]:
-        said, seconds = await answer(policy, READ + point_text(shot, element.middle), shot.png)
-        answers.append(ReadOut(source, seed, element.text, said.strip(), seconds))
-    return answers
+    random.Random("reading/{}/{}".format(*screen)).shuffle(readable)
+
+    def ask(element: ScreenElement) -> ScreenQuestion[ReadOut]:
+        asked = READ + point_text(shot, element.middle)
+        return ScreenQuestion(asked, lambda said, seconds: ReadOut(*screen, seconds, element.text, said.strip()))
+
+    return map(ask, readable[:QUESTIONS])
 
 
-def reading(
-    model: str,
-    screens: int,
-    sources: Sequence[str] = SOURCES,
-    *,
-    device: str | None = None,
-    workers: int = 1,
-    at_once: int = 4,
-) -> dict[str, Any]:
-    """`screens` of each source; shares of texts and of characters that were read rightly, over all and by source."""
-    began = time.monotonic()
-    read = ask_screens(_questions, held_out(screens, sources), model, device=device, workers=workers, at_once=at_once)
-    read.sort(key=lambda each: (each.source, each.seed, each.text))
-    return {
-        "model": model,
-        "date": date.today().isoformat(),
-        "seconds": time.monotonic() - began,
-        "all": _rate(read),
-        "by_source": {source: _rate([each for each in read if each.source == source]) for source in sources},
-        "questions": [asdict(each) | {"right": each.right} for each in read],
-    }
+def _characters(read: Sequence[ReadOut]) -> dict[str, Any]:
+    """The share of characters that were read rightly."""
+    characters = sum(len(each.text) for each in read)
+    return {"characters": 1 - sum(each.wrong for each in read) / characters if characters else None}
 
 
-def _rate(read: Sequence[ReadOut]) -> dict[str, Any]:
-    right, characters = sum(each.right for each in read), sum(len(each.text) for each in read)
-    told = 1 - sum(each.wrong for each in read) / characters if characters else None
-    return {"right": right, "of": len(read), "interval": wilson(right, len(read)), "characters": told}
-
-
-def told(found: dict[str, Any]) -> str:
-    """The report as a text."""
-    lines = [f"{found['model']}: {found['all']['of']} texts in {found['seconds']:.0f} s"]
-    lines += [f"  {name:16} {_told(rate)}" for name, rate in [*found["by_source"].items(), ("all", found["all"])]]
-    return "\n".join(lines)
-
-
-def _told(rate: dict[str, Any]) -> str:
-    if not rate["of"]:
-        return "nothing to read"
-    low, high = rate["interval"]
-    share = f"{100 * rate['right'] / rate['of']:5.1f}% ({100 * low:.1f} to {100 * high:.1f}) of {rate['of']}"
-    return f"{share}, {100 * rate['characters']:.1f}% of their characters"
+READING = QuestionKind(questions, figures=_characters)

@@ -1,32 +1,42 @@
 """How far back a policy remembers what it saw: a code is shown at step 3 and asked for at step n, on real pages.
 
-A model whose memory is a state of fixed size may forget where one that keeps every token does not. Which memory is
-measured is up to the model's `Style.keep_images`: None leaves every screenshot in the context, a small number leaves
-only what the state carried on. Two controls stand beside each figure: "visible" repeats the code on the page that asks,
-which needs reading alone, and "absent" never shows it, which only guessing answers.
+A model whose memory is a state of fixed size may forget where one that keeps every token does not. The model's
+`ChatOptions.keep_images` says which memory is measured: None leaves every screenshot in the context, a small number
+leaves only what the state carried on. Two controls stand beside each figure: "visible" repeats the code on the page
+that asks, which needs reading alone, and "absent" never shows it, which only guessing answers.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from holotron.agent.agent import Ending, StepRecord
 from holotron.agent.chat import Chat, ChatModel, Message, Reply
+from holotron.agent.prompts import POINT_SCHEMA
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
 from holotron.env.errors import EnvError, InfrastructureError
 from holotron.env.safety.policy import SafetyPolicy
-from holotron.episodes.fleet import first_error
-from holotron.eval.recall_pages import CONDITIONS, SHOWN_AT, Condition, PageServer, RecallTrial, make_trial
-from holotron.eval.recall_report import RecallReport, RecallResult, TrialLog
+from holotron.env.task import Task
+from holotron.episodes.fleet import Counters, Fleet, Record
+from holotron.episodes.record import EnvironmentInfo, ModelOutput, PolicyInfo
+from holotron.episodes.store import EpisodeStore, id_of
+from holotron.eval.evaluate import keep_manifest
+from holotron.eval.plain_pages import served
+from holotron.eval.recall_pages import CONDITIONS, SHOWN_AT, Condition, RecallTrial, make_trial
+from holotron.eval.recall_report import RecallReport, RecallResult
 
 DISTANCES = (5, 10, 20, 30, 40, 50)
 ATTEMPTS = 3
+SUITE = "recall"  # the name its episodes have
 SYSTEM = (
     "You look through the pages of an office. At each step you see a screenshot and click somewhere, which leads to "
     "the next page: answer with JSON, points from 0 to 1000 of the screenshot's width and height: "
@@ -34,21 +44,13 @@ SYSTEM = (
     'with JSON: {"answer":"…"}.'
 )
 # Room for a point and for nothing else: what is remembered must not be what was written down.
-CLICK_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "action": {"const": "click"},
-        "x": {"type": "integer", "minimum": 0, "maximum": 1000},
-        "y": {"type": "integer", "minimum": 0, "maximum": 1000},
-    },
-    "required": ["action", "x", "y"],
-    "additionalProperties": False,
+CLICK_SCHEMA: dict[str, Any] = POINT_SCHEMA | {
+    "properties": {"action": {"const": "click"}, **POINT_SCHEMA["properties"]},
+    "required": ["action", *POINT_SCHEMA["required"]],
 }
-ANSWER_SCHEMA: dict[str, Any] = {
-    "type": "object",
+ANSWER_SCHEMA: dict[str, Any] = POINT_SCHEMA | {
     "properties": {"answer": {"type": "string", "maxLength": 80}},
     "required": ["answer"],
-    "additionalProperties": False,
 }
 
 
@@ -63,96 +65,106 @@ async def run_recall(
     conditions: Sequence[Condition] = CONDITIONS,
     sessions: int = 4,
     folder: str | Path | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    on_change: Callable[[Counters], None] = lambda _: None,
 ) -> RecallReport:
-    """Play all trials, so many sessions at once; `progress` is told steps done and steps in all.
+    """Play all trials, so many sessions at once.
 
-    With a folder each finished trial is kept there, and a run with the same model, seed and size goes on where one was
-    broken off. ModelUnavailable passes through: a context that does not hold n screenshots is one such case. A browser
-    that fails costs another attempt, and after three an InfrastructureError.
+    With a folder the trials are kept there as episodes, and a run with the same model, seed and size goes on where one
+    was broken off. A browser or a model that fails costs another attempt, and after three an InfrastructureError: a
+    context that does not hold n screenshots is one such case.
     """
-    if sessions < 1:
-        raise ValueError(f"{sessions} sessions are too few; at least 1 is needed")
     plan = [make_trial(kind, n, number, seed) for n in distances for number in range(trials) for kind in conditions]
+    by_name = {trial.name: trial for trial in plan}
     chat = await model.open()  # only now does a model behind an address know its name
     await chat.close()
-    settings = {"benchmark": "recall", "model": model.name, "seed": seed, "size": list(size), "shown_at": SHOWN_AT}
-    log = TrialLog(None if folder is None else Path(folder), settings)
-    todo = iter([trial for trial in plan if trial.key not in log.results])
-    done, total = sum(trial.asked_at for trial in plan if trial.key in log.results), sum(t.asked_at for t in plan)
-    progress(done, total)
+    with ExitStack() as stack:
+        out, pages = (Path(stack.enter_context(TemporaryDirectory())) for _ in range(2))
+        if folder is not None:
+            out = Path(folder)
+        settings = {"model": model.name, "seed": seed, "size": list(size), "shown_at": SHOWN_AT}
+        keep_manifest(out, {"suite": SUITE, **settings})
+        store, origin = EpisodeStore(out), stack.enter_context(served(pages))
+        options = EnvOptions(width=size[0], height=size[1], safety=SafetyPolicy([origin]))
 
-    def stepped(steps: int = 1) -> None:
-        nonlocal done
-        done += steps
-        progress(done, total)
+        @asynccontextmanager
+        async def begin(task: Task) -> AsyncIterator[_Walk]:
+            trial = by_name[task.name or ""]
+            (pages / trial.name).mkdir(parents=True, exist_ok=True)
+            for step, page in enumerate(trial.pages, 1):
+                (pages / trial.name / f"{step}.html").write_text(page.html, encoding="utf-8")
+            async with await BrowserEnv.open(browsers, options) as env:
+                yield _Walk(task, trial, f"{origin}/{trial.name}", env, model)
 
-    with PageServer() as server:
-        options = EnvOptions(width=size[0], height=size[1], safety=SafetyPolicy([server.origin]))
+        def told(counters: Counters) -> None:
+            on_change(counters)
+            if counters.infrastructure:  # without this trial the report would not be whole
+                raise InfrastructureError(_failure(store))
+
+        tasks = {
+            trial.name: Task(text=f"Find the code of “{trial.title}”.", benchmark=SUITE, name=trial.name, seed=seed)
+            for trial in plan
+        }
+        policy, where = PolicyInfo(model=model.name), EnvironmentInfo(name="browser", viewport=size)
+        fleet = Fleet(store, begin, policy, where, sessions=sessions, retries=ATTEMPTS - 1, on_change=told)
+        await fleet.run(tasks.values())
+        played = {name: [step.output for step in store.steps(id_of(task.key))] for name, task in tasks.items()}
+    results = (judge(trial, [output for output in played[trial.name] if output]) for trial in plan)
+    return RecallReport(model.name, seed, size, tuple(results))
+
+
+@dataclass
+class _Walk:
+    """One trial in a browser of its own: every step sees the next page, wherever the policy clicks."""
+
+    task: Task
+    trial: RecallTrial
+    address: str
+    env: BrowserEnv
+    model: ChatModel
+
+    async def play(self, record: Record) -> Ending:
+        chat, replies = await self.model.open(), list[Reply]()
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(sessions, len(plan))):
-                    group.create_task(_work(todo, model, browsers, options, server, log, stepped))
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from errors
-    results = tuple(log.results[trial.key] for trial in plan)
-    return RecallReport(model.name, seed, size, results)
+            for index in range(self.trial.asked_at):
+                step = await self._step(chat, index)
+                await record(step)
+                replies += [step.reply] if step.reply else []
+        except EnvError as error:  # pages of our own that do not open are never the policy's fault
+            raise InfrastructureError(str(error)) from error
+        finally:
+            await chat.close()
+        result = judge(self.trial, replies)
+        return Ending("answered", result.answer, success=result.right, reward=float(result.right))
+
+    async def _step(self, chat: Chat, index: int) -> StepRecord:
+        last = index == self.trial.asked_at - 1
+        await self.env.goto(f"{self.address}/{index + 1}.html")
+        seen = await self.env.observe()
+        text = f"Step {index + 1}. " + ("The page asks a question: answer it." if last else "Go on to the next page.")
+        question = Message("user", text, seen.image)
+        messages = [question] if index else [Message("system", SYSTEM), question]
+        return StepRecord(index, seen, await chat.say(messages, ANSWER_SCHEMA if last else CLICK_SCHEMA), forced=last)
 
 
-async def _work(
-    todo: Iterator[RecallTrial],
-    model: ChatModel,
-    browsers: Browsers,
-    options: EnvOptions,
-    server: PageServer,
-    log: TrialLog,
-    stepped: Callable[[int], None],
-) -> None:
-    for trial in todo:
-        addresses = [server.put(f"/{trial.key}/{step}", page.html) for step, page in enumerate(trial.pages, 1)]
-        for attempt in range(1, ATTEMPTS + 1):
-            looked = 0
-            try:
-                async with await BrowserEnv.open(browsers, options) as env:
-                    chat = await model.open()
-                    try:
-                        replies = []
-                        for step, address in enumerate(addresses, 1):
-                            replies.append(await _step(env, chat, step, address, step == trial.asked_at))
-                            looked += 1
-                            stepped(1)
-                    finally:
-                        await chat.close()
-                break
-            except EnvError as error:
-                stepped(-looked)
-                if attempt == ATTEMPTS:
-                    raise InfrastructureError(f"the trial {trial.key} failed {ATTEMPTS} times: {error}") from error
-        log.add(_result(trial, replies))
+def _failure(store: EpisodeStore) -> str:
+    """Why a trial was given up, as its last attempt tells."""
+    for info in store.list_episodes(benchmark=SUITE, reason="infrastructure"):
+        assert info.outcome is not None
+        return f"the trial {info.task.name} failed {ATTEMPTS} times: {info.outcome.detail}"
+    return f"a trial failed {ATTEMPTS} times: no browser could be opened"
 
 
-async def _step(env: BrowserEnv, chat: Chat, step: int, address: str, last: bool) -> Reply:
-    await env.goto(address)
-    seen = await env.observe()
-    text = f"Step {step}. " + ("The page asks a question: answer it." if last else "Go on to the next page.")
-    question = Message("user", text, seen.image)
-    return await chat.say(
-        [question] if step > 1 else [Message("system", SYSTEM), question], ANSWER_SCHEMA if last else CLICK_SCHEMA
-    )
-
-
-def _result(trial: RecallTrial, replies: list[Reply]) -> RecallResult:
+def judge(trial: RecallTrial, replies: Sequence[Reply | ModelOutput]) -> RecallResult:
+    """What became of a trial, from the replies at all its steps."""
     answer = answer_in(replies[-1].text)
     return RecallResult(
-        condition=trial.condition,
-        asked_at=trial.asked_at,
-        number=trial.number,
-        code=trial.code,
-        answer=answer[:500],
+        trial.condition,
+        trial.asked_at,
+        answer[:500],
         right=names_code(answer, trial.code) and not any(names_code(answer, other) for other in trial.others),
         noted=any(names_code(reply.text, trial.code) for reply in replies[:-1]),
-        prompt_tokens=[reply.prompt_tokens for reply in replies],
-        cached_tokens=[reply.cached_tokens for reply in replies],
+        prompt_tokens=tuple(reply.prompt_tokens for reply in replies),
+        cached_tokens=tuple(reply.cached_tokens for reply in replies),
     )
 
 
@@ -167,6 +179,6 @@ def answer_in(text: str) -> str:
 
 
 def names_code(text: str, code: str) -> bool:
-    """Whether a text contains the code, whatever stands between its digits and its word."""
+    """Whether a text contains the code; anything but letters and digits may stand between its two parts."""
     digits, word = code.split()
     return re.search(rf"(?<!\d){digits}[^0-9a-z]*{word}(?![a-z])", text.lower()) is not None

@@ -1,59 +1,98 @@
-"""Screens that a small policy has never seen, and questions about them, each in a conversation of its own."""
+"""Questions about screens that a small policy has never seen, each in a conversation of its own."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import date
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import ChatModel, ChatOptions, Message
 from holotron.episodes.worker_pool import Share, share_out
-from holotron.suites.screens.generate import HELD_OUT_FROM
+from holotron.eval.statistics import wilson
+from holotron.suites.screens.generate import HELD_OUT_FROM, Tally
 from holotron.suites.screens.rendering import Shot
-from holotron.suites.screens.sources import Sources
+from holotron.suites.screens.sources import SOURCES, Sources
 
 Screen = tuple[str, int]  # source, seed
-R = TypeVar("R")
 RANDOM = "random"
-TELL_SECONDS = 10.0
 
 
-def held_out(screens: int, sources: Sequence[str]) -> list[Screen]:
-    """So many of each source, of seeds kept from training; generated pages of templates and themes kept, too."""
-    return [(source, HELD_OUT_FROM + seed) for seed in range(screens) for source in sources]
+@dataclass(frozen=True)
+class ScreenAnswer:
+    """What was said to one question about a screen."""
+
+    source: str
+    seed: int
+    seconds: float
+
+    @property
+    def right(self) -> bool:
+        raise NotImplementedError
 
 
-def ask_screens(
-    question: Callable[[Shot, Screen, ChatModel], Awaitable[list[R]]],
-    screens: Sequence[Screen],
+A = TypeVar("A", bound=ScreenAnswer)
+
+
+@dataclass(frozen=True)
+class ScreenQuestion(Generic[A]):
+    """answer: makes the record from what was said and the seconds it took."""
+
+    asked: str
+    answer: Callable[[str, float], A]
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class QuestionKind(Generic[A]):
+    """One kind of questions, and how answers to them are counted.
+
+    questions: those of one screen; a function of a module, so that worker processes find it. parts: the names of parts
+    that rates are given for besides all and sources, each with what names an answer's part, and with the parts that
+    stand first in the report, asked about or not. figures: more than rates of right answers.
+    """
+
+    questions: Callable[[Shot, Screen], Iterable[ScreenQuestion[A]]]
+    parts: Mapping[str, tuple[Callable[[A], str], Sequence[str]]] = field(default_factory=dict)
+    figures: Callable[[Sequence[A]], dict[str, Any]] = lambda _: {}
+
+
+def evaluate_screens(
+    kind: QuestionKind[A],
     model: str,
+    screens: int,
+    sources: Sequence[str] = SOURCES,
     *,
     device: str | None = None,
     workers: int = 1,
     at_once: int = 4,
-) -> list[R]:
-    """What becomes of the questions about all screens, in no particular order. `question` is a function of a module.
+) -> dict[str, Any]:
+    """Ask about so many screens of each source, and give the shares of right answers.
 
-    model: a checkpoint folder, a bundled name, or "random". Screens that cannot be drawn are left out.
+    The seeds are kept from training; generated pages have templates and themes that are kept, too. model: a checkpoint
+    folder, a bundled name, or "random". Screens that cannot be drawn are left out.
     """
-    done, told = 0, time.monotonic()
-
-    def tell(*_: object) -> None:
-        nonlocal done, told
-        done += 1
-        if time.monotonic() - told > TELL_SECONDS:
-            told = time.monotonic()
-            print(f"{done} of {len(screens)} screens", file=sys.stderr, flush=True)
-
+    began = time.monotonic()
+    todo = [(source, HELD_OUT_FROM + seed) for seed in range(screens) for source in sources]
+    tally = Tally(len(todo), "screens")
     with _policy(model, device) as policy:
-        work = partial(_ask, question, at_once)
-        parts = asyncio.run(share_out(work, screens, policy, workers=workers, on_report=tell))
-    return [answer for part in parts for answer in part]
+        work = partial(_ask, kind.questions, at_once)
+        shares = asyncio.run(share_out(work, todo, policy, workers=workers, on_report=tally.add))
+    answers = sorted((answer for share in shares for answer in share), key=lambda each: (each.source, each.seed))
+    parts = {"by_source": ((lambda each: each.source), sources), **kind.parts}
+    return {
+        "model": model,
+        "date": date.today().isoformat(),
+        "seconds": time.monotonic() - began,
+        "all": _rate(kind, answers),
+        **{name: _rates(kind, answers, *part) for name, part in parts.items()},
+        "questions": [asdict(each) | {"right": each.right} for each in answers],
+    }
 
 
 @contextmanager
@@ -68,31 +107,61 @@ def _policy(model: str, device: str | None) -> Iterator[ChatModel]:
 
 
 async def _ask(
-    question: Callable[[Shot, Screen, ChatModel], Awaitable[list[R]]], at_once: int, share: Share[Screen]
-) -> list[R]:
+    questions: Callable[[Shot, Screen], Iterable[ScreenQuestion[A]]], at_once: int, share: Share[Screen]
+) -> list[A]:
     """One worker's part."""
     policy = share.model
     assert policy is not None
     async with Sources(held_out=True, at_once=at_once) as sources:
-        await sources.prepare({source: 1 for source, _ in share.items})
+        await sources.prepare(source for source, _ in share.items)
 
-        async def about(screen: Screen) -> list[R]:
+        async def about(screen: Screen) -> list[A]:
             shot = await sources.shot(*screen)
-            answers = [] if shot is None else await question(shot, screen, policy)
+            answers = [] if shot is None else [await _answer(policy, shot, each) for each in questions(shot, screen)]
             share.report(screen)
             return answers
 
         return [answer for answers in await share.each(about, at_once) for answer in answers]
 
 
-async def answer(
-    policy: ChatModel, asked: str, png: bytes, schema: Mapping[str, Any] | None = None
-) -> tuple[str, float]:
-    """What is said to a question about a picture, and the seconds it took."""
+async def _answer(policy: ChatModel, shot: Shot, question: ScreenQuestion[A]) -> A:
     began = time.monotonic()
     chat = await policy.open()
     try:
-        reply = await chat.say([Message("user", asked, png)], schema)
+        reply = await chat.say([Message("user", question.asked, shot.png)], question.schema)
     finally:
         await chat.close()
-    return reply.text, time.monotonic() - began
+    return question.answer(reply.text, time.monotonic() - began)
+
+
+def _rates(
+    kind: QuestionKind[A], answers: Sequence[A], part_of: Callable[[A], str], first: Sequence[str]
+) -> dict[str, Any]:
+    groups: dict[str, list[A]] = {name: [] for name in first}
+    for each in answers:
+        groups.setdefault(part_of(each), []).append(each)
+    others = sorted(groups.keys() - set(first), key=lambda name: -len(groups[name]))
+    return {name: _rate(kind, groups[name]) for name in (*first, *others)}
+
+
+def _rate(kind: QuestionKind[A], answers: Sequence[A]) -> dict[str, Any]:
+    right = sum(each.right for each in answers)
+    return {"right": right, "of": len(answers), "interval": wilson(right, len(answers)), **kind.figures(answers)}
+
+
+def report_text(found: dict[str, Any]) -> str:
+    """The report as a text."""
+    lines = [f"{found['model']}: {found['all']['of']} questions in {found['seconds']:.0f} s"]
+    for title, rates in found.items():
+        if title.startswith("by_"):
+            lines.append(title.replace("_", " "))
+            lines += [f"  {name:16} {_rate_text(rate)}" for name, rate in rates.items()]
+    return "\n".join([*lines, f"  {'all':16} {_rate_text(found['all'])}"])
+
+
+def _rate_text(rate: dict[str, Any]) -> str:
+    if not rate["of"]:
+        return "nothing to ask about"
+    low, high = rate["interval"]
+    text = f"{100 * rate['right'] / rate['of']:5.1f}% ({100 * low:.1f} to {100 * high:.1f}) of {rate['of']}"
+    return f"{text}, {100 * rate['characters']:.1f}% of their characters" if "characters" in rate else text

@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from holotron.episodes.shards import SampleError
+from holotron.episodes.examples import ExampleError
 from holotron.model.errors import ModelError
 from holotron.train.parallel import leave
 from holotron.train.recipe import RecipeError, read_recipe
@@ -40,7 +40,7 @@ def main() -> int:
         folder = trainer.run(tell)
         if trainer.ranks.first:
             print(folder)
-    except (RecipeError, TrainingError, Interrupted, SampleError, ModelError) as error:
+    except (RecipeError, TrainingError, Interrupted, ExampleError, ModelError) as error:
         print(error, file=sys.stderr)
         return 1
     finally:

@@ -17,21 +17,21 @@ from holotron.model.loading import find_checkpoint, load
 from holotron.model.parameters import place
 
 
-class BlendError(ValueError):
+class InterpolationError(ValueError):
     """Two checkpoints that nothing lies between."""
 
 
-def blend(first: str | Path, second: str | Path, out: Path, share: float = 0.5) -> Path:
+def interpolate(first: str | Path, second: str | Path, out: Path, share: float = 0.5) -> Path:
     """Write the weights that are `share` of the way from the first checkpoint to the second; the folder."""
     if not 0 <= share <= 1:
-        raise BlendError(f"share is {share}; it must lie between 0, the first checkpoint, and 1, the second")
+        raise InterpolationError(f"share is {share}; it must lie between 0, the first checkpoint, and 1, the second")
     model, other = (load(name, torch.device("cpu")) for name in (first, second))
     theirs = dict(other.named_parameters())
     ours = dict(model.named_parameters())
     for name in ours.keys() | theirs.keys():
         shapes = [tuple(parts[name].shape) if name in parts else None for parts in (ours, theirs)]
         if shapes[0] != shapes[1]:
-            raise BlendError(
+            raise InterpolationError(
                 f"{first} and {second} are different models: {name} is {shapes[0]} here, {shapes[1]} there"
             )
     for name, weight in ours.items():

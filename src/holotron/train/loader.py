@@ -1,35 +1,34 @@
 """Batches in an order that a seed decides, made by several processes, which can be left and taken up again anywhere.
 
-A shard belongs to one worker, and batches are taken from the workers in turn. Each batch comes with the cursor of its
-worker behind it: with the cursors of all of them a run goes on with exactly the batches it would have had. Several
-ranks have workers of their own, numbered so that together they take from all of them in turn.
+A shard or an episode belongs to one worker, and batches are taken from the workers in turn. Each batch comes with the
+cursor of its worker behind it: with the cursors of all of them a run goes on with exactly the batches it would have
+had. Several ranks have workers of their own, numbered so that together they take from all of them in turn.
 """
 
 from __future__ import annotations
 
+import logging
 import random
-import time
-import zlib
 from collections.abc import Iterator
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from holotron.episodes.shards import SampleError, read_shard, shard_paths
+from holotron.episodes.examples import ExampleError
+from holotron.episodes.shards import read_shard, shard_paths
 from holotron.train.batches import Bunch, Packer, TrainingBatch
 from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.recipe import Source
 from holotron.train.sequences import Sequence, SequenceWriter
 
+log = logging.getLogger(__name__)
+
 MOST_LEFT_OUT = 1000
 MOST_ASIDE = 8
-# Of a growing source: bunches that a worker begins with, and how it reads on.
-ENOUGH_TO_START = 512
-READ_PER_DRAW = 2
-LOOK_AGAIN_SECONDS = 1.0
 
 Place = tuple[int, int]  # a source and a position in its order
 
@@ -45,7 +44,7 @@ class Cursor:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A batch, the worker it is from, where that worker stands after it, and what kinds of samples are in it."""
+    """A batch, the worker it is from, where that worker stands after it, and what kinds of examples are in it."""
 
     batch: TrainingBatch
     worker: int
@@ -58,68 +57,76 @@ class Drawn:
 
 
 class SourceShare:
-    """One worker's share of a source: held in memory as written sequences, drawn in a new order each time round.
+    """One worker's share of a source, drawn in a new order each time round.
 
-    Samples that follow each other and are over the same picture stay together, up to `shared` of them.
-
-    What a growing source has got meanwhile is read a little with every draw and takes part from the next round on:
-    reading it all at once would keep every other worker waiting.
+    Tar shards are held in memory as written sequences; those that follow each other over the same picture stay
+    together, up to `shared` of them. Of an episode store the share holds where examples are, and reads what is drawn.
     """
 
     def __init__(
-        self, source: Source, writer: SequenceWriter, worker: int, workers: int, seed: int, shared: int = 1
+        self,
+        source: Source,
+        writer: SequenceWriter,
+        worker: int,
+        workers: int,
+        seed: int,
+        shared: int = 1,
+        folder: Path = Path(),
     ) -> None:
-        self._source, self._writer, self._shared = source, writer, shared
-        self._worker, self._workers = worker, workers
         self._seed = f"{seed}/{source.path}/{worker}"
-        self._starts = [0]  # position at which each round began
-        self._order: list[int] = []
-        self._coming = self._read_on()
-        self._look_again = 0.0
-        self._bunches = self._take(ENOUGH_TO_START if source.growing else None)
-        self._newcomers: list[Bunch] = []
-        if not self._bunches:
-            raise SampleError(f"there are no samples at {source.path}")
+        self._bunches: _Bunches
+        if source.store:
+            self._bunches = _StoreBunches(folder / source.store, source, writer, worker, workers)
+        else:
+            self._bunches = _TarBunches(folder / source.shards, writer, worker, workers, shared)
+        if not any(self._bunches.weights):
+            share = f" for worker {worker} of {workers}; use fewer workers" if workers > 1 else ""
+            raise ExampleError(f"there is nothing to learn at {folder / source.path}{share}")
+        self._round, self._start = 0, 0  # and the position at which the round began
+        self._order = self._shuffled()
 
     def draw(self, position: int) -> Bunch:
-        """The samples at a position of the endless order. Positions may be skipped, not gone back over."""
-        if self._source.growing and time.monotonic() >= self._look_again:
-            self._newcomers += self._take(READ_PER_DRAW)
-        while position >= self._starts[-1] + len(self._order):
-            if self._order:
-                self._starts.append(self._starts[-1] + len(self._order))
-                self._bunches += self._newcomers
-                self._newcomers = []
-            self._order = list(range(len(self._bunches)))
-            random.Random(f"{self._seed}/{len(self._starts)}").shuffle(self._order)
-        return self._bunches[self._order[position - self._starts[-1]]]
+        """The examples at a position of the endless order, none where they are damaged. Never go back."""
+        while position >= self._start + len(self._order):
+            self._start += len(self._order)
+            self._round += 1
+            self._order = self._shuffled()
+        return self._bunches.read(self._order[position - self._start])
 
-    def _take(self, most: int | None) -> list[Bunch]:
-        """The next bunches, all there are or at most so many."""
-        taken: list[Bunch] = []
-        while most is None or len(taken) < most:
-            bunch = next(self._coming)
-            if bunch is None:
-                self._look_again = time.monotonic() + LOOK_AGAIN_SECONDS
-                break
-            taken.append(bunch)
-        return taken
+    def _shuffled(self) -> list[int]:
+        """One round: each as often as its weight says, the fraction by chance."""
+        chance = random.Random(f"{self._seed}/{self._round + 1}")
+        order = [
+            index
+            for index, weight in enumerate(self._bunches.weights)
+            for _ in range(int(weight) + (weight % 1 > 0 and chance.random() < weight % 1))
+        ]
+        chance.shuffle(order)
+        return order
 
-    def _read_on(self) -> Iterator[Bunch | None]:
-        """Without end: what is in all shards that are this worker's, and None whenever there is no more yet."""
-        read: set[Path] = set()
-        while True:
-            paths = [path for path in shard_paths([Path(self._source.path)]) if path not in read]
-            first = not read
-            few = first and len(paths) < self._workers
-            for number, path in enumerate(paths):
-                read.add(path)
-                turn = number if first else zlib.crc32(path.name.encode())
-                if few or turn % self._workers == self._worker:
-                    for index, bunch in enumerate(self._bunched(path)):
-                        if not few or index % self._workers == self._worker:
-                            yield bunch
-            yield None
+
+class _Bunches(Protocol):
+    weights: list[float]
+
+    def read(self, index: int) -> Bunch: ...
+
+
+class _TarBunches:
+    def __init__(self, path: Path, writer: SequenceWriter, worker: int, workers: int, shared: int) -> None:
+        self._writer, self._shared = writer, shared
+        paths = shard_paths([path])
+        few = len(paths) < workers
+        self._read = [
+            bunch
+            for number, shard in enumerate(paths)
+            if few or number % workers == worker
+            for index, bunch in enumerate(self._bunched(shard))
+            if not few or index % workers == worker
+        ]
+        self.weights = [1.0] * len(self._read)
+
+    def read(self, index: int) -> Bunch:
+        return self._read[index]
 
     def _bunched(self, path: Path) -> Iterator[Bunch]:
         bunch: Bunch = ()
@@ -132,6 +139,22 @@ class SourceShare:
             bunch = (sequence,)
         if bunch:
             yield bunch
+
+
+class _StoreBunches:
+    def __init__(self, path: Path, source: Source, writer: SequenceWriter, worker: int, workers: int) -> None:
+        from holotron.episodes.views import View  # needs pydantic, which training on tar shards does without
+
+        self._writer = writer
+        self._view = View([path], source, part=worker, parts=workers)
+        self.weights = self._view.weights
+
+    def read(self, index: int) -> Bunch:
+        try:
+            return (self._writer.write(self._view[index]),)
+        except ExampleError as error:
+            log.warning("an example is left out: %s", error)
+            return ()
 
 
 def _same_picture(one: Sequence, other: Sequence) -> bool:
@@ -155,14 +178,15 @@ class BatchStream(IterableDataset[Drawn]):
         turn: int = 0,
         rank: int = 0,
         ranks: int = 1,
-        tremor: CoordinateJitter | None = None,
+        jitter: CoordinateJitter | None = None,
+        folder: Path = Path(),
     ) -> None:
         super().__init__()
         self._sources, self._writer, self._packer = tuple(sources), writer, packer
         self._seed, self._workers, self._turn = seed, workers, turn
         self._cursors = cursors or {}
         self._rank, self._ranks = rank, ranks
-        self._tremor = tremor
+        self._jitter, self._folder = jitter, folder
 
     def __iter__(self) -> Iterator[Drawn]:
         info = get_worker_info()
@@ -171,7 +195,10 @@ class BatchStream(IterableDataset[Drawn]):
         own = (self._turn + (info.id if info is not None else 0)) % self._workers
         worker, workers = own * self._ranks + self._rank, self._workers * self._ranks
         shared = self._packer.budget.shared
-        shares = [SourceShare(source, self._writer, worker, workers, self._seed, shared) for source in self._sources]
+        shares = [
+            SourceShare(source, self._writer, worker, workers, self._seed, shared, self._folder)
+            for source in self._sources
+        ]
         start = self._cursors.get(worker, Cursor(0, (0,) * len(shares)))
         yield from self._drawn(worker, shares, start)
 
@@ -192,7 +219,9 @@ class BatchStream(IterableDataset[Drawn]):
                     bunch = shares[chosen].draw(positions[chosen])
                     draws += 1
                     positions[chosen] += 1
-                if room.takes(bunch):
+                if not bunch:
+                    left_out += 1
+                elif room.takes(bunch):
                     room.take(bunch)
                     members += bunch
                 elif self._packer.fits(*bunch):
@@ -200,9 +229,11 @@ class BatchStream(IterableDataset[Drawn]):
                 else:
                     left_out += 1
             if not members:
+                if not bunch:
+                    raise ExampleError(f"none of {left_out} examples in a row can be used; the log says why")
                 tokens, patches, learned, *_ = room.needs(bunch)
-                raise SampleError(
-                    f"none of {left_out} samples in a row fits into a batch, the last being of kind {bunch[0].kind}, "
+                raise ExampleError(
+                    f"none of {left_out} examples in a row fits into a batch, the last being of kind {bunch[0].kind}, "
                     f"{tokens} tokens, {learned} of them learned, and {patches} patches; "
                     "make the recipe's [batch] larger"
                 )
@@ -210,8 +241,8 @@ class BatchStream(IterableDataset[Drawn]):
             kinds = tuple(member.kind for member in members)
             cursor = Cursor(draws, tuple(positions), tuple(place for place, _ in waiting))
             batch = self._packer.build(members)
-            if self._tremor is not None:
-                batch = self._tremor.apply(batch, [self._seed, worker, draws])
+            if self._jitter is not None:
+                batch = self._jitter.apply(batch, [self._seed, worker, draws])
             yield Drawn(batch, worker, cursor, kinds)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from holotron.agent.chat import Message, template_messages
-from holotron.episodes.shards import Sample
+from holotron.episodes.examples import Example, ExampleTurn
 from holotron.model.grids import Grid, patch_grid
 from holotron.model.image import image_size
 from holotron.model.text.conversation import AnsweredTurn, ConversationWriter
@@ -57,9 +57,16 @@ class SequenceWriter:
             raise ValueError(f"{config.name} has no vision tower of dynamic resolution; the supervised stages need it")
         self._writer, self._vision = writer, config.vision
 
-    def write(self, sample: Sample) -> Sequence:
-        turns = [([Message("user", turn.said, turn.image)], turn.answer, turn.learn) for turn in sample.turns]
-        return self.write_turns(turns, sample.kind, sample.about.get("writing"))
+    def write(self, example: Example) -> Sequence:
+        turns = [(turn.messages, self._answer(turn), turn.learn) for turn in example.turns]
+        return self.write_turns(turns, example.kind, example.about.get("writing"))
+
+    def _answer(self, turn: ExampleTurn) -> str | ListOf[int]:
+        """The tokens that were generated, where they are this model's: another may have had another vocabulary."""
+        ids = turn.answer_ids
+        if ids and max(ids) < self._writer.config.vocab_size and self._writer.tokenizer.decode(ids) == turn.answer:
+            return ids
+        return turn.answer
 
     def write_turns(
         self, turns: Iterable[Exchange], kind: str = "", writing: Mapping[str, Any] | None = None

@@ -58,7 +58,7 @@ ADAPTER = "adapter"
 
 @dataclass
 class Progress:
-    """What is told while training, and written to metrics.jsonl. glyphs: the loss of what is written where."""
+    """What is told while training, and written to metrics.jsonl. ocr_loss: of what is written where."""
 
     step: int
     steps: int
@@ -73,7 +73,7 @@ class Progress:
     waited: float
     seconds: float
     kinds: dict[str, float] = field(default_factory=dict)
-    glyphs: float | None = None
+    ocr_loss: float | None = None
 
 
 class Trainer:
@@ -91,7 +91,7 @@ class Trainer:
         self.model.train()
         assert self.model.vision is not None
         self._ocr_head: OcrHead | None = None
-        if recipe.glyphs:
+        if recipe.ocr_loss:
             # A part of the model, it learns, is averaged and kept like the rest; what is exported has no place for it.
             self._ocr_head = OcrHead(self.model.config.hidden_size).to(self.device)
             self.model.add_module("ocr_head", self._ocr_head)
@@ -106,7 +106,7 @@ class Trainer:
         # Experts wait for the host to count their tokens, which a recording cannot.
         recorded = recipe.compile and self.device.type == "cuda" and self.model.config.moe is None
         self._cuda_graph = CudaGraphStep(self._sums_of_seen, trained(self.model).values()) if recorded else None
-        self.coordinates = Coordinates.of(self.tokenizer, recipe.spread)
+        self.coordinates = Coordinates.of(self.tokenizer, recipe.coordinate_sigma)
         self.optimizers = make_optimizers(self.model, recipe.optimizer)
         self.average = Average(self.model, recipe.optimizer.average)
         self.packer = Packer(self.model.config, recipe.batch)
@@ -114,8 +114,6 @@ class Trainer:
         self.step = 0
         self.cursors: dict[int, Cursor] = {}
         self._stopped = False
-        self._began: float | None = None
-        self._elapsed = 0.0
 
     def run(self, on_progress: Callable[[Progress], None] = lambda _: None) -> Path:
         """Train to the end and leave a checkpoint; its folder. A stopped run keeps its state and raises Interrupted."""
@@ -126,11 +124,9 @@ class Trainer:
         meter = _Meter(self)
         with _stopping(self):
             batches = self._batches()
-            while self._reached() < recipe.steps:
+            while self.step < recipe.steps:
                 with meter.waiting():
                     drawn = next(batches)
-                # The clock starts with the first batch: before it there is only reading.
-                self._began = self._began or time.monotonic()
                 losses, gradient = self._learn(drawn.batch)
                 self.cursors[drawn.worker] = drawn.cursor
                 self.step += 1
@@ -140,7 +136,7 @@ class Trainer:
                     if self.ranks.first:
                         self._note(progress)
                         on_progress(progress)
-                self._agree()
+                self._stopped = any(self.ranks.gather(self._stopped))  # one that is to stop stops them all
                 if self._stopped or self.step % recipe.keep_every == 0:
                     self.keep()
                 if self._stopped:
@@ -195,7 +191,8 @@ class Trainer:
             turn,
             self.ranks.rank,
             self.ranks.size,
-            CoordinateJitter.of(self.tokenizer, self.recipe.tremor) if self.recipe.tremor else None,
+            CoordinateJitter.of(self.tokenizer, jitter) if (jitter := self.recipe.coordinate_jitter) else None,
+            self.recipe.folder,
         )
         return load_batches(stream, workers)
 
@@ -222,18 +219,7 @@ class Trainer:
     def rate(self) -> float:
         """The step size of the step that is next."""
         config = self.recipe.optimizer
-        return config.rate * config.factor(self._reached(), self.recipe.steps)
-
-    def _reached(self) -> float:
-        """How far the run is, in steps: of its work or, if that is further, of its time."""
-        return max(self.step, self.recipe.steps * self._elapsed / self.recipe.seconds)
-
-    def _agree(self) -> None:
-        """Between two steps: all ranks go by one clock, and one that is to stop stops them all."""
-        elapsed = time.monotonic() - (self._began or time.monotonic())
-        told = self.ranks.gather((elapsed, self._stopped))
-        self._elapsed = told[0][0]
-        self._stopped = any(stopped for _, stopped in told)
+        return config.rate * config.factor(self.step, self.recipe.steps)
 
     def losses(self, batch: TrainingBatch) -> tuple[Tensor, Tensor, Tensor]:
         """What is minimised, and what is said and what is written of it, each the mean of what is learned in a batch.
@@ -246,7 +232,7 @@ class Trainer:
     def _sums(self, losses_N: Tensor, written: Tensor, batch: TrainingBatch) -> tuple[Tensor, Tensor, Tensor]:
         learned = self.ranks.mean(batch.weights_N.sum()).clamp_min(1.0 / self.ranks.size)
         said = (losses_N * batch.weights_N).sum() / learned
-        return said + self.recipe.glyphs * written, said, written
+        return said + self.recipe.ocr_loss * written, said, written
 
     def _losses(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """The loss of each learned token, and that of what is written."""
@@ -318,7 +304,7 @@ def _start(recipe: Recipe, device: torch.device) -> tuple[Model, Tokenizer, Chat
         model = random_model(config, device, torch.float32, recipe.seed)
         tokenizer, template = policy_tokenizer(config), policy_template()
     else:
-        folder = find_checkpoint(recipe.start)
+        folder = find_checkpoint(recipe.starting_point)
         model = load(folder, device, dtype)
         tokenizer, template = load_tokenizer(folder), load_chat_template(folder)
     if recipe.max_patches and model.vision is not None:
@@ -412,12 +398,13 @@ class _Meter:
             waited=waited / (seconds * trainer.ranks.size),
             seconds=time.monotonic() - began,
             kinds={kind: count / kinds.total() for kind, count in sorted(kinds.items())},
-            glyphs=float(torch.stack(self._written).mean()) if recipe.glyphs else None,
+            ocr_loss=float(torch.stack(self._written).mean()) if recipe.ocr_loss else None,
         )
         self._reset()
         return progress
 
 
 def _plain(recipe: Recipe) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
+    """Without its folder, which may be moved."""
+    value: dict[str, Any] = json.loads(json.dumps(asdict(replace(recipe, folder=Path())), default=str))
     return value

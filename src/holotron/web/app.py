@@ -41,7 +41,7 @@ class OwnNameOnly:
 def create_app(catalog: Catalog) -> FastAPI:
     """An application that shows one store."""
     app = FastAPI(title="Holotron episodes", docs_url=None, redoc_url=None, openapi_url=None)
-    app.include_router(router(catalog.store, catalog))
+    app.include_router(router(catalog))
     app.add_middleware(OwnNameOnly)
     return app
 

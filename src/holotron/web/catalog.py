@@ -16,7 +16,8 @@ from holotron.episodes.errors import EpisodeError
 from holotron.episodes.reading import META, STEPS, read_info
 from holotron.episodes.record import EpisodeInfo
 from holotron.episodes.store import EpisodeStore
-from holotron.web.rows import Row, damaged_row, row_of
+from holotron.web.detail import compact_json, without_folder
+from holotron.web.rows import Row, row_of
 
 Progress = Callable[[int, int], None]
 
@@ -29,11 +30,10 @@ ASK_RUNNING_SECONDS, ASK_UNFINISHED_SECONDS = 5.0, 30.0
 
 
 class _Stamp(NamedTuple):
-    """What differs after every write to an episode."""
+    """What differs after every write to an episode: of its two files the inode, the time and the size."""
 
-    meta: tuple[int, ...]
-    steps_file: int
-    steps: tuple[int, ...]
+    meta: tuple[int, int, int]
+    steps: tuple[int, int, int]
 
 
 @dataclass
@@ -55,7 +55,7 @@ class _Entry:
 
 
 class Catalog:
-    """Rows with version numbers: whoever has seen version 7 is told what came after it. Threads may share one."""
+    """Rows with version numbers: a page that has seen version 7 is told what came after it. Threads may share one."""
 
     def __init__(self, store: EpisodeStore) -> None:
         self.store = store
@@ -92,7 +92,7 @@ class Catalog:
     def _refresh(self, progress: Progress | None) -> None:
         self._looked = time.monotonic()
         # Finished episodes stay as they are, unless their folder is replaced, which its parent's time would tell.
-        folder_time = _time_of(self._folder)
+        _, folder_time, _ = _stamp_of(self._folder)
         everything = folder_time != self._folder_time or time.time() - folder_time / 1e9 < SETTLED_SECONDS
         names = self._names() if everything else list(self._entries)
         for gone in self._entries.keys() - set(names):
@@ -115,7 +115,8 @@ class Catalog:
             return []
 
     def _look_at(self, name: str, before: _Entry | None) -> None:
-        stamp = _stamp_of(self._folder / name)
+        folder = self._folder / name
+        stamp = _Stamp(_stamp_of(folder / META), _stamp_of(folder / STEPS))
         if before is None or before.stamp != stamp:
             entry = self._read(name, stamp, before)
         elif before.info is not None and not before.final and self._is_due(before):
@@ -127,11 +128,11 @@ class Catalog:
             steps = entry.info.step_count if entry.final else entry.counted_steps
             row = row_of(entry.info, steps, entry.being_written)
         else:
-            row = damaged_row(name, entry.damage)
+            row = Row(name, "damaged", entry.damage)
         if entry.row != row:
             self._version += 1
             entry.row, entry.version = row, self._version
-            entry.text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+            entry.text = compact_json(vars(row))
         self._entries[name] = entry
         self._removed.pop(name, None)
 
@@ -139,7 +140,7 @@ class Catalog:
         entry = _Entry(stamp)
         if before is not None:
             entry.row, entry.text, entry.version = before.row, before.text, before.version
-            if before.stamp.steps_file == stamp.steps_file:
+            if before.stamp.steps[0] == stamp.steps[0]:
                 entry.counted_bytes, entry.counted_steps = before.counted_bytes, before.counted_steps
         folder = self._folder / name
         try:
@@ -150,8 +151,7 @@ class Catalog:
                 entry.being_written = before is not None or self._ask(name, entry)
         except (EpisodeError, OSError) as error:
             entry.info = None
-            # People share what the page shows; where the store is on this machine is nobody's business.
-            entry.damage = str(error).replace(f"{self.store.folder}{os.sep}", "")
+            entry.damage = without_folder(self.store, error)
         return entry
 
     def _count(self, path: Path, entry: _Entry) -> None:
@@ -176,19 +176,7 @@ class Catalog:
             return False
 
 
-def _time_of(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
-
-
-def _stamp_of(folder: Path) -> _Stamp:
-    (meta_file, *meta), (steps_file, *steps) = (_numbers_of(folder / name) for name in (META, STEPS))
-    return _Stamp((meta_file, *meta), steps_file, tuple(steps))
-
-
-def _numbers_of(path: Path) -> tuple[int, int, int]:
+def _stamp_of(path: Path) -> tuple[int, int, int]:
     try:
         status = os.stat(path)
     except OSError:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
-from holotron.actions.action import ActionError, describe, to_dict
+from holotron.actions.action import ActionError, to_dict
+from holotron.actions.describe import describe
 from holotron.episodes.errors import Damaged, EpisodeError, NewerSchema
 from holotron.episodes.record import EpisodeInfo, Step
 from holotron.episodes.store import EpisodeStore, episode_from
@@ -17,7 +18,7 @@ def detail_of(store: EpisodeStore, episode_id: str, first: int = 0) -> dict[str,
     try:
         info = store.info(episode_id)
     except (Damaged, NewerSchema) as error:
-        return {"episode": None, "steps": [], "views": [], "damage": _without_folder(store, error)}
+        return {"episode": None, "steps": [], "views": [], "damage": without_folder(store, error)}
     steps, damage = steps_of(store, info)
     return {
         "episode": episode_from(info, ()).model_dump(mode="json", exclude={"steps"}),
@@ -29,10 +30,14 @@ def detail_of(store: EpisodeStore, episode_id: str, first: int = 0) -> dict[str,
 
 def steps_of(store: EpisodeStore, info: EpisodeInfo) -> tuple[list[Step], str | None]:
     """The steps; if there is damage, those before it, and what it is."""
+    steps: list[Step] = []
     try:
         return list(store.steps(info.id)), None
     except EpisodeError as error:
-        return list(_before_damage(store, info.id)), _without_folder(store, error)
+        with suppress(Damaged):
+            for step in store.steps(info.id, salvage=True):
+                steps.append(step)
+        return steps, without_folder(store, error)
 
 
 def view_of(step: Step) -> dict[str, Any]:
@@ -52,12 +57,10 @@ def episode_json(info: EpisodeInfo, steps: list[Step]) -> str:
     return json.dumps(episode_from(info, tuple(steps)).model_dump(mode="json"), ensure_ascii=False, indent=1)
 
 
-def _before_damage(store: EpisodeStore, episode_id: str) -> Iterator[Step]:
-    try:
-        yield from store.steps(episode_id, salvage=True)
-    except Damaged:
-        return
+def compact_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _without_folder(store: EpisodeStore, error: Exception) -> str:
+def without_folder(store: EpisodeStore, error: Exception) -> str:
+    """What an error says, less where the store is on this machine: people share what the page shows."""
     return str(error).replace(f"{store.folder}/", "")

@@ -22,7 +22,7 @@ MEDIA_TYPES = {
 GENERATOR = '<meta name="generator" content="holotron view">'
 
 # Episodes hold what strange pages and models wrote. The page only ever sets texts; should it fail to, the browser
-# still runs nothing that did not come with the page, asks nobody else for anything, and refuses to parse texts as HTML.
+# still runs nothing that did not come with the page, asks no other server for anything, and parses no text as HTML.
 _ALWAYS = (
     "default-src 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from holotron.episodes.errors import EpisodeError
 from holotron.episodes.files import write_whole
 from holotron.episodes.store import EpisodeStore
 from holotron.web.catalog import Catalog
-from holotron.web.detail import episode_json, steps_of, view_of
+from holotron.web.detail import compact_json, episode_json, steps_of, view_of
 from holotron.web.page import GENERATOR, data_block, standalone
 
 # A browser takes its time over a page of this size, and mail programs refuse it long before.
@@ -75,7 +74,7 @@ def _write_folder(catalog: Catalog, folder: Path) -> Report:
     content = _Content.of(catalog, "files")
     page = content.page(catalog.name)
     folder.mkdir(parents=True, exist_ok=True)
-    # The page comes first: whatever stops us half-way, the folder is known as a report that may be replaced.
+    # The page comes first: if this is stopped half-way, the folder is known as a report that may be replaced.
     write_whole(index, page, sync=False)
     for name in ("images", "episodes"):
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -111,17 +110,18 @@ class _Content:
     def of(cls, catalog: Catalog, images: Literal["inline", "files"]) -> _Content:
         rows = catalog.rows()
         head = {"store": catalog.name, "written": time.time(), "images": images}
-        content = cls(len(rows), [data_block("holotron-data", _json({"head": head, "rows": rows}))])
+        data = compact_json({"head": head, "rows": [vars(row) for row in rows]})
+        content = cls(len(rows), [data_block("holotron-data", data)])
         for row in rows:
-            if row["outcome"] != "damaged":
-                content._add(catalog.store, row["id"])
+            if row.outcome != "damaged":
+                content._add(catalog.store, row.id)
         return content
 
     def _add(self, store: EpisodeStore, episode_id: str) -> None:
         info = store.info(episode_id)
         steps, damage = steps_of(store, info)
         self.texts[episode_id] = episode_json(info, steps)
-        views = _json({"views": [view_of(step) for step in steps], "damage": damage})
+        views = compact_json({"views": [view_of(step) for step in steps], "damage": damage})
         self.blocks.append(data_block(f"episode-{episode_id}", self.texts[episode_id]))
         self.blocks.append(data_block(f"views-{episode_id}", views))
         self.digests.update((step.observation.image, None) for step in steps if step.observation.image is not None)
@@ -135,7 +135,3 @@ class _Content:
                 yield digest, store.image(digest)
             except EpisodeError:
                 continue  # the page says of each that it is missing
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

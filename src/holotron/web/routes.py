@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Annotated, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Path, Query
 from fastapi.responses import Response
 
 from holotron.episodes.errors import Damaged, EpisodeError
-from holotron.episodes.store import EpisodeStore
 from holotron.web.catalog import Catalog
-from holotron.web.detail import detail_of, episode_json, steps_of
+from holotron.web.detail import compact_json, detail_of, episode_json, steps_of
 from holotron.web.page import INDEX, NOTHING_POLICY, PAGE_POLICY, media_type, static_files
 
 JSON = "application/json"
@@ -26,13 +26,12 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 EpisodeId = Annotated[str, Path(max_length=128)]
 
 
-def router(store: EpisodeStore, catalog: Catalog | None = None) -> APIRouter:
+def router(catalog: Catalog) -> APIRouter:
     """Routes over a store. The page asks relative to its own address, so they may be included under any prefix.
 
-    They check nobody's name and no Host header: that is the business of the application that includes them.
+    They check neither users nor the Host header: the application that includes them does.
     """
-    routes = APIRouter()
-    episodes = Catalog(store) if catalog is None else catalog
+    routes, store = APIRouter(), catalog.store
 
     @routes.get("/", include_in_schema=False)
     def index() -> Response:
@@ -47,13 +46,13 @@ def router(store: EpisodeStore, catalog: Catalog | None = None) -> APIRouter:
     @routes.get("/api/episodes")
     def changes(since: Annotated[str, Query(max_length=64)] = "") -> Response:
         """The episodes that are new or changed since a cursor, and the next cursor."""
-        return _data(episodes.changes(since).encode(), JSON)
+        return _data(catalog.changes(since).encode(), JSON)
 
     @routes.get("/api/episodes/{episode_id}")
     def episode(episode_id: EpisodeId, first: Annotated[int, Query(ge=0)] = 0) -> Response:
         """One episode with its steps from `first` on, each with its action in words."""
         with _not_found():
-            return _data(_encoded(detail_of(store, episode_id, first)), JSON)
+            return _data(compact_json(detail_of(store, episode_id, first)).encode(), JSON)
 
     @routes.get("/api/episodes/{episode_id}/download")
     def download(episode_id: EpisodeId) -> Response:
@@ -76,17 +75,15 @@ def router(store: EpisodeStore, catalog: Catalog | None = None) -> APIRouter:
     return routes
 
 
-class _not_found:
+@contextmanager
+def _not_found() -> Iterator[None]:
     """Inside, an episode or image that is not there, or not whole, becomes 404."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, Damaged):
-            raise HTTPException(404, "it is missing or damaged") from error
-        if isinstance(error, EpisodeError):
-            raise HTTPException(404, "there is no such episode") from error
+    try:
+        yield
+    except Damaged as error:
+        raise HTTPException(404, "it is missing or damaged") from error
+    except EpisodeError as error:
+        raise HTTPException(404, "there is no such episode") from error
 
 
 def _page(name: str) -> Response:
@@ -100,7 +97,3 @@ def _data(data: bytes, kind: str, **headers: str) -> Response:
         media_type=kind,
         headers={**SAFE, "Content-Security-Policy": NOTHING_POLICY, "Cache-Control": "no-store", **headers},
     )
-
-
-def _encoded(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

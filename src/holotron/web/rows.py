@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, TypedDict
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from holotron.episodes.record import EpisodeInfo
 
@@ -11,25 +12,29 @@ RowOutcome: TypeAlias = Literal[
 ]  # fmt: skip
 
 
-class Row(TypedDict):
-    """Seeds and weight versions are texts here: JavaScript rounds whole numbers beyond 2⁵³."""
+@dataclass(frozen=True)
+class Row:
+    """Seeds and weight versions are texts here: JavaScript rounds whole numbers beyond 2⁵³.
+
+    Of an episode that cannot be read there is only the id, and the detail says why.
+    """
 
     id: str
     outcome: RowOutcome
-    reason: str
-    detail: str
-    task: str
-    benchmark: str
-    name: str
-    url: str
-    seed: str
-    sample: int
-    model: str
-    weights: str
-    reward: float | None
-    steps: int | None
-    started: float | None
-    ended: float | None
+    detail: str = ""
+    reason: str = ""
+    task: str = ""
+    benchmark: str = ""
+    name: str = ""
+    url: str = ""
+    seed: str = ""
+    sample: int = 0
+    model: str = ""
+    weights: str = ""
+    reward: float | None = None
+    steps: int | None = None
+    started: float | None = None
+    ended: float | None = None
 
 
 def row_of(info: EpisodeInfo, steps: int | None, being_written: bool) -> Row:
@@ -55,30 +60,8 @@ def row_of(info: EpisodeInfo, steps: int | None, being_written: bool) -> Row:
     )
 
 
-def damaged_row(episode_id: str, what: str) -> Row:
-    """The line of an episode that cannot be read, and why."""
-    return Row(
-        id=episode_id,
-        outcome="damaged",
-        reason="",
-        detail=what,
-        task="",
-        benchmark="",
-        name="",
-        url="",
-        seed="",
-        sample=0,
-        model="",
-        weights="",
-        reward=None,
-        steps=None,
-        started=None,
-        ended=None,
-    )
-
-
 def outcome_of(info: EpisodeInfo, being_written: bool) -> RowOutcome:
-    """One word for how it ended; unscored if nobody said whether that was a success."""
+    """One word for how it ended; unscored if nothing said whether that was a success."""
     outcome = info.outcome
     if outcome is None:
         return "running" if being_written else "unfinished"

@@ -48,6 +48,8 @@ class Call:
 
 def parse_calls(text: str) -> list[Call]:
     """The calls of a text, one after the other; blanks, line ends and semicolons may stand between them."""
+    if not isinstance(text, str):
+        raise ActionError(f"an action is a text, not {type(text).__name__}")
     if len(text) > MAX_CHARS:
         raise ActionError(f"the text has {len(text)} characters; {MAX_CHARS} are the most allowed")
     tokens = _tokens(text)

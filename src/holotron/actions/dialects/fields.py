@@ -1,15 +1,20 @@
-"""Reading values out of what others wrote, without trusting it."""
+"""What the vocabularies share: reading values that may be wrong, and writing points, keys and scrolls."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holotron.actions.action import Action, ActionError, Scroll, parse_action
-from holotron.actions.space import Space
+from holotron.actions import action as a
+from holotron.actions.action import Action, ActionError, parse_action
+from holotron.actions.coordinates import Space
+from holotron.actions.keys import join_keys, split_keys
 
 MIDDLE = (500, 500)
+# One turn of the wheel, where a vocabulary counts in turns.
+PERCENT_PER_TURN = 10
+Point = tuple[int, int]
 
 
 class Inexpressible(ActionError):
@@ -19,16 +24,27 @@ class Inexpressible(ActionError):
         super().__init__(f"{vocabulary} cannot express {what}")
 
 
-def build(kind: str, **fields: Any) -> Action:
+def inexpressible(action: Action, vocabulary: str) -> Inexpressible:
+    """The error for an action that mouse and keys cannot express."""
+    if isinstance(action, a.SwitchTab):
+        return Inexpressible(f"going to tab {action.index}; keys reach tabs 0 to 7", vocabulary)
+    what = f"a click with the {action.button} button" if isinstance(action, a.Click) else action.action
+    return Inexpressible(what, vocabulary)
+
+
+def build(kind: str, at: Point | None = None, to: Point | None = None, **fields: Any) -> Action:
     """An action of ours from values that may be wrong; a field that is None is left out."""
+    (x, y), (to_x, to_y) = at or (None, None), to or (None, None)
+    fields |= {"x": x, "y": y, "to_x": to_x, "to_y": to_y}
     return parse_action({"action": kind, **{name: value for name, value in fields.items() if value is not None}})
 
 
 class Fields:
-    """The named values of one foreign action."""
+    """The named values of one foreign action, its points in a space."""
 
-    def __init__(self, vocabulary: str, kind: str, values: Mapping[str, Any]) -> None:
-        self.name = f"{vocabulary} {kind}"
+    def __init__(self, vocabulary: str, kind: object, values: Mapping[str, Any], space: Space) -> None:
+        self.name = f"{vocabulary} {str(kind)[:40]}"
+        self.space = space
         self._values = values
 
     def has(self, name: str) -> bool:
@@ -44,9 +60,7 @@ class Fields:
 
     def number(self, name: str, default: float | None = None) -> float:
         value = self._values.get(name)
-        if value is None and default is not None:
-            return default
-        return self.as_number(name, value)
+        return default if value is None and default is not None else self._as_number(name, value)
 
     def whole(self, name: str, default: int | None = None) -> int:
         return math.floor(self.number(name, default))
@@ -63,17 +77,24 @@ class Fields:
             raise ActionError(f"{self.name}: {name} must be a list of texts, at least one")
         return value
 
-    def point(self, space: Space, x: str = "x", y: str = "y") -> tuple[int, int]:
-        return space.to_relative(self.number(x), self.number(y))
+    def point(self, x: str = "x", y: str = "y") -> Point:
+        return self.space.to_relative(self.number(x), self.number(y))
 
-    def pair(self, space: Space, name: str) -> tuple[int, int]:
+    def pair(self, name: str) -> Point:
         """A point that is a list of two numbers."""
         value = self._values.get(name)
         if not isinstance(value, list | tuple) or len(value) != 2:
             raise ActionError(f"{self.name}: {name} must be a list of two numbers")
-        return space.to_relative(self.as_number(name, value[0]), self.as_number(name, value[1]))
+        return self.space.to_relative(self._as_number(name, value[0]), self._as_number(name, value[1]))
 
-    def as_number(self, name: str, value: object) -> float:
+    def keys(self, names: Sequence[str]) -> str:
+        """Keys pressed together, in our spelling."""
+        try:
+            return join_keys(names)
+        except ValueError as error:
+            raise ActionError(f"{self.name}: {error}") from None
+
+    def _as_number(self, name: str, value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ActionError(f"{self.name}: {name} must be a number, not {_kind(value)}")
         if not -1e9 < value < 1e9:  # false for what is not a number, too
@@ -88,10 +109,49 @@ def as_object(vocabulary: str, value: object) -> dict[str, Any]:
     return value
 
 
-# ---- scrolling by pixels ----
+def as_objects(vocabulary: str, value: object) -> list[dict[str, Any]]:
+    """A value that must be a list of such objects."""
+    if not isinstance(value, list):
+        raise ActionError(f"{vocabulary}: the actions of a step are a list, not {_kind(value)}")
+    return [as_object(vocabulary, item) for item in value]
 
 
-def scroll_pixels(action: Scroll, space: Space) -> tuple[int, int]:
+# ---- points, keys and scrolls ----
+
+
+def to_xy(x: int, y: int, space: Space) -> dict[str, int]:
+    """A point of ours as fields."""
+    return dict(zip("xy", space.from_relative(x, y), strict=True))
+
+
+def lower_names(keys: str, meta: str) -> list[str]:
+    """The names of keys pressed together in lower case, with the words of desktop automation for some."""
+    names = split_keys(keys)
+    special = {"Control": "ctrl", "Meta": meta, "Escape": "esc"}
+    found = [special.get(name, name.removeprefix("Arrow")) for name in names]
+    return [name.lower() if name.isascii() and (len(names) > 1 or len(name) > 1) else name for name in found]
+
+
+def scroll_point(action: a.Scroll) -> Point:
+    return (action.x, action.y) if action.x is not None and action.y is not None else MIDDLE
+
+
+def off_middle(point: Point, space: Space) -> Point | None:
+    """The point of a scroll, or None for the middle of the image, where a scroll without a point is."""
+    # The middle as it looks after a visit to the space.
+    return None if point == space.to_relative(*space.from_relative(*MIDDLE)) else point
+
+
+def to_turns(action: a.Scroll) -> int:
+    return max(1, round(action.amount / PERCENT_PER_TURN))
+
+
+def from_turns(turns: int) -> int:
+    """The amount of a scroll by some turns of the wheel."""
+    return max(1, min(turns * PERCENT_PER_TURN, 1000))
+
+
+def to_scroll_pixels(action: a.Scroll, space: Space) -> tuple[int, int]:
     """How far a scroll goes to the right and down, in pixels of the image."""
     horizontal = action.direction in ("left", "right")
     distance = max(1, round(action.amount * (space.width if horizontal else space.height) / 100))
@@ -99,9 +159,8 @@ def scroll_pixels(action: Scroll, space: Space) -> tuple[int, int]:
     return (signed, 0) if horizontal else (0, signed)
 
 
-def scrolls(right: float, down: float, space: Space, point: tuple[int, int] | None) -> list[Action]:
-    """A scroll by pixels as one or two of ours; by nothing, a look. The middle is where a scroll is without a point."""
-    x, y = point if point is not None and point != space_middle(space) else (None, None)
+def from_scroll_pixels(right: float, down: float, space: Space, at: Point | None) -> list[Action]:
+    """A scroll by pixels as one or two of ours; by nothing, a look."""
     found = []
     for distance, side, forward, backward in (
         (right, space.width, "right", "left"),
@@ -109,13 +168,8 @@ def scrolls(right: float, down: float, space: Space, point: tuple[int, int] | No
     ):
         if distance:
             amount = max(1, min(round(abs(distance) * 100 / side), 1000))
-            found.append(build("scroll", direction=forward if distance > 0 else backward, amount=amount, x=x, y=y))
+            found.append(build("scroll", at, direction=forward if distance > 0 else backward, amount=amount))
     return found or [build("wait", seconds=0)]
-
-
-def space_middle(space: Space) -> tuple[int, int]:
-    """The middle of the image as it looks after a visit to the space."""
-    return space.to_relative(*space.from_relative(*MIDDLE))
 
 
 def _kind(value: object) -> str:

@@ -10,35 +10,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from holotron.actions.action import (
-    Action,
-    ActionError,
-    Answer,
-    Back,
-    Click,
-    DoubleClick,
-    Drag,
-    Forward,
-    Hover,
-    Infeasible,
-    Press,
-    Scroll,
-    SwitchTab,
-    Type,
-    Wait,
-)
+from holotron.actions import action as a
+from holotron.actions.action import Action, ActionError
+from holotron.actions.coordinates import Space
 from holotron.actions.dialects.fields import (
-    MIDDLE,
     Fields,
     Inexpressible,
     as_object,
     build,
-    scroll_pixels,
-    scrolls,
+    from_scroll_pixels,
+    inexpressible,
+    off_middle,
+    scroll_point,
+    to_scroll_pixels,
+    to_xy,
 )
 from holotron.actions.dialects.sequences import expand, fold
-from holotron.actions.keys import MODIFIERS, join_keys, parse_key, split_keys
-from holotron.actions.space import Space
+from holotron.actions.keys import MODIFIERS, split_keys
 
 NAME = "OpenAI's computer tool"
 WAIT_SECONDS = 2
@@ -48,9 +36,9 @@ _BUTTONS = {"left": "left", "right": "right", "middle": "wheel"}
 
 def to_openai(action: Action, space: Space, call_id: str = "call_0") -> dict[str, Any]:
     """The item that stands for an action."""
-    if isinstance(action, Answer):
+    if isinstance(action, a.Answer):
         return _message(call_id, {"type": "output_text", "text": action.text, "annotations": []})
-    if isinstance(action, Infeasible):
+    if isinstance(action, a.Infeasible):
         return _message(call_id, {"type": "refusal", "refusal": action.reason})
     actions = [_one(part, space) for part in expand(action, shortcuts=True)]
     what = {"action": actions[0]} if len(actions) == 1 else {"actions": actions}
@@ -68,7 +56,7 @@ def from_openai(item: dict[str, Any], space: Space) -> list[Action]:
     """The actions in an item, or in a bare action of the tool."""
     fields = as_object(NAME, item)
     if fields.get("type") == "message":
-        return [_read_message(fields)]
+        return [_read_message(fields, space)]
     if fields.get("type") == "computer_call":
         several = fields.get("actions")
         listed = several if isinstance(several, list) and several else [fields.get("action")]
@@ -87,15 +75,15 @@ def _message(call_id: str, content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read_message(message: dict[str, Any]) -> Action:
+def _read_message(message: dict[str, Any], space: Space) -> Action:
     content = message.get("content")
     if isinstance(content, str):
         return build("answer", text=content)
     parts = [as_object(NAME, part) for part in content] if isinstance(content, list) else []
     for part in parts:
         if part.get("type") == "refusal":
-            return build("infeasible", reason=Fields(NAME, "refusal", part).text("refusal"))
-    texts = [Fields(NAME, "message", part).text("text") for part in parts if part.get("type") == "output_text"]
+            return build("infeasible", reason=Fields(NAME, "refusal", part, space).text("refusal"))
+    texts = [Fields(NAME, "message", part, space).text("text") for part in parts if part.get("type") == "output_text"]
     if not texts:
         raise ActionError(f"{NAME}: a message without a text is no answer")
     return build("answer", text="".join(texts))
@@ -103,33 +91,25 @@ def _read_message(message: dict[str, Any]) -> Action:
 
 def _one(action: Action, space: Space) -> dict[str, Any]:
     match action:
-        case Click():
-            return {"type": "click", "button": _BUTTONS[action.button], **_point(action.x, action.y, space)}
-        case DoubleClick():
-            return {"type": "double_click", **_point(action.x, action.y, space)}
-        case Hover():
-            return {"type": "move", **_point(action.x, action.y, space)}
-        case Drag():
+        case a.Click():
+            return {"type": "click", "button": _BUTTONS[action.button], **to_xy(action.x, action.y, space)}
+        case a.DoubleClick():
+            return {"type": "double_click", **to_xy(action.x, action.y, space)}
+        case a.Hover():
+            return {"type": "move", **to_xy(action.x, action.y, space)}
+        case a.Drag():
             ends = ((action.x, action.y), (action.to_x, action.to_y))
-            return {"type": "drag", "path": [_point(x, y, space) for x, y in ends]}
-        case Type():
+            return {"type": "drag", "path": [to_xy(x, y, space) for x, y in ends]}
+        case a.Type():
             return {"type": "type", "text": action.text}
-        case Press():
+        case a.Press():
             return {"type": "keypress", "keys": [_KEY_NAMES.get(k, _upper(k)) for k in split_keys(action.keys)]}
-        case Scroll():
-            x, y = (action.x, action.y) if action.x is not None and action.y is not None else MIDDLE
-            right, down = scroll_pixels(action, space)
-            return {"type": "scroll", **_point(x, y, space), "scroll_x": right, "scroll_y": down}
-        case Wait():
+        case a.Scroll():
+            right, down = to_scroll_pixels(action, space)
+            return {"type": "scroll", **to_xy(*scroll_point(action), space), "scroll_x": right, "scroll_y": down}
+        case a.Wait():
             return {"type": "screenshot"} if action.seconds == 0 else {"type": "wait"}
-        case SwitchTab():
-            raise Inexpressible(f"going to tab {action.index}; keys reach tabs 0 to 7", NAME)
-    raise Inexpressible(action.action, NAME)
-
-
-def _point(x: int, y: int, space: Space) -> dict[str, int]:
-    across, down = space.from_relative(x, y)
-    return {"x": across, "y": down}
+    raise inexpressible(action, NAME)
 
 
 def _upper(key: str) -> str:
@@ -138,52 +118,43 @@ def _upper(key: str) -> str:
 
 def _read(values: dict[str, Any], space: Space) -> list[Action]:
     kind = values.get("type")
-    fields = Fields(NAME, str(kind)[:40], values)
+    fields = Fields(NAME, kind, values, space)
     if fields.has("keys") and kind != "keypress" and values["keys"] != []:
         raise Inexpressible(f"{kind} with keys held down", "an action")
     match kind:
         case "click":
-            return [_read_click(fields, space)]
+            return [_read_click(fields)]
         case "double_click" | "move":
-            x, y = fields.point(space)
-            return [build("hover" if kind == "move" else "double_click", x=x, y=y)]
+            return [build("hover" if kind == "move" else "double_click", fields.point())]
         case "drag":
             path = values.get("path")
             if not isinstance(path, list) or len(path) < 2:
                 raise ActionError(f"{NAME} drag: path must be a list of at least two points")
-            ends = [Fields(NAME, "drag", as_object(NAME, point)) for point in (path[0], path[-1])]
-            (x, y), (to_x, to_y) = (end.point(space) for end in ends)
-            return [build("drag", x=x, y=y, to_x=to_x, to_y=to_y)]
+            start, end = (Fields(NAME, "drag", as_object(NAME, point), space) for point in (path[0], path[-1]))
+            return [build("drag", start.point(), end.point())]
         case "type":
             return [build("type", text=fields.text("text"))]
         case "keypress":
-            return _read_keys(fields.texts("keys"))
+            return _read_keys(fields)
         case "scroll":
-            return scrolls(fields.number("scroll_x", 0), fields.number("scroll_y", 0), space, fields.point(space))
-        case "wait":
-            return [build("wait", seconds=WAIT_SECONDS)]
-        case "screenshot":
-            return [build("wait", seconds=0)]
+            right, down = fields.number("scroll_x", 0), fields.number("scroll_y", 0)
+            return from_scroll_pixels(right, down, space, off_middle(fields.point(), space))
+        case "wait" | "screenshot":
+            return [build("wait", seconds=WAIT_SECONDS if kind == "wait" else 0)]
     raise ActionError(f"{NAME} has no action {str(kind)[:40]!r}")
 
 
-def _read_click(fields: Fields, space: Space) -> Action:
+def _read_click(fields: Fields) -> Action:
     button = fields.text("button", "left")
     if button in ("back", "forward"):
-        return Back() if button == "back" else Forward()
+        return build(button)
     ours = next((name for name, theirs in _BUTTONS.items() if theirs == button), button)
-    x, y = fields.point(space)
-    return build("click", x=x, y=y, button=ours)
+    return build("click", fields.point(), button=ours)
 
 
-def _read_keys(names: list[str]) -> list[Action]:
+def _read_keys(fields: Fields) -> list[Action]:
     """Keys pressed together, or one after the other where there are several besides modifiers."""
-    try:
-        keys = [parse_key(name) for name in names]
-    except ValueError as error:
-        raise ActionError(f"{NAME} keypress: {error}") from None
+    keys = [fields.keys([name]) for name in fields.texts("keys")]
     modifiers = [key for key in keys if key in MODIFIERS]
-    others = [key for key in keys if key not in MODIFIERS]
-    return [build("press", keys=join_keys([*modifiers, *main])) for main in ([key] for key in others)] or [
-        build("press", keys=join_keys(modifiers))
-    ]
+    presses = [[*modifiers, key] for key in keys if key not in MODIFIERS] or [modifiers]
+    return [build("press", keys=fields.keys(press)) for press in presses]

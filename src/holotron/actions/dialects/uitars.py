@@ -10,41 +10,28 @@ navigation; a scroll point in the very middle is left out. Middle clicks cannot 
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Literal
 
-from holotron.actions.action import (
-    Action,
-    ActionError,
-    Answer,
-    Click,
-    DoubleClick,
-    Drag,
-    Hover,
-    Infeasible,
-    Press,
-    Scroll,
-    SwitchTab,
-    Type,
-    Wait,
-)
+from holotron.actions import action as a
+from holotron.actions.action import Action, ActionError
+from holotron.actions.coordinates import Space
 from holotron.actions.dialects.calls import Call, format_call, parse_calls
-from holotron.actions.dialects.fields import MIDDLE, Fields, Inexpressible, build, space_middle
+from holotron.actions.dialects.fields import (
+    Fields,
+    Inexpressible,
+    Point,
+    build,
+    inexpressible,
+    lower_names,
+    off_middle,
+    scroll_point,
+)
 from holotron.actions.dialects.sequences import ENTER, expand, fold
-from holotron.actions.keys import join_keys, split_keys
-from holotron.actions.space import Space
+from holotron.actions.keys import split_keys
 
 NAME = "UI-TARS"
 WAIT_SECONDS = 5
 PointForm = Literal["point", "box"]
-_KEY_NAMES = {
-    "Control": "ctrl",
-    "Meta": "win",
-    "Escape": "esc",
-    "ArrowUp": "up",
-    "ArrowDown": "down",
-    "ArrowLeft": "left",
-    "ArrowRight": "right",
-}
 _NUMBER = r"(-?\d{1,6}(?:\.\d{1,9})?)"
 _POINT = re.compile(rf"[(\[]?\s*{_NUMBER}[\s,]+{_NUMBER}(?:[\s,]+{_NUMBER}[\s,]+{_NUMBER})?\s*[)\]]?")
 _TAGS = re.compile(r"</?(?:point|bbox)>|<\|box_(?:start|end)\|>")
@@ -56,17 +43,15 @@ def to_uitars(action: Action, space: Space, form: PointForm = "point") -> list[s
     row = expand(action, shortcuts=True)
     calls = []
     for position, part in enumerate(row):
-        if part == ENTER and position and isinstance(row[position - 1], Type):
+        if part == ENTER and position and isinstance(row[position - 1], a.Type):
             continue  # it is in the text
-        enter = isinstance(part, Type) and row[position + 1 : position + 2] == [ENTER]
+        enter = isinstance(part, a.Type) and row[position + 1 : position + 2] == [ENTER]
         calls.append(_one(part, space, form, enter))
     return calls
 
 
 def from_uitars(text: str, space: Space) -> list[Action]:
     """The actions in a text that is one call or several of one step."""
-    if not isinstance(text, str):
-        raise ActionError(f"{NAME}: an action is a text, not {type(text).__name__}")
     return fold([_read(call, space) for call in parse_calls(text)], shortcuts=True)
 
 
@@ -79,36 +64,30 @@ def split_reply(reply: str) -> tuple[str, str]:
 def _one(action: Action, space: Space, form: PointForm, enter: bool) -> str:
     start = "point" if form == "point" else "start_box"
     match action:
-        case Click(button="left" | "right"):
+        case a.Click(button="left" | "right"):
             name = "click" if action.button == "left" else "right_single"
             return format_call(name, **{start: _point(action.x, action.y, space, form)})
-        case DoubleClick() | Hover():
-            name = "hover" if isinstance(action, Hover) else "left_double"
+        case a.DoubleClick() | a.Hover():
+            name = "hover" if isinstance(action, a.Hover) else "left_double"
             return format_call(name, **{start: _point(action.x, action.y, space, form)})
-        case Drag():
+        case a.Drag():
             ends = _point(action.x, action.y, space, form), _point(action.to_x, action.to_y, space, form)
             names = ("start_point", "end_point") if form == "point" else ("start_box", "end_box")
             return format_call("drag", **dict(zip(names, ends, strict=True)))
-        case Type():
+        case a.Type():
             return format_call("type", content=action.text + "\n" * enter)
-        case Press():
-            *modifiers, main = split_keys(action.keys)
-            main = _KEY_NAMES.get(main, main.lower() if main.isascii() and (modifiers or len(main) > 1) else main)
-            return format_call("hotkey", key=" ".join([*(_KEY_NAMES.get(k, k.lower()) for k in modifiers), main]))
-        case Scroll():
-            x, y = (action.x, action.y) if action.x is not None and action.y is not None else MIDDLE
-            return format_call("scroll", **{start: _point(x, y, space, form), "direction": action.direction})
-        case Wait():
+        case a.Press():
+            return format_call("hotkey", key=" ".join(lower_names(action.keys, meta="win")))
+        case a.Scroll():
+            point = _point(*scroll_point(action), space, form)
+            return format_call("scroll", **{start: point, "direction": action.direction})
+        case a.Wait():
             return format_call("wait")
-        case Answer():
+        case a.Answer():
             return format_call("finished", content=action.text)
-        case Infeasible():
+        case a.Infeasible():
             return format_call("call_user")
-        case Click():
-            raise Inexpressible(f"a click with the {action.button} button", NAME)
-        case SwitchTab():
-            raise Inexpressible(f"going to tab {action.index}; keys reach tabs 0 to 7", NAME)
-    raise Inexpressible(action.action, NAME)
+    raise inexpressible(action, NAME)
 
 
 def _point(x: int, y: int, space: Space, form: PointForm) -> str:
@@ -117,31 +96,30 @@ def _point(x: int, y: int, space: Space, form: PointForm) -> str:
 
 
 def _read(call: Call, space: Space) -> Action:
-    values: dict[str, Any] = call.named
     if call.positional:
         raise ActionError(f"{NAME} {call.name[:40]}: every argument has a name")
-    fields = Fields(NAME, call.name[:40], values)
+    fields = Fields(NAME, call.name, call.named, space)
     match call.name:
         case "click" | "left_single" | "right_single" | "left_double" | "hover":
-            x, y = _read_point(fields, space, "point", "start_box")
             kind = {"left_double": "double_click", "hover": "hover"}.get(call.name, "click")
-            return build(kind, x=x, y=y, button="right" if call.name == "right_single" else None)
+            button = "right" if call.name == "right_single" else None
+            return build(kind, _read_point(fields, "point", "start_box"), button=button)
         case "drag" | "select":
-            x, y = _read_point(fields, space, "start_point", "start_box")
-            to_x, to_y = _read_point(fields, space, "end_point", "end_box")
-            return build("drag", x=x, y=y, to_x=to_x, to_y=to_y)
+            start = _read_point(fields, "start_point", "start_box")
+            return build("drag", start, _read_point(fields, "end_point", "end_box"))
         case "type":
             content = fields.text("content")
             text = content.rstrip("\n")
             return build("type", text=text, enter=True if text != content else None)
         case "hotkey" | "press":
-            return build("press", keys=_read_keys(fields.text("key" if fields.has("key") else call.name)))
+            text = fields.text("key" if fields.has("key") else call.name)
+            names = text.split() or [text]
+            return build("press", keys=fields.keys(names if len(names) > 1 else split_keys(names[0])))
         case "scroll":
             point = None
             if fields.has("point") or fields.has("start_box"):
-                point = _read_point(fields, space, "point", "start_box")
-            sx, sy = point if point and point != space_middle(space) else (None, None)
-            return build("scroll", direction=fields.text("direction").strip().lower(), x=sx, y=sy)
+                point = off_middle(_read_point(fields, "point", "start_box"), space)
+            return build("scroll", point, direction=fields.text("direction").strip().lower())
         case "wait":
             return build("wait", seconds=WAIT_SECONDS)
         case "finished":
@@ -153,7 +131,7 @@ def _read(call: Call, space: Space) -> Action:
     raise ActionError(f"{NAME} has no action {call.name[:40]!r}")
 
 
-def _read_point(fields: Fields, space: Space, name: str, older: str) -> tuple[int, int]:
+def _read_point(fields: Fields, name: str, older: str) -> Point:
     name = name if fields.has(name) else older
     text = fields.text(name)
     match = _POINT.fullmatch(_TAGS.sub(" ", text).strip()) if len(text) < 200 else None
@@ -162,12 +140,4 @@ def _read_point(fields: Fields, space: Space, name: str, older: str) -> tuple[in
     numbers = [float(number) for number in match.groups() if number is not None]
     # Of a box, the middle.
     x, y = numbers if len(numbers) == 2 else [(numbers[0] + numbers[2]) / 2, (numbers[1] + numbers[3]) / 2]
-    return space.to_relative(x, y)
-
-
-def _read_keys(text: str) -> str:
-    names = text.split() or [text]
-    try:
-        return join_keys(names if len(names) > 1 else split_keys(names[0]))
-    except ValueError as error:
-        raise ActionError(f"{NAME} hotkey: {error}") from None
+    return fields.space.to_relative(x, y)

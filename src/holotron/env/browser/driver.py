@@ -6,23 +6,24 @@ import asyncio
 import base64
 import struct
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from playwright.async_api import Error
 
-from holotron.env.browser import dom_queries as probe
+from holotron.env.browser import dom_queries
 from holotron.env.browser.event_log import EventLog
 from holotron.env.browser.isolated_world import IsolatedWorldGone
 from holotron.env.browser.options import EnvOptions
-from holotron.env.browser.pool import Browsers, Lease
-from holotron.env.browser.settle import NetworkActivity, Rest, settle
+from holotron.env.browser.pool import Browsers, Lease, finish
+from holotron.env.browser.settle import NetworkActivity, settle
 from holotron.env.browser.tabs import LiveTab
 from holotron.env.environment import Observation, Tab
 from holotron.env.errors import ActionFailed, BrowserCrashed, EnvError, InfrastructureError, Refused, TabClosed
 from holotron.env.safety.confirm import Question
 from holotron.env.safety.egress_proxy import EgressProxy
 from holotron.env.safety.guard import GuardedTabs
-from holotron.env.safety.mask import paint_over
+from holotron.env.safety.secrets import paint_over
 
 T = TypeVar("T")
 REPLACE_SECONDS = 15.0
@@ -30,17 +31,17 @@ FACTS = "() => [document.title, document.readyState]"
 
 
 class Driver:
-    """A browser context with its gate, its tabs and what happened in them."""
+    """A browser context with its egress proxy, its tabs and what happened in them."""
 
-    def __init__(self, lease: Lease, options: EnvOptions, gate: EgressProxy, events: EventLog) -> None:
+    def __init__(self, lease: Lease, options: EnvOptions, proxy: EgressProxy, events: EventLog) -> None:
         self.options = options
         self.events = events
-        self.tabs = GuardedTabs(lease.context, options, events, gate)
+        self.tabs = GuardedTabs(lease.context, options, events, proxy)
         self.typed_secrets: set[str] = set()
         self._lease = lease
-        self._gate = gate
+        self._proxy = proxy
         self._traffic = NetworkActivity(lease.context, events)
-        self._rest = Rest(True, "complete")
+        self._settled = True
         self._turn = asyncio.Lock()
         self._clipboard = ""
         self._closed = False
@@ -48,10 +49,8 @@ class Driver:
     @classmethod
     async def open(cls, browsers: Browsers, options: EnvOptions) -> Driver:
         events = EventLog(options.secrets.redact)
-        gate = EgressProxy(
-            options.safety, lambda place, rule: events.refusal("connection", place, rule), options.resolve
-        )
-        await gate.start()
+        proxy = EgressProxy(options.safety, partial(events.refusal, "connection"), options.resolve)
+        await proxy.start()
         try:
             lease = await browsers.open_context(
                 viewport={"width": options.width, "height": options.height},
@@ -61,14 +60,14 @@ class Driver:
                 accept_downloads=options.downloads is not None,
                 permissions=[],
                 # Without this exception the browser would reach its own machine directly.
-                proxy={"server": gate.address, "bypass": "<-loopback>"},
-                # A worker that answers for the network hides what a page loads from whoever counts its requests.
+                proxy={"server": proxy.address, "bypass": "<-loopback>"},
+                # A worker that answers for the network hides what a page loads from the count of its requests.
                 service_workers="allow" if options.safety.allowed_origins is None else "block",
             )
         except BaseException:
-            await gate.close()
+            await proxy.close()
             raise
-        driver = cls(lease, options, gate, events)
+        driver = cls(lease, options, proxy, events)
         try:
             await driver._perform("opening a tab", driver.tabs.start)
         except BaseException:
@@ -78,17 +77,12 @@ class Driver:
 
     async def close(self) -> None:
         self._closed = True
-        closing = asyncio.ensure_future(self._close())
-        try:
-            await asyncio.shield(closing)
-        except asyncio.CancelledError:
-            await closing
-            raise
+        await finish(self._close())
 
     async def _close(self) -> None:
         await self.tabs.end()
         await self._lease.close()
-        await self._gate.close()
+        await self._proxy.close()
 
     # ---- acting ----
 
@@ -106,7 +100,7 @@ class Driver:
 
     async def _come_to_rest(self) -> None:
         options = self.options
-        self._rest = await self._perform(
+        self._settled = await self._perform(
             "the wait for the page",
             lambda: settle(self.tabs, self._traffic, self.events, options.settle_seconds, options.change_seconds),
             options.settle_seconds + options.call_seconds,
@@ -129,7 +123,7 @@ class Driver:
         if not await confirmation.ask(Question(action, url, aimed_at, rule)):
             self.events.refusal("confirmation", action, rule)
             raise Refused(f"{action} was not confirmed", rule)
-        # Whoever was asked took a while, and agreed to what was there then.
+        # The answer took a while, and agrees to what was there then.
         if await text() != aimed_at:
             raise ActionFailed(f"the page changed while {action} was being confirmed")
 
@@ -213,16 +207,15 @@ class Driver:
                     for index, other in enumerate(self.tabs.all)
                 ),
                 load_state=state,
-                settled=self._rest.settled,
+                settled=self._settled,
                 **self.events.take(keep),
             )
 
     async def _look(self) -> tuple[LiveTab, bytes, str, str]:
         tab = self.tabs.current
         boxes = await self._secret_boxes(tab)
-        shot, (title, state) = await asyncio.gather(
-            tab.session.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True}), _facts(tab)
-        )
+        capture = tab.session.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
+        shot, (title, state) = await asyncio.gather(capture, _facts(tab))
         png = base64.b64decode(shot["data"])
         if self.typed_secrets:
             # What moved while the picture was taken is covered in both places.
@@ -232,7 +225,7 @@ class Driver:
 
     async def _secret_boxes(self, tab: LiveTab) -> list[list[float]]:
         values = [self.options.secrets[name].value for name in self.typed_secrets]
-        return await probe.boxes_of(tab, values) if values else []
+        return await dom_queries.boxes_of(tab, values) if values else []
 
 
 async def _facts(tab: LiveTab) -> tuple[str, str]:

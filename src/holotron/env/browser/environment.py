@@ -6,15 +6,13 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from playwright.async_api import Error, Page
 
-from holotron.actions.action import Action
+from holotron.actions.action import Action, Button
 from holotron.actions.keys import parse_keys, playwright_keys
-from holotron.actions.types import Button
-from holotron.env.browser import dom_queries as probe
+from holotron.env.browser import dom_queries
 from holotron.env.browser.clipboard import CHORDS
 from holotron.env.browser.driver import Driver
 from holotron.env.browser.options import EnvOptions
@@ -58,9 +56,7 @@ class BrowserEnv(Surface):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -85,7 +81,7 @@ class BrowserEnv(Surface):
         await execute(self, action)
 
     async def status(self) -> TaskStatus:
-        """Nothing: a site has no opinion on whether the task is done."""
+        """Nothing: a site does not say whether the task is done."""
         return TaskStatus()
 
     @property
@@ -96,8 +92,8 @@ class BrowserEnv(Surface):
 
     async def click(self, x: float, y: float, button: Button = "left", count: int = 1) -> None:
         self._check_point(x, y)
-        await self._driver.confirm(f"click({x:g}, {y:g})", lambda: probe.label_at(self._tab, x, y))
-        with suppress(TabClosed):  # a button that closes its own tab was clicked, though nobody is left to say so
+        await self._driver.confirm(f"click({x:g}, {y:g})", lambda: dom_queries.label_at(self._tab, x, y))
+        with suppress(TabClosed):  # a button that closes its own tab was clicked
             await self._driver.act("click", lambda: self._page.mouse.click(x, y, button=button, click_count=count))
 
     async def hover(self, x: float, y: float) -> None:
@@ -108,7 +104,7 @@ class BrowserEnv(Surface):
         """Press the left button at one point and let it go at another, with moves in between."""
         self._check_point(*start)
         self._check_point(*end)
-        await self._driver.confirm("drag", lambda: probe.label_at(self._tab, *end))
+        await self._driver.confirm("drag", lambda: dom_queries.label_at(self._tab, *end))
 
         async def do() -> None:
             mouse = self._page.mouse
@@ -139,15 +135,15 @@ class BrowserEnv(Surface):
             if name is not None and name not in self.options.secrets:
                 raise ActionFailed(f"there is no secret named {name!r}")
         if "\n" in text:
-            await self._driver.confirm("type_text", lambda: probe.label_of_focus(self._tab))
+            await self._driver.confirm("type_text", lambda: dom_queries.label_of_focus(self._tab))
 
         async def do() -> None:
             keyboard = self._page.keyboard
             for piece, name in pieces:
                 if name is not None:
-                    # First, so that the next screenshot is searched for it whatever happens.
+                    # First, so that the next screenshot is searched for it in every case.
                     self._driver.typed_secrets.add(name)
-                    await probe.type_secret(self._tab, name, self.options.secrets[name])
+                    await dom_queries.type_secret(self._tab, name, self.options.secrets[name])
                 elif len(piece) > LONGEST_TYPED:
                     await keyboard.insert_text(piece)
                 else:
@@ -158,7 +154,7 @@ class BrowserEnv(Surface):
     async def press(self, keys: str, repeat: int = 1) -> None:
         """Press a key or a chord such as `Enter`, `ctrl+a` or `Shift+Tab`, some times over."""
         chord = read_keys(keys)
-        await self._driver.confirm(f"press({chord})", lambda: probe.label_of_focus(self._tab))
+        await self._driver.confirm(f"press({chord})", lambda: dom_queries.label_of_focus(self._tab))
 
         async def do() -> None:
             for _ in range(min(repeat, MOST_REPEATS)):
@@ -171,8 +167,9 @@ class BrowserEnv(Surface):
         """Choose from the native `<select>` at a point, by what the option shows or by its value."""
         self._check_point(x, y)
         choices = [choice] if isinstance(choice, str) else list(choice)
-        await self._driver.confirm(f"select_option({', '.join(choices)})", lambda: probe.label_at(self._tab, x, y))
-        await self._driver.act("select_option", lambda: probe.select(self._tab, x, y, choices))
+        action = f"select_option({', '.join(choices)})"
+        await self._driver.confirm(action, lambda: dom_queries.label_at(self._tab, x, y))
+        await self._driver.act("select_option", lambda: dom_queries.select(self._tab, x, y, choices))
 
     # ---- navigation and tabs ----
 
@@ -229,7 +226,7 @@ class BrowserEnv(Surface):
         )
 
     async def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page, for whoever judges an episode. Policies must not use it."""
+        """The value of a JavaScript expression in the page, for verifiers. Policies must not use it."""
         return await self._driver.asked("evaluate", lambda: self._page.evaluate(expression))
 
     @property
@@ -267,7 +264,7 @@ def complete_address(text: str) -> str:
 
 
 def read_keys(text: str) -> str:
-    """A press as anybody spells it, for Playwright; `ActionFailed` if it is none."""
+    """A press in any known spelling, for Playwright; `ActionFailed` if it is none."""
     try:
         return playwright_keys(parse_keys(text))
     except ValueError as error:

@@ -17,22 +17,22 @@ class EventLog:
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
-        self._bell = asyncio.Event()
+        self._changed = asyncio.Event()
         self._kept: dict[str, dict[Any, None]] = {}
         self.last_refusal: Refusal | None = None
 
-    def ring(self) -> None:
-        """Wake whoever waits for a change."""
-        self._bell.set()
+    def wake(self) -> None:
+        """End the waits for a change, which look again."""
+        self._changed.set()
 
     async def wait_for(self, condition: Callable[[], bool], deadline: float) -> bool:
         """Wait until the condition holds; False if it does not at that time of the event loop's clock."""
         loop = asyncio.get_running_loop()
         while not condition():
-            self._bell.clear()
+            self._changed.clear()
             try:
                 async with asyncio.timeout(deadline - loop.time()):
-                    await self._bell.wait()
+                    await self._changed.wait()
             except TimeoutError:
                 return condition()
         return True
@@ -74,4 +74,4 @@ class EventLog:
         kept = self._kept.setdefault(kind, {})
         if len(kept) < MOST_OF_A_KIND:
             kept[item] = None
-        self.ring()
+        self.wake()

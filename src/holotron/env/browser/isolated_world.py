@@ -7,8 +7,6 @@ from typing import Any
 from playwright.async_api import CDPSession, Error
 
 NAME = "holotron"
-
-
 STALE = "Cannot find context"
 
 
@@ -29,7 +27,7 @@ class IsolatedWorld:
         self._context = None
 
     async def run(self, script: str, *arguments: Any, again: bool = True) -> Any:
-        """What a script of `scripts.py` returns. Raises `WorldGone` if a navigation came in between.
+        """What a function expression returns. Raises `IsolatedWorldGone` if a navigation came in between.
 
         again: whether the script may as well run in the document that came after the last one.
         """

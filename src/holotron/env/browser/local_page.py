@@ -10,8 +10,8 @@ from typing import Any, ClassVar, TypeVar
 
 from playwright.async_api import Error, Page
 
+from holotron.actions.action import Button
 from holotron.actions.keys import playwright_keys
-from holotron.actions.types import Button
 from holotron.env.browser.local_pool import OpenPage, close_quietly
 from holotron.env.errors import ActionFailed, PageCrashed
 from holotron.env.executor import Point, Surface

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from playwright.async_api import CDPSession, Error, Page
@@ -95,9 +94,7 @@ class EnvironmentPool(Generic[T]):
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @asynccontextmanager
@@ -115,8 +112,6 @@ class EnvironmentPool(Generic[T]):
 
 async def close_quietly(page: Page) -> None:
     """Close a page that may be dead."""
-    try:
+    with suppress(Error, TimeoutError):
         async with asyncio.timeout(5):
             await page.close()
-    except (Error, TimeoutError):
-        pass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self
 
 from playwright.async_api import Browser, BrowserContext, Error, Playwright, async_playwright
@@ -38,9 +38,7 @@ class Browsers:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def open_context(self, **options: Any) -> Lease:
@@ -57,12 +55,17 @@ class Browsers:
     async def close(self) -> None:
         """End every process. Finishes even when the task that calls it is cancelled meanwhile."""
         self._closed = True
-        closing = asyncio.ensure_future(asyncio.gather(*(process.stop() for process in self._processes)))
-        try:
-            await asyncio.shield(closing)
-        except asyncio.CancelledError:
-            await closing
-            raise
+        await finish(asyncio.gather(*(process.stop() for process in self._processes)))
+
+
+async def finish(work: Awaitable[Any]) -> None:
+    """Await something that ends even when the task that waits for it is cancelled."""
+    running = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await running
+        raise
 
 
 class Lease:
@@ -91,7 +94,7 @@ class Lease:
         return True
 
     def give_up(self) -> None:
-        """The process counts as gone from now on, whatever it still answers; the next context gets another."""
+        """The process counts as gone from now on, even if it still answers; the next context gets another."""
         self._ended.set()
 
     async def close(self) -> None:
@@ -117,7 +120,7 @@ class _Running:
 
 
 class _Process:
-    """One Chromium with a Playwright driver of its own, so that no driver is everybody's bottleneck or end."""
+    """One Chromium with a Playwright driver of its own, so that no driver slows down or ends the others."""
 
     def __init__(self, options: LaunchOptions) -> None:
         self.load = 0
@@ -183,7 +186,7 @@ class _Process:
         # The driver ends its Chromium when it is stopped; a browser that does not close in time is ended that way.
         for ending in (running.browser.close() if running else None, playwright.stop() if playwright else None):
             if ending is not None:
-                # A driver that died raises whatever it likes, and is what we want.
+                # A driver that died raises errors of any kind, and is what we want.
                 with suppress(Exception):
                     async with asyncio.timeout(CLOSE_SECONDS):
                         await ending

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import BrowserContext, Error, Page, Request
 
 from holotron.env.browser.event_log import EventLog
 from holotron.env.browser.isolated_world import IsolatedWorldGone
-from holotron.env.browser.scripts import QUIET
 
 if TYPE_CHECKING:
     from holotron.env.browser.tabs import LiveTab, Tabs
 
+QUIET = Path(__file__).with_name("quiet.js").read_text(encoding="utf-8")
 # These go on while a page is at rest.
 ENDLESS = {"eventsource", "websocket", "media", "ping", "beacon", "manifest", "prefetch"}
 QUIET_MS = 30
@@ -48,15 +48,15 @@ class NetworkActivity:
         self._pending.clear()
 
     def give_up(self) -> None:
-        """Whatever did not end in time is not waited for again: long polls outlive every page."""
+        """Requests that did not end in time are not waited for again: long polls outlive every page."""
         self._background.update(map(_place, self._pending))
         self._pending.clear()
 
     def _drop(self, page: Page) -> None:
-        """A page is gone, and some of its requests end without a word."""
+        """A page is gone, and some of its requests end without an event."""
         # A request that came before its page was known could be one of them.
         self._pending = {request: of for request, of in self._pending.items() if of not in (page, None)}
-        self._events.ring()
+        self._events.wake()
 
     def _begun(self, request: Request) -> None:
         if request.resource_type in ENDLESS or _place(request) in self._background:
@@ -65,29 +65,20 @@ class NetworkActivity:
         with suppress(Error):  # a service worker's request belongs to no page
             page = request.frame.page
         self._pending[request] = page
-        self._events.ring()
+        self._events.wake()
 
     def _over(self, request: Request) -> None:
         if self._pending.pop(request, self) is not self:
-            self._events.ring()
+            self._events.wake()
 
 
-@dataclass(frozen=True)
-class Rest:
-    """How a wait ended: whether the page came to rest, and its load state."""
-
-    settled: bool
-    load_state: str
-
-
-async def settle(tabs: Tabs, traffic: NetworkActivity, events: EventLog, cap: float, change_cap: float) -> Rest:
-    """Wait until the current tab is loaded, its requests are over and its document is still.
+async def settle(tabs: Tabs, traffic: NetworkActivity, events: EventLog, cap: float, change_cap: float) -> bool:
+    """Wait until the current tab is loaded, its requests are over and its document is still; whether it came to that.
 
     On a page where nothing happens this takes one frame. A tab that an action opens becomes the one waited for.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + cap
-    state = "loading"
 
     def idle() -> bool:
         return not (traffic.busy or tabs.pending or tabs.current.loading)
@@ -108,15 +99,14 @@ async def settle(tabs: Tabs, traffic: NetworkActivity, events: EventLog, cap: fl
             # The document is being replaced: something will happen at once, or has.
             await events.wait_for(lambda: tabs.current.loading, loop.time() + REPLACED_SECONDS)
             continue
-        state = answer["state"]
         if tabs.current is tab and idle():
-            return Rest(bool(answer["still"]) and state == "complete", state)
+            return bool(answer["still"]) and answer["state"] == "complete"
     traffic.give_up()
-    return Rest(False, state)
+    return False
 
 
 async def _ask(tab: LiveTab, least: float, cap: float, deadline: float) -> dict[str, Any] | None:
-    """What the quiet script says, or None if there was nobody to say it."""
+    """What the quiet script says, or None if its document went away."""
     try:
         async with asyncio.timeout_at(deadline):
             answer: dict[str, Any] = await tab.world.run(QUIET, QUIET_MS, least, max(cap, 0.0) * 1000)

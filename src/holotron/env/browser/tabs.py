@@ -29,7 +29,6 @@ class LiveTab:
         self.world = IsolatedWorld(session, frame_id)
         self.frames = Frames(page, session)
         self.loading = False
-        self.crashed = False
         self.is_given_up = False  # closed from outside, and not by itself
         self.opened_by_page = opened_by_page
         self.title = ""
@@ -100,7 +99,7 @@ class Tabs:
         self._tabs[index] = new
         if current is not tab and current in self._tabs:
             await self.switch(current)
-        # A page that is busy for ever still closes, but nobody needs to wait for it.
+        # A page that is busy for ever still closes, but this does not wait for it.
         self.spawn(_close_quietly(tab.page))
 
     def spawn(self, chore: Coroutine[Any, Any, None]) -> None:
@@ -121,7 +120,7 @@ class Tabs:
 
     def _chore_done(self, task: asyncio.Task[None]) -> None:
         self._chores.discard(task)
-        self._events.ring()
+        self._events.wake()
 
     @staticmethod
     async def _quietly(chore: Coroutine[Any, Any, None]) -> None:
@@ -149,7 +148,7 @@ class Tabs:
         # Pages may ask for windows of any size; screenshots have one.
         await page.set_viewport_size({"width": self._options.width, "height": self._options.height})
         self._current = tab
-        # Its first document may have come before anybody listened.
+        # Its first document may have come before the listeners.
         tree = await tab.session.send("Page.getFrameTree")
         self.arrived(tab, tree["frameTree"]["frame"])
 
@@ -172,10 +171,10 @@ class Tabs:
         return tab
 
     async def prepare(self, tab: LiveTab) -> None:
-        """For whoever watches over tabs: called before a tab is used."""
+        """For subclasses: called before a tab is used."""
 
     def arrived(self, tab: LiveTab, frame: dict[str, Any]) -> None:
-        """For whoever watches over tabs: called when a tab shows another document."""
+        """For subclasses: called when a tab shows another document."""
 
     async def _forget(self, tab: LiveTab) -> None:
         """A tab is closed."""
@@ -196,22 +195,21 @@ class Tabs:
 
     def _stop_expecting(self) -> None:
         self._announced = max(0, self._announced - 1)
-        self._events.ring()
+        self._events.wake()
 
     def _loading(self, tab: LiveTab, event: dict[str, Any], loading: bool) -> None:
         if event["frameId"] == tab.frame_id:
             tab.loading = loading
-            self._events.ring()
+            self._events.wake()
 
     def _navigated(self, tab: LiveTab, event: dict[str, Any]) -> None:
         if "parentId" not in event["frame"]:
             tab.world.forget()
             tab.dialogs = 0
-            self._events.ring()
+            self._events.wake()
             self.arrived(tab, event["frame"])
 
     def _crashed(self, tab: LiveTab) -> None:
-        tab.crashed = True
         self._events.error(f"the page at {tab.page.url} crashed; a blank page took its place")
         self.spawn(self.replace(tab))
 

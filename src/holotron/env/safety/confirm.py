@@ -1,4 +1,4 @@
-"""Actions that somebody must agree to before they happen."""
+"""Actions that a person must agree to before they happen."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The only way out of a browser: a SOCKS proxy that lets through what the policy allows, to the address it checked.
 
-Every connection a page can cause comes through here whatever caused it (redirects, workers, sockets, preconnects), with
-its host as a name, because the browser resolves nothing itself. Names are resolved here, once, and the address that was
-checked is the one connected to.
+Every connection a page can cause comes through here (redirects, workers, sockets, preconnects), with its host as a
+name, because the browser resolves nothing itself. Names are resolved here, once, and the address that was checked is
+the one connected to.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class EgressProxy:
         if (rule := self._policy.refusal_of_place(host, port)) is not None:
             return [], rule
         addresses = await self._resolve(host, port)
-        # One bad address spoils the name: which one would be used is up to whoever answers for it.
+        # One bad address spoils the name: which one would be used is up to its name server.
         rules = [self._policy.refusal_of_address(host, port, address) for address in addresses]
         rule = next((rule for rule in rules if rule), None)
         return ([], rule) if rule else (addresses, None)

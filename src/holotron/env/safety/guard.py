@@ -1,7 +1,8 @@
 """Keeping pages where they may be.
 
-The gate stops every connection that the policy forbids. This stops the navigation itself, so that the page stays where
-it was instead of turning into an error, and removes documents that need no connection: `blob:`, `data:` and the like.
+The egress proxy stops every connection that the policy forbids. This stops the navigation itself, so that the page
+stays where it was instead of turning into an error, and removes documents that need no connection: `blob:`, `data:` and
+the like.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ BACK_MS = 3000
 class GuardedTabs(Tabs):
     """Tabs in which only documents the policy allows are shown."""
 
-    def __init__(self, context: BrowserContext, options: EnvOptions, events: EventLog, gate: EgressProxy) -> None:
+    def __init__(self, context: BrowserContext, options: EnvOptions, events: EventLog, proxy: EgressProxy) -> None:
         super().__init__(context, options, events)
-        self._gate = gate
+        self._proxy = proxy
 
     async def prepare(self, tab: LiveTab) -> None:
         tab.session.on("Fetch.requestPaused", lambda event: self.spawn(self._judge(tab, event)))
-        # Only documents are stopped and asked about: everything else is the gate's, at no cost per request.
+        # Only documents are stopped and asked about: the proxy judges everything else, at no cost per request.
         await tab.session.send("Fetch.enable", {"patterns": [{"urlPattern": "*", "resourceType": "Document"}]})
 
     async def _judge(self, tab: LiveTab, event: dict[str, Any]) -> None:
         """Let a document's request go on, or stop it; redirects come here hop by hop."""
         url, main = event["request"]["url"], event["frameId"] == tab.frame_id
-        rule = await self._gate.refusal(url)
+        rule = await self._proxy.refusal(url)
         if rule is None:
             await tab.session.send("Fetch.continueRequest", {"requestId": event["requestId"]})
             return
@@ -44,11 +45,11 @@ class GuardedTabs(Tabs):
         # An aborted navigation leaves the page as it is; for a frame the failure should show.
         reason = "Aborted" if main else "BlockedByClient"
         await tab.session.send("Fetch.failRequest", {"requestId": event["requestId"], "errorReason": reason})
-        if main:
-            self._close_if_empty(tab)
+        if main and tab.opened_by_page and tab.page.url in BLANK:
+            self.spawn(tab.page.close())
 
     def arrived(self, tab: LiveTab, frame: dict[str, Any]) -> None:
-        # A document that did not come was perhaps refused by the gate, before anybody could be asked about it.
+        # A document that did not come was perhaps refused by the proxy, before its request came to `_judge`.
         missing = frame.get("unreachableUrl")
         url = missing or frame["url"]
         rule = self._options.safety.refusal(url) or (missing and self._refused_place(missing))
@@ -78,11 +79,3 @@ class GuardedTabs(Tabs):
                     await tab.session.send("Page.navigateToHistoryEntry", {"entryId": allowed[-1]["id"]})
                 return
         await page.goto("about:blank", timeout=BACK_MS)
-
-    def _close_if_empty(self, tab: LiveTab) -> None:
-        if tab.opened_by_page and tab.page.url in BLANK:
-            self.spawn(_close(tab))
-
-
-async def _close(tab: LiveTab) -> None:
-    await tab.page.close()

@@ -13,7 +13,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 # A WebSocket belongs to the origin of the page address it would have.
 PAGE_SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 BLANK = ("about:blank", "about:srcdoc", "")
-# Browsers drop or rewrite these before they read an address, other readers do not: whoever sends one wants to be
+# Browsers drop or rewrite these before they read an address, other readers do not: an address with one is made to be
 # misread.
 AMBIGUOUS = re.compile(r"[\x00-\x20\x7f\\]")
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import html
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus, urlsplit
 
+from PIL import Image, ImageDraw
+
 from holotron.env.safety.policy import DEFAULT_PORTS, OriginPattern, plain_host
 
+# How a secret is covered in a screenshot.
+MARGIN = 2
+COLOUR = (32, 32, 32)
 MENTION = re.compile(r"\{\{secret:([\w.-]+)\}\}")
 
 
@@ -86,6 +92,20 @@ def split_mentions(text: str) -> Iterator[tuple[str, str | None]]:
         end = mention.end()
     if end < len(text):
         yield text[end:], None
+
+
+def paint_over(png: bytes, boxes: Sequence[Sequence[float]]) -> bytes:
+    """The picture with these boxes (left, top, width, height) filled; the page itself is not touched."""
+    if not boxes:
+        return png
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    draw = ImageDraw.Draw(image)
+    for left, top, width, height in boxes:
+        if width > 0 and height > 0:
+            draw.rectangle((left - MARGIN, top - MARGIN, left + width + MARGIN, top + height + MARGIN), fill=COLOUR)
+    out = io.BytesIO()
+    image.save(out, "PNG", compress_level=1)
+    return out.getvalue()
 
 
 def _spellings(value: str) -> set[str]:

@@ -32,3 +32,12 @@ def definitions(pairs: Mapping[str, str]) -> str:
 
 def document(css: str, body: str) -> str:
     return f"<!DOCTYPE html><html><head><style>{css}</style></head><body>{body}</body></html>"
+
+
+def report(title: str, css: str, body: str) -> str:
+    """A page for people, which needs nothing but itself. The title is text, the body HTML."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{css}</style></head><body>{body}</body></html>"
+    )

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps({name: value for name, value in agreed.items() if name != "comparisons"}, indent=1))
         return 0 if agreed["agree"] == agreed["episodes"] else 1
     config = MiniWoBConfig(browsers=given.browsers)
-    print(json.dumps(asyncio.run(measure_steps(given.pages, given.seconds, config=config)).to_json(), indent=1))
+    print(json.dumps(asyncio.run(measure_steps(given.pages, given.seconds, config=config)), indent=1))
     return 0
 
 

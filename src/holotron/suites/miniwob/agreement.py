@@ -24,11 +24,11 @@ from holotron.env.browser.chromium import require_chromium
 from holotron.env.browser.local_page import DRAG_STEPS
 from holotron.env.environment import TaskStatus
 from holotron.env.executor import CLEAR_KEYS
+from holotron.episodes.files import write_whole
 from holotron.suites.miniwob.environment import SPACE, MiniWoBEnvironment
-from holotron.suites.miniwob.errors import MiniWoBMissing
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.suite import MiniWoBSuite
-from holotron.suites.miniwob.tasks import as_task
+from holotron.suites.miniwob.tasks import MiniWoBMissing, as_task
 
 RANDOM_CLICKS = 4
 # The package limits most episodes to ten seconds; what the actions leave of half of that is spent letting pages settle.
@@ -37,21 +37,12 @@ LONGEST_WAIT_MS = 500.0
 MODIFIERS = {"Control": "C-", "Shift": "S-", "Alt": "A-", "Meta": "M-"}
 
 Call = dict[str, Any]  # what the package's create_action takes
-
-
-@dataclass(frozen=True)
-class Attempted:
-    """Actions on a seed, and how they ended here."""
-
-    kind: str
-    seed: int
-    actions: tuple[Action, ...]
-    status: TaskStatus
+Played = tuple[tuple[Action, ...], TaskStatus]  # actions, and how they ended here
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One list of actions, played in both."""
+    """One list of actions, played in both. kind: "scripted" by the oracle, or "random"."""
 
     task: str
     seed: int
@@ -147,9 +138,12 @@ async def compare(
             return [c for found in await asyncio.gather(*map(one, MiniWoBSuite().select(tasks or ()))) for c in found]
 
 
-def report(compared: Sequence[Comparison], seconds: float) -> dict[str, Any]:
+async def write_agreement(path: Path, progress: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Compare every task that has an oracle and write the result."""
+    started = time.perf_counter()
+    compared = await compare(progress=progress)
     scripted = [c for c in compared if c.kind == "scripted"]
-    return {
+    result = {
         "what": "the same actions on the same seeds here and in the miniwob package's Selenium environment",
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "miniwob": version("miniwob"),
@@ -158,47 +152,37 @@ def report(compared: Sequence[Comparison], seconds: float) -> dict[str, Any]:
         "scripted_tasks_all_agree": len({c.task for c in scripted} - {c.task for c in scripted if not c.agree}),
         "episodes": len(compared),
         "agree": sum(c.agree for c in compared),
-        "seconds": round(seconds, 1),
+        "seconds": round(time.perf_counter() - started, 1),
         "disagreements": [asdict(c) for c in compared if not c.agree],
         "comparisons": [asdict(c) for c in compared],
     }
-
-
-async def write_agreement(path: Path, progress: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Compare every task that has an oracle and write the result."""
-    started = time.perf_counter()
-    result = report(await compare(progress=progress), time.perf_counter() - started)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(result, indent=1) + "\n")
-    partial.replace(path)
+    write_whole(path, f"{json.dumps(result, indent=1)}\n".encode(), sync=False)
     return result
 
 
 async def _compare_task(pool: MiniWoBPool, task: str, seeds: Sequence[int]) -> list[Comparison]:
     async with pool.lease() as env:
-        attempts = [await _by_oracle(env, task, seed) for seed in seeds]
-        attempts += [await _click_around(env, task, seed) for seed in seeds]
-    plans = [each for each in attempts if all(package_calls(action) is not None for action in each.actions)]
-    episodes = [(each.seed, each.actions) for each in plans]
+        played = [("scripted", seed, *await _by_oracle(env, task, seed)) for seed in seeds]
+        played += [("random", seed, *await _click_around(env, task, seed)) for seed in seeds]
+    ours = [each for each in played if all(package_calls(action) is not None for action in each[2])]
+    episodes = [(seed, actions) for _, seed, actions, _ in ours]
     theirs = await asyncio.to_thread(lambda: list(play_in_package(task, episodes)))
     return [
-        Comparison(
-            task, each.seed, each.kind, len(each.actions), each.status.done, each.status.reward or 0.0, done, reward
-        )
-        for each, (done, reward) in zip(plans, theirs, strict=True)
+        Comparison(task, seed, kind, len(actions), status.done, status.reward or 0.0, done, reward)
+        for (kind, seed, actions, status), (done, reward) in zip(ours, theirs, strict=True)
     ]
 
 
-async def _by_oracle(env: MiniWoBEnvironment, task: str, seed: int) -> Attempted:
+async def _by_oracle(env: MiniWoBEnvironment, task: str, seed: int) -> Played:
     await env.reset(as_task(task, seed), seed)
     agent = Agent(None, env, budget=Budget(steps=30), supervision=Supervision(MiniWoBSuite().teacher(env)))
     ending = await agent.run(env.instruction)
     actions = tuple(step.action for step in agent.steps if step.action is not None)
-    return Attempted("scripted", seed, actions, TaskStatus(ending.reason == "done", ending.reward))
+    return actions, TaskStatus(ending.reason == "done", ending.reward)
 
 
-async def _click_around(env: MiniWoBEnvironment, task: str, seed: int) -> Attempted:
+async def _click_around(env: MiniWoBEnvironment, task: str, seed: int) -> Played:
     """Random clicks below the instruction: most end in a failure, and both must call it the same."""
     draw = random.Random(seed)
     actions = tuple(Click(x=draw.randint(0, 1000), y=draw.randint(240, 1000)) for _ in range(RANDOM_CLICKS))
@@ -206,27 +190,20 @@ async def _click_around(env: MiniWoBEnvironment, task: str, seed: int) -> Attemp
     for action in actions:
         await env.act(action)
         await env.status()
-    return Attempted("random", seed, actions, await env.status())
+    return actions, await env.status()
 
 
 @contextmanager
 def _package_browser() -> Iterator[None]:
     """The environment variables by which the package finds its browser."""
-    wanted = {
-        "MINIWOB_CHROME_BINARY": str(require_chromium()),
-        "MINIWOB_CHROMEDRIVER": str(chromedriver()),
-        "TZ": "UTC",
-    }
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+    before = dict(os.environ)
+    browser, driver = str(require_chromium()), str(chromedriver())
+    os.environ.update(MINIWOB_CHROME_BINARY=browser, MINIWOB_CHROMEDRIVER=driver, TZ="UTC")
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _mouse(what: str, x: int, y: int) -> Call:

@@ -8,18 +8,17 @@ import random
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 from holotron.agent.baselines import random_action
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.environment import MiniWoBEnvironment
+from holotron.suites.miniwob.environment import MiniWoBEnvironment, MiniWoBResult
 from holotron.suites.miniwob.pool import miniwob_pool
-from holotron.suites.miniwob.protocols import MiniWoBResult
 from holotron.suites.miniwob.tasks import all_tasks, as_task
 
-Progress = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,15 +26,13 @@ class RandomEnding:
     """How an episode of random actions ended."""
 
     task: str
-    seed: int
     steps: int
-    done: bool
     raw_reward: float
     reason: str
 
     @property
     def sane(self) -> bool:
-        return self.done and -1 <= self.raw_reward <= 1
+        return -1 <= self.raw_reward <= 1
 
 
 async def first_screens(
@@ -43,40 +40,31 @@ async def first_screens(
 ) -> dict[tuple[str, int], str]:
     """Hashes of the first screenshots, in browsers started for this."""
 
-    async def look(env: MiniWoBEnvironment, job: tuple[str, int]) -> str:
-        task, seed = job
+    async def look(env: MiniWoBEnvironment, task: str, seed: int) -> str:
         return hashlib.sha256((await env.reset(as_task(task), seed)).image).hexdigest()
 
-    jobs = [(task, seed) for task in tasks for seed in seeds]
-    return dict(zip(jobs, await _spread(jobs, look, config), strict=True))
+    return await _spread(tasks, seeds, look, config)
 
 
 async def random_endings(tasks: Sequence[str], seed: int, config: MiniWoBConfig) -> list[RandomEnding]:
     """Play each task at random until it ends; `config.time_limit` must make sure that it does."""
-    if config.time_limit is None:
-        config = replace(config, time_limit="task")
 
-    async def play(env: MiniWoBEnvironment, job: tuple[str, int]) -> RandomEnding:
-        task, seed = job
+    async def play(env: MiniWoBEnvironment, task: str, seed: int) -> RandomEnding:
         draw, result, steps = random.Random(seed), MiniWoBResult(done=False), 0
         await env.reset(as_task(task), seed)
         while not result.done:
             _, result = await env.step(random_action(draw))
             steps += 1
-        return RandomEnding(task, seed, steps, result.done, result.raw_reward, result.reason)
+        return RandomEnding(task, steps, result.raw_reward, result.reason)
 
-    return await _spread([(task, seed) for task in tasks], play, config)
+    return list((await _spread(tasks, [seed], play, config)).values())
 
 
 async def check_all(
-    tasks: Sequence[str] | None = None,
-    seeds: Sequence[int] = (0, 1),
-    pages: int = 4,
-    progress: Progress = lambda _: None,
+    seeds: Sequence[int] = (0, 1), pages: int = 4, progress: Callable[[str], None] = lambda _: None
 ) -> dict[str, Any]:
-    """Compare first screenshots of two separate browser runs, then play at random. All tasks unless told otherwise."""
-    names = list(tasks or all_tasks())
-    started = time.perf_counter()
+    """Compare first screenshots of every task in two separate browser runs, then play each at random."""
+    names, started = list(all_tasks()), time.perf_counter()
     progress(f"first run: {len(names)} tasks, {len(seeds)} seeds")
     first = await first_screens(names, seeds, MiniWoBConfig(pages=pages))
     progress("second run, other order, other number of pages")
@@ -107,14 +95,17 @@ def arial() -> str:
 
 
 async def _spread(
-    jobs: Sequence[tuple[str, int]], work: Callable[[MiniWoBEnvironment, tuple[str, int]], Any], config: MiniWoBConfig
-) -> list[Any]:
-    """The work done for each job by the pages of one pool, answers in the order of the jobs."""
-
+    tasks: Sequence[str],
+    seeds: Sequence[int],
+    work: Callable[[MiniWoBEnvironment, str, int], Awaitable[T]],
+    config: MiniWoBConfig,
+) -> dict[tuple[str, int], T]:
+    """What the work gives for each task and seed, done by the pages of one pool."""
+    jobs = [(task, seed) for task in tasks for seed in seeds]
     async with miniwob_pool(config) as pool:
 
-        async def one(job: tuple[str, int]) -> Any:
+        async def one(task: str, seed: int) -> T:
             async with pool.lease() as env:
-                return await work(env, job)
+                return await work(env, task, seed)
 
-        return await asyncio.gather(*map(one, jobs))
+        return dict(zip(jobs, await asyncio.gather(*(one(*job) for job in jobs)), strict=True))

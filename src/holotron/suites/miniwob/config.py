@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from holotron.suites.miniwob.errors import MiniWoBError
+from holotron.suites.miniwob.tasks import MiniWoBError
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from playwright.async_api import Error
 
 from holotron.actions.action import Action
-from holotron.actions.space import Space
+from holotron.actions.coordinates import Space
 from holotron.env.browser.local_page import LocalPage
 from holotron.env.browser.local_pool import OpenPage
 from holotron.env.environment import Observation, TaskStatus
@@ -18,29 +19,33 @@ from holotron.env.errors import ActionFailed
 from holotron.env.executor import Point, execute
 from holotron.env.task import Task
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.errors import MiniWoBError
-from holotron.suites.miniwob.protocols import MiniWoBResult, Rule, is_success
-from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, task_url
+from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, MiniWoBError, task_url
 
 SPACE = Space("pixels", WIDTH, HEIGHT)
 PARKED = (480, 310)
 LONGEST_WAIT = 10.0  # seconds; longer waits than this have no use in tasks that take ten
 NAVIGATED = "navigated or closed"  # what Chromium says of a question whose page is gone
-LEFT_THE_PAGE = "the page was left"
+
+
+@dataclass(frozen=True)
+class MiniWoBResult:
+    """Where an episode stands. raw_reward is in [-1, 1]; `reward` is what the package scales by the time used."""
+
+    done: bool
+    raw_reward: float = 0.0
+    reward: float = 0.0
+    reason: str = ""
 
 
 class MiniWoBEnvironment(LocalPage):
-    """One page of a `miniwob_pool`. `rule` says which rewards count as success."""
+    """One page of a `miniwob_pool`. A reward above 0 counts as success; a protocol may judge by another rule."""
 
     reason: ClassVar[str] = "the task is one page without an address bar"
     script_error: ClassVar[type[Exception]] = MiniWoBError
 
-    def __init__(
-        self, open_page: Callable[[], Awaitable[OpenPage]], config: MiniWoBConfig, rule: Rule = "positive"
-    ) -> None:
+    def __init__(self, open_page: Callable[[], Awaitable[OpenPage]], config: MiniWoBConfig) -> None:
         super().__init__(open_page, config.timeout)
         self.config = config
-        self.rule = rule
         self.task = ""
         self.seed = 0
         self.instruction = ""
@@ -53,7 +58,7 @@ class MiniWoBEnvironment(LocalPage):
     async def reset(self, task: Task, seed: int) -> Observation:
         """Load the task's page afresh and begin the episode of that seed. The clock starts after the screenshot.
 
-        task: `name` is one of MiniWoB++; `instruction` has the text that the page draws.
+        task: `name` is one of MiniWoB++; `instruction` then has the text that the page draws.
         """
         name = task.name or ""
         url = task_url(name)
@@ -88,7 +93,7 @@ class MiniWoBEnvironment(LocalPage):
         if not result.done:
             return TaskStatus()
         reward = 0.0 if math.isnan(result.raw_reward) else result.raw_reward
-        return TaskStatus(True, reward, is_success(self.rule, self.task, result.raw_reward))
+        return TaskStatus(True, reward, result.raw_reward > 0)
 
     async def step(self, action: Action) -> tuple[Observation, MiniWoBResult]:
         """Act, wait until the page is quiet, look."""
@@ -105,7 +110,7 @@ class MiniWoBEnvironment(LocalPage):
             except Error:  # in the middle of the question, by navigating or by dying; a page that navigated answers
                 state = await self.evaluate(question)
             if state is None:
-                self._result = MiniWoBResult(True, -1.0, -1.0, LEFT_THE_PAGE)
+                self._result = MiniWoBResult(True, -1.0, -1.0, "the page was left")
             else:
                 done, raw, reward, reason, self.instruction = state
                 self._result = MiniWoBResult(done, _number(raw), _number(reward), reason)

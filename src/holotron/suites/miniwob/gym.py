@@ -6,34 +6,98 @@ Importing this registers every task: `gymnasium.make("holotron/miniwob.click-tes
 from __future__ import annotations
 
 import asyncio
+import io
+import string
 import threading
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, iterate
 from numpy.typing import NDArray
+from PIL import Image
 
+from holotron.actions.action import Action, Click, DoubleClick, Drag, Hover, Press, Scroll, Type, Wait
+from holotron.env.environment import Observation
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.environment import MiniWoBEnvironment
-from holotron.suites.miniwob.errors import MiniWoBError
+from holotron.suites.miniwob.environment import SPACE, MiniWoBEnvironment, MiniWoBResult
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
-from holotron.suites.miniwob.protocols import MiniWoBResult
-from holotron.suites.miniwob.spaces import action_space, observation_space, to_action, to_arrays
-from holotron.suites.miniwob.tasks import BENCHMARK, all_tasks, as_task, find_task
+from holotron.suites.miniwob.tasks import BENCHMARK, HEIGHT, WIDTH, MiniWoBError, all_tasks, as_task, find_task
 from holotron.suites.suite import TRAINING_SEEDS
 
 T = TypeVar("T")
 Arrays = dict[str, Any]
 
+TYPED = string.ascii_letters + string.digits + string.punctuation + " "
+SHOWN = TYPED + "Öé♥プヘル取定消确"  # one task writes its instruction in three scripts
+LONGEST_UTTERANCE = 512
+LONGEST_TEXT = 64
+SCROLL_PERCENT = 24  # of the height: about 50 pixels
+
+KINDS = ("click", "double_click", "right_click", "move", "drag", "type", "press", "scroll_down", "scroll_up", "wait")
+KEYS = (
+    *("Enter", "Tab", "Escape", "Backspace", "Delete", "Space", "Home", "End", "PageUp", "PageDown"),
+    *("ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"),
+    *("Control+a", "Control+c", "Control+x", "Control+v", "Shift+Tab", "Control+Home", "Control+End"),
+)
+
+
+def observation_space() -> spaces.Dict:
+    return spaces.Dict(
+        {
+            "screenshot": spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8),
+            "utterance": spaces.Text(LONGEST_UTTERANCE, min_length=0, charset=SHOWN),
+        }
+    )
+
+
+def action_space() -> spaces.Dict:
+    """`kind` is an index into KINDS; of the rest each kind uses what it needs: `at` and `to` are pixels, `key` an index
+    into KEYS, `text` what `type` types."""
+    return spaces.Dict(
+        {
+            "kind": spaces.Discrete(len(KINDS)),
+            "at": spaces.MultiDiscrete([WIDTH, HEIGHT]),
+            "to": spaces.MultiDiscrete([WIDTH, HEIGHT]),
+            "key": spaces.Discrete(len(KEYS)),
+            "text": spaces.Text(LONGEST_TEXT, min_length=0, charset=TYPED),
+        }
+    )
+
+
+def to_action(given: Mapping[str, Any]) -> Action:
+    """The action that an element of `action_space` stands for."""
+    x, y = SPACE.to_relative(*given["at"])
+    kind = KINDS[int(given["kind"])]
+    match kind:
+        case "click":
+            return Click(x=x, y=y)
+        case "double_click":
+            return DoubleClick(x=x, y=y)
+        case "right_click":
+            return Click(x=x, y=y, button="right")
+        case "move":
+            return Hover(x=x, y=y)
+        case "drag":
+            to_x, to_y = SPACE.to_relative(*given["to"])
+            return Drag(x=x, y=y, to_x=to_x, to_y=to_y)
+        case "type":
+            return Type(text=given["text"])
+        case "press":
+            return Press(keys=KEYS[int(given["key"])])
+        case "scroll_down" | "scroll_up":
+            return Scroll(direction="down" if kind == "scroll_down" else "up", amount=SCROLL_PERCENT, x=x, y=y)
+    return Wait(seconds=0)
+
 
 class MiniWoBGym(gymnasium.Env[Arrays, Arrays]):
     """One task. `reset(seed=s)` plays the task's seed s; `reset()` one drawn from the training seeds.
 
-    The reward is 0 until the episode ends and the raw reward then. Spaces are described in `spaces`.
+    The reward is 0 until the episode ends and the raw reward then.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012  Gymnasium's own declaration
@@ -56,7 +120,7 @@ class MiniWoBGym(gymnasium.Env[Arrays, Arrays]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Arrays, Arrays]:
         super().reset(seed=seed)
-        played = seed if seed is not None else int(self.np_random.integers(len(TRAINING_SEEDS)))
+        played = _draw(self.np_random) if seed is None else seed
         self._steps = 0
         self._seen = self._pages.run(_reset(self._pages.envs[0], self.task, played))
         return self._seen, {"task": self.task, "seed": played}
@@ -65,7 +129,8 @@ class MiniWoBGym(gymnasium.Env[Arrays, Arrays]):
         self._seen, result = self._pages.run(_step(self._pages.envs[0], action))
         self._steps += 1
         truncated = not result.done and self.max_steps is not None and self._steps >= self.max_steps
-        return self._seen, result.raw_reward if result.done else 0.0, result.done, truncated, _info(result)
+        info = {"raw_reward": result.raw_reward, "reward": result.reward, "reason": result.reason}
+        return self._seen, result.raw_reward if result.done else 0.0, result.done, truncated, info
 
     def render(self) -> NDArray[np.uint8] | None:
         return self._seen.get("screenshot") if self.render_mode == "rgb_array" else None
@@ -102,7 +167,7 @@ class MiniWoBVectorGym(VectorEnv[Arrays, Arrays, NDArray[Any]]):
         """An int s plays seeds s, s + 1, … on the pages; None draws training seeds."""
         super().reset(seed=seed if isinstance(seed, int) else None)
         given = seed if isinstance(seed, list) else [None if seed is None else seed + i for i in range(self.num_envs)]
-        seeds = [self._draw() if one is None else one for one in given]
+        seeds = [_draw(self.np_random) if one is None else one for one in given]
         self._steps[:] = 0
         self._over[:] = False
         envs = self._pages.envs
@@ -126,11 +191,8 @@ class MiniWoBVectorGym(VectorEnv[Arrays, Arrays, NDArray[Any]]):
     async def _advance(self, index: int, action: Arrays) -> tuple[Arrays, MiniWoBResult]:
         env = self._pages.envs[index]
         if self._over[index]:
-            return await _reset(env, self.tasks[index], self._draw()), MiniWoBResult(done=False)
+            return await _reset(env, self.tasks[index], _draw(self.np_random)), MiniWoBResult(done=False)
         return await _step(env, action)
-
-    def _draw(self) -> int:
-        return int(self.np_random.integers(len(TRAINING_SEEDS)))
 
 
 def same_task(num_envs: int, task: str, **options: Any) -> MiniWoBVectorGym:
@@ -176,12 +238,11 @@ class _Pages:
         async def gather() -> list[T | BaseException]:
             return await asyncio.gather(*work, return_exceptions=True)
 
-        answers: list[T] = []
-        for answer in self.run(gather()):
+        answers = self.run(gather())
+        for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
-            answers.append(answer)
-        return answers
+        return cast(list[T], answers)
 
     def close(self) -> None:
         if self._loop.is_closed():
@@ -194,14 +255,25 @@ class _Pages:
         self._loop.close()
 
 
+def _draw(chance: np.random.Generator) -> int:
+    """A training seed."""
+    return int(chance.integers(len(TRAINING_SEEDS)))
+
+
+def _to_arrays(observation: Observation, instruction: str) -> dict[str, Any]:
+    with Image.open(io.BytesIO(observation.image)) as image:
+        pixels = np.asarray(image.convert("RGB"))
+    return {"screenshot": pixels, "utterance": instruction[:LONGEST_UTTERANCE]}
+
+
 async def _reset(env: MiniWoBEnvironment, task: str, seed: int) -> Arrays:
     observation = await env.reset(as_task(task), seed)
-    return to_arrays(observation, env.instruction)
+    return _to_arrays(observation, env.instruction)
 
 
 async def _step(env: MiniWoBEnvironment, action: Arrays) -> tuple[Arrays, MiniWoBResult]:
     observation, result = await env.step(to_action(action))
-    return to_arrays(observation, env.instruction), result
+    return _to_arrays(observation, env.instruction), result
 
 
 def _stack(arrays: Sequence[Arrays]) -> Arrays:
@@ -209,7 +281,3 @@ def _stack(arrays: Sequence[Arrays]) -> Arrays:
         "screenshot": np.stack([array["screenshot"] for array in arrays]),
         "utterance": tuple(array["utterance"] for array in arrays),
     }
-
-
-def _info(result: MiniWoBResult) -> Arrays:
-    return {"raw_reward": result.raw_reward, "reward": result.reward, "reason": result.reason}

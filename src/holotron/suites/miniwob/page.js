@@ -54,7 +54,7 @@
   style.replaceSync("* { caret-animation: manual !important; }");
   document.adoptedStyleSheets.push(style);
 
-  // Pages of one browser share its clipboard, so each keeps one of its own: nobody else's copy is ever pasted.
+  // Pages of one browser share its clipboard, so each keeps one of its own and never pastes another page's copy.
   let clipboard = "";
   const selected = () => {
     const element = document.activeElement;
@@ -117,20 +117,6 @@
     return typeof said === "string" ? said : said.utterance; // some tasks add the fields to fill in
   };
 
-  const begin = async (seed) => {
-    standing = [];
-    Math.seedrandom(seed);
-    core.startEpisodeReal();
-    started = true;
-    if (!WOB_TASK_READY) {
-      run_clock();
-      await until(() => WOB_TASK_READY, Infinity);
-    }
-    await pictures();
-    await document.fonts.ready;
-    return utterance();
-  };
-
   window.holotron = {
     // limit: milliseconds until the episode times out, 0 for never, -1 for the task's own.
     async start(seed, limit) {
@@ -145,7 +131,17 @@
         core.startEpisodeReal = () => {};
       };
       core.setDataMode("train");
-      return begin(seed);
+      standing = [];
+      Math.seedrandom(seed);
+      core.startEpisodeReal();
+      started = true;
+      if (!WOB_TASK_READY) {
+        run_clock();
+        await until(() => WOB_TASK_READY, Infinity);
+      }
+      await pictures();
+      await document.fonts.ready;
+      return utterance();
     },
     run_clock,
     // Whether a wheel turned there will move something; `scrolled` then waits until it has.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holotron.suites.miniwob.environment import MiniWoBEnvironment
-from holotron.suites.miniwob.errors import MiniWoBError
+from holotron.suites.miniwob.tasks import MiniWoBError
 
 FIND = Path(__file__).with_name("page_inspector.js").read_text()
 Point = tuple[float, float]
@@ -40,10 +41,16 @@ class PageElement:
 
 
 class PageInspector:
-    """The privileged view. It changes nothing."""
+    """The privileged view, for one question to an oracle. It changes nothing.
+
+    chance: random numbers from the episode's seed. They begin anew at each question, so that a choice between two ways
+    to solve a task is the same throughout an episode.
+    """
 
     def __init__(self, env: MiniWoBEnvironment) -> None:
         self._env = env
+        self.task = env.task
+        self.chance = random.Random(env.seed)
 
     @property
     def utterance(self) -> str:
@@ -79,6 +86,18 @@ class PageInspector:
     async def read(self, expression: str) -> Any:
         """The value of a JavaScript expression."""
         return await self._env.evaluate(expression)
+
+    async def texts(self, selector: str) -> list[str]:
+        """The text of every match as the document has it, shown or not."""
+        return list(await self._env.call("(s) => [...document.querySelectorAll(s)].map(e => e.textContent)", selector))
+
+    async def has_focus(self, selector: str) -> bool:
+        return bool(await self._env.call("(selector) => document.activeElement.matches(selector)", selector))
+
+    async def room_below(self, selector: str) -> float:
+        """How many pixels of a box's content lie below the part that is shown."""
+        box = f"document.querySelector({json.dumps(selector)})"
+        return float(await self.read(f"{box}.scrollHeight - {box}.clientHeight - {box}.scrollTop"))
 
     async def peek(self, expression: str) -> Any:
         """The value of a JavaScript expression that draws the episode's random numbers again, from the first one."""

@@ -8,7 +8,6 @@ from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.local_pool import EnvironmentPool
 from holotron.suites.miniwob.config import MiniWoBConfig
 from holotron.suites.miniwob.environment import MiniWoBEnvironment
-from holotron.suites.miniwob.protocols import Rule
 
 ARGUMENTS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",  # the pages are files; nothing else may be reached
@@ -28,11 +27,11 @@ MiniWoBPool = EnvironmentPool[MiniWoBEnvironment]
 SCRIPT = Path(__file__).with_name("page.js")
 
 
-def miniwob_pool(config: MiniWoBConfig | None = None, rule: Rule = "positive") -> MiniWoBPool:
+def miniwob_pool(config: MiniWoBConfig | None = None) -> MiniWoBPool:
     """`async with miniwob_pool(MiniWoBConfig(pages=8)) as pool`, then `async with pool.lease() as env`."""
     chosen = config or MiniWoBConfig()
     return EnvironmentPool(
-        lambda open_page: MiniWoBEnvironment(open_page, chosen, rule),
+        lambda open_page: MiniWoBEnvironment(open_page, chosen),
         chosen.pages,
         # In several tasks scroll bars are the only sign that there is more to see.
         launch=LaunchOptions(chosen.executable, arguments=ARGUMENTS, hide_scrollbars=False),

@@ -10,12 +10,19 @@ from pathlib import Path
 from typing import Literal, cast
 
 from holotron.env.task import Task
-from holotron.suites.miniwob.errors import MiniWoBError, MiniWoBMissing
 
 BENCHMARK = "miniwob"
 WIDTH, HEIGHT = 160, 210
 
 Reward = Literal["binary", "partial", "continuous"]
+
+
+class MiniWoBError(ValueError):
+    """A request that makes no sense: an unknown task, a script that fails in the page."""
+
+
+class MiniWoBMissing(RuntimeError):
+    """Something that must be installed is not; the message says the command that installs it."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,6 @@ class MiniWoBTask:
     """
 
     name: str
-    category: str
     split: Literal["train", "test"]
     webgum: bool
     pix2act: bool
@@ -42,12 +48,15 @@ def all_tasks() -> dict[str, MiniWoBTask]:
 
 
 def find_task(name: str) -> MiniWoBTask:
-    task = all_tasks().get(name)
-    if task is None:
-        near = [known for known in all_tasks() if name.lower() in known or known in name.lower()]
-        hint = f"did you mean {', '.join(near[:5])}?" if near else "names are those of MiniWoB++, such as click-test"
-        raise MiniWoBError(f"there is no MiniWoB++ task {name!r}; {hint}")
-    return task
+    if name not in all_tasks():
+        raise MiniWoBError(no_such_task(name))
+    return all_tasks()[name]
+
+
+def no_such_task(name: str) -> str:
+    near = [known for known in all_tasks() if name.lower() in known or known in name.lower()]
+    hint = f"did you mean {', '.join(near[:5])}?" if near else "names are those of MiniWoB++, such as click-test"
+    return f"there is no MiniWoB++ task {name!r}; {hint}"
 
 
 def as_task(name: str, seed: int | None = None) -> Task:
@@ -74,7 +83,6 @@ def task_url(name: str) -> str:
 def _task(row: dict[str, str]) -> MiniWoBTask:
     return MiniWoBTask(
         name=row["task"],
-        category=row["category"],
         split=cast(Literal["train", "test"], row["split"]),
         webgum=row["webgum_56"] == "1",
         pix2act=row["pix2act_59"] == "1",

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from holotron.actions.action import Action
+from holotron.env.browser.dom_queries import QUERIES
 from holotron.env.browser.local_page import LocalPage
 from holotron.env.browser.local_pool import OpenPage
-from holotron.env.browser.scripts import SELECT
 from holotron.env.environment import Observation, TaskStatus
 from holotron.env.errors import ActionFailed
 from holotron.env.executor import Point, execute
@@ -97,7 +96,7 @@ class PageEnvironment(LocalPage):
         await self.guarded(self.opened.page.keyboard.insert_text(text))
 
     async def select_option(self, x: float, y: float, choice: str) -> None:
-        found = await self.evaluate(f"({SELECT})({x}, {y}, {json.dumps([choice])})")
+        found = await self.call(QUERIES, "select", x, y, [choice])
         if "problem" in found:
             raise ActionFailed(found["problem"])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holotron.actions import action as a
-from holotron.actions.space import Space
+from holotron.actions.coordinates import Space
 from holotron.suites.pages.environment import PageEnvironment
 
 TEXT_FIELDS = "input:not([type=checkbox]):not([type=radio]), textarea"

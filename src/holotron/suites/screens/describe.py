@@ -13,7 +13,9 @@ LONGEST_NAME = 40
 SAID_BY_NAME = frozenset(
     {"button", "link", "tab", "menu item", "text", "heading", "cell", "section", "option", *DRAWN_SIGNS}
 )
-REACH = 200  # how many pixels something may be from what it is said to be beside
+REACH = 200  # how many pixels something may be from what it is said to be beside; half as many from below or above
+# The axis, and whether it stands before what it is said to be beside.
+PLACES = {"right of": (0, False), "left of": (0, True), "below": (1, False), "above": (1, True)}
 
 
 class Describer:
@@ -106,13 +108,13 @@ class Describer:
                 yield f"the last {bare}"
         if element.row and sum(each.row == element.row for each in alike) == 1:
             yield f'the {bare} in the row of "{element.row}"'
-        for word, gap in (("right of", _right_of), ("left of", _left_of), ("below", _below), ("above", _above)):
+        for word, side in PLACES.items():
             near = []
             for mark in self._landmarks:
-                distance = gap(element, mark)
-                if mark is element or distance is None or distance > REACH / (2 if word in ("below", "above") else 1):
+                distance = _gap(element, mark, *side)
+                if mark is element or distance is None or distance > REACH / (1 + side[0]):
                     continue
-                rivals = [gap(each, mark) for each in alike if each is not element]
+                rivals = [_gap(each, mark, *side) for each in alike if each is not element]
                 if all(rival is None or rival > distance + 4 for rival in rivals):
                     near.append((distance, mark.name))
             if near:
@@ -138,24 +140,10 @@ def _bare(element: ScreenElement) -> str:
     return f'"{element.name}" {element.kind}' if element.name else element.kind
 
 
-def _right_of(element: ScreenElement, mark: ScreenElement) -> float | None:
-    return _gap(mark.box[2], element.box[0], (element.box[1], element.box[3]), (mark.box[1], mark.box[3]))
-
-
-def _left_of(element: ScreenElement, mark: ScreenElement) -> float | None:
-    return _right_of(mark, element)
-
-
-def _below(element: ScreenElement, mark: ScreenElement) -> float | None:
-    return _gap(mark.box[3], element.box[1], (element.box[0], element.box[2]), (mark.box[0], mark.box[2]))
-
-
-def _above(element: ScreenElement, mark: ScreenElement) -> float | None:
-    return _below(mark, element)
-
-
-def _gap(end: float, start: float, one: tuple[float, float], other: tuple[float, float]) -> float | None:
-    """The distance where the two overlap sidewise by half of the smaller, else None."""
-    overlap = min(one[1], other[1]) - max(one[0], other[0])
-    enough = overlap >= 0.5 * min(one[1] - one[0], other[1] - other[0])
-    return start - end if enough and start >= end - 1 else None
+def _gap(element: ScreenElement, mark: ScreenElement, axis: int, before: bool) -> float | None:
+    """How far it is behind a mark, or before it; None where they do not overlap sidewise by half of the smaller."""
+    first, second = (element, mark) if before else (mark, element)
+    sides = [(each.box[1 - axis], each.box[3 - axis]) for each in (first, second)]
+    overlap = min(high for _, high in sides) - max(low for low, _ in sides)
+    end, start = first.box[axis + 2], second.box[axis]
+    return start - end if overlap >= 0.5 * min(high - low for low, high in sides) and start >= end - 1 else None

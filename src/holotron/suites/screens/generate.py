@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import os
 import random
-import signal
 import sys
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
-from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 
-from holotron.env.workers import end_with_parent
-from holotron.episodes.shards import Sample, SampleError, ShardWriter, read_shard, shard_paths
+from holotron.episodes.examples import Example, ExampleError
+from holotron.episodes.shards import ShardWriter, read_shard, shard_paths
+from holotron.episodes.worker_pool import Share, WorkerDied, share_out
 from holotron.suites.screens.rendering import SHEET_COLUMNS, SHEET_ROWS
 from holotron.suites.screens.sources import SOURCES, Sources
 
@@ -67,6 +65,15 @@ class GroundSettings:
                 f"seeds must lie between 0 and {HELD_OUT_FROM}; seed {self.seed} with {self.samples} samples do not"
             )
 
+    @property
+    def first(self) -> int:
+        """The first seed."""
+        return self.seed + (HELD_OUT_FROM if self.held_out else 0)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        return {name: weight for name, weight in self.mix.items() if weight > 0}
+
 
 def source_of(seed: int, mix: Mapping[str, float]) -> str:
     """The source that a seed draws from a mix."""
@@ -74,26 +81,20 @@ def source_of(seed: int, mix: Mapping[str, float]) -> str:
     return random.Random(f"source/{seed}").choices(names, [mix[name] for name in names])[0]
 
 
-async def ground_samples(
-    seeds: Iterable[int],
-    mix: Mapping[str, float] = DEFAULT_MIX,
-    *,
-    folders: tuple[Path, ...] = (),
-    held_out: bool = False,
-    at_once: int = 3,
-    asks: int = 1,
-) -> AsyncGenerator[Sample, None]:
+async def ground_samples(seeds: Iterable[int], settings: GroundSettings) -> AsyncGenerator[Example, None]:
     """The samples of these seeds, in their order, several in the works at once."""
-    weights = {name: weight for name, weight in mix.items() if weight > 0}
-    async with Sources(folders=folders, held_out=held_out, at_once=at_once, asks=asks) as sources:
+    weights, at_once = settings.weights, settings.at_once
+    async with Sources(
+        folders=settings.folders, held_out=settings.held_out, at_once=at_once, asks=settings.asks
+    ) as sources:
         await sources.prepare(weights)
         drawing = asyncio.Semaphore(at_once)
 
-        async def draw(source: str, part: Sequence[int]) -> list[list[Sample]]:
+        async def draw(source: str, part: Sequence[int]) -> list[list[Example]]:
             async with drawing:
                 return await (sources.widgets(part) if source == "widgets" else sources.each(source, part))
 
-        async def block(part: Sequence[int]) -> list[Sample]:
+        async def block(part: Sequence[int]) -> list[Example]:
             """Widgets are drawn together, everything else one by one."""
             works: dict[tuple[int, ...], str] = {}
             small = [seed for seed in part if source_of(seed, weights) == "widgets"]
@@ -104,7 +105,7 @@ async def ground_samples(
             made = dict(zip(chain(*works), chain(*drawn), strict=True))
             return [sample for seed in part for sample in made[seed]]
 
-        waiting: deque[asyncio.Task[list[Sample]]] = deque()
+        waiting: deque[asyncio.Task[list[Example]]] = deque()
         left = iter(seeds)
         try:
             while True:
@@ -121,81 +122,61 @@ async def ground_samples(
             await asyncio.gather(*waiting, return_exceptions=True)
 
 
+class Tally:
+    """Counts what is done, and says so on stderr now and then."""
+
+    def __init__(self, total: int, what: str) -> None:
+        self.done = 0
+        self._total, self._what = total, what
+        self._began = self._told = time.monotonic()
+
+    def add(self, *_: object) -> None:
+        self.done += 1
+        if time.monotonic() - self._told >= REPORT_SECONDS:
+            self.tell()
+
+    def tell(self) -> None:
+        self._told = time.monotonic()
+        rate = self.done / max(self._told - self._began, 1e-9)
+        print(f"{self.done} of {self._total} {self._what}, {rate:.1f}/s", file=sys.stderr, flush=True)
+
+
 def generate(settings: GroundSettings) -> int:
     """Write all samples into shards under `settings.out` and return how many this run wrote.
 
     A run that was stopped goes on where it was, given the same settings. Stopping leaves whole shards only.
     """
-    spawn = multiprocessing.get_context("spawn")
-    counts: SynchronizedArray[int] = spawn.Array("q", settings.workers)
-    workers = [spawn.Process(target=_work, args=(settings, index, counts)) for index in range(settings.workers)]
-    for worker in workers:
-        worker.start()
-
-    def stop(*_: object) -> None:
-        for worker in workers:
-            if worker.is_alive():
-                worker.terminate()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    began = reported = time.monotonic()
+    tally, workers = Tally(settings.samples * settings.asks, "samples"), settings.workers
+    work = share_out(partial(_work, settings), range(workers), None, workers=workers, on_report=tally.add)
     try:
-        while any(worker.is_alive() for worker in workers):
-            workers[0].join(0.2) if workers[0].is_alive() else time.sleep(0.2)
-            if time.monotonic() - reported >= REPORT_SECONDS:
-                reported = time.monotonic()
-                _report(sum(counts[:]), settings.samples * settings.asks, reported - began)
+        asyncio.run(work)
+    except WorkerDied as error:
+        raise GroundError(f"{error}; run it again to go on where it was") from error
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    _report(sum(counts[:]), settings.samples * settings.asks, time.monotonic() - began)
-    if failed := [index for index, worker in enumerate(workers) if worker.exitcode]:
-        raise GroundError(f"worker {failed[0]} of {settings.workers} failed; run it again to go on where it was")
-    return sum(counts[:])
+        tally.tell()
+    return tally.done
 
 
-def _work(settings: GroundSettings, index: int, counts: SynchronizedArray[int]) -> None:
-    end_with_parent()
-    os.setsid()  # a terminal's Ctrl-C would end the browser under the work in hand; the parent passes it on
-    asyncio.run(_write(settings, index, counts))
-
-
-async def _write(settings: GroundSettings, index: int, counts: SynchronizedArray[int]) -> None:
-    prefix = settings.out / f"ground-{index:03d}of{settings.workers:03d}"
-    first = settings.seed + (HELD_OUT_FROM if settings.held_out else 0)
-    start = max(first + index, _last_seed(prefix) + settings.workers)
-    seeds = range(start, first + settings.samples, settings.workers)
-    for left in settings.out.glob(f".{prefix.name}-writing-*"):  # of a run that was killed
-        left.unlink()
-    if not seeds:
-        return
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    stream = ground_samples(
-        seeds,
-        settings.mix,
-        folders=settings.folders,
-        held_out=settings.held_out,
-        at_once=settings.at_once,
-        asks=settings.asks,
-    )
-    with ShardWriter(prefix, settings.shard_bytes) as shards:
-        async for sample in stream:
-            shards.add(sample)
-            counts[index] += 1
-            if stop.is_set():
-                break
-    await stream.aclose()
+async def _work(settings: GroundSettings, share: Share[int]) -> None:
+    """Write the shards of one worker's number; of two, where another worker has not begun by then."""
+    for index in share.take():
+        prefix = settings.out / f"ground-{index:03d}of{settings.workers:03d}"
+        start = max(settings.first + index, _last_seed(prefix) + settings.workers)
+        seeds = range(start, settings.first + settings.samples, settings.workers)
+        for left in settings.out.glob(f".{prefix.name}-writing-*"):  # of a run that was killed
+            left.unlink()
+        if not seeds:
+            continue
+        with ShardWriter(prefix, settings.shard_bytes) as shards:  # it finishes its shard however this ends
+            async for sample in ground_samples(seeds, settings):
+                shards.add(sample)
+                share.report(1)
 
 
 def _last_seed(prefix: Path) -> int:
     """The seed of the last sample in a worker's shards; far below all seeds where there are none."""
     try:
         last = shard_paths([prefix])[-1]
-    except SampleError:
+    except ExampleError:
         return -HELD_OUT_FROM
     return max((int(sample.about["seed"]) for sample in read_shard(last)), default=-HELD_OUT_FROM)
-
-
-def _report(done: int, wanted: int, seconds: float) -> None:
-    print(f"{done} of {wanted} samples, {done / max(seconds, 1e-9):.1f}/s", file=sys.stderr, flush=True)

@@ -80,16 +80,12 @@ class Writing:
     unread: tuple[tuple[float, float, float, float], ...] = ()
 
 
-def writing_of(found: Mapping[str, Any]) -> Writing:
-    """What labels.js could read."""
-    words = tuple((text, row, tuple(columns)) for text, row, columns in found["words"])
-    return Writing(words, tuple((box[0], box[1], box[2], box[3]) for box in found["unread"]))
-
-
-def from_page(found: Mapping[str, Any]) -> tuple[ScreenElement, ...]:
-    """The elements that labels.js found, in reading order, without those whose text cannot be read or quoted."""
+def from_page(found: Mapping[str, Any]) -> tuple[tuple[ScreenElement, ...], Writing]:
+    """What labels.js found: elements in reading order, without those whose text cannot be read or quoted, and words."""
     elements = [_element(each) for each in found["elements"]]
-    return tuple(in_reading_order(each for each in elements if each.kind))
+    words = tuple((text, row, tuple(columns)) for text, row, columns in found["words"])
+    writing = Writing(words, tuple((box[0], box[1], box[2], box[3]) for box in found["unread"]))
+    return tuple(in_reading_order(each for each in elements if each.kind)), writing
 
 
 def in_reading_order(elements: Iterable[ScreenElement]) -> list[ScreenElement]:
@@ -119,9 +115,10 @@ def choose(elements: Sequence[ScreenElement], chance: random.Random, most: int) 
     order = sorted(kinds)
     chance.shuffle(order)
     chosen: list[ScreenElement] = []
+    still = sum(element.usable and element.kind in STATIC for element in elements)
     for static in (False, True):
         groups = [kinds[kind] for kind in order if (kind in STATIC) == static]
-        room = most - len(chosen) if static else max(most - sum(map(len, _static(kinds))), round(most * 0.67))
+        room = most - len(chosen) if static else max(most - still, round(most * 0.67))
         while room > 0 and any(groups):
             for group in groups:
                 if group and room > 0:
@@ -139,10 +136,6 @@ def color_name(paint: str) -> str:
     red, green, blue = (float(number) for number in numbers)
     distance, name = min((abs(red - r) + abs(green - g) + abs(blue - b), name) for name, (r, g, b) in COLORS.items())
     return name if distance <= 60 else ""
-
-
-def _static(kinds: Mapping[str, list[ScreenElement]]) -> list[list[ScreenElement]]:
-    return [group for kind, group in kinds.items() if kind in STATIC]
 
 
 def _element(found: Mapping[str, Any]) -> ScreenElement:

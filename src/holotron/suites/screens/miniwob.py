@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from pathlib import Path
 
 from holotron.suites.miniwob.environment import MiniWoBEnvironment
 from holotron.suites.miniwob.pool import MiniWoBPool
 from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, all_tasks, as_task
-from holotron.suites.screens.labels import ScreenElement, Writing, from_page, writing_of
+from holotron.suites.screens.labels import ScreenElement, Writing, from_page
 from holotron.suites.screens.rendering import LABELS, Shot, smallest_side
 from holotron.suites.screens.words import Words
 
-# The drawings that tasks use as buttons, and what they show.
-DRAWINGS = {
-    ".email-actions .star": "star",
-    ".email-actions .trash": "trash",
-    "#open-search": "search",
-    "#search-cancel, #close-email, #close-reply, #close-forward": "back arrow",
-    "#send-reply, #send-forward": "send",
-    ".email-reply .icon, .controls .reply": "reply",
-    ".email-forward .icon": "forward",
-    ".controls .retweet": "retweet",
-    ".controls .like": "heart",
-    ".controls .more": "more",
-}
-NAME_DRAWINGS = """(drawings) => {
-  for (const [selector, name] of Object.entries(drawings))
-    for (const element of document.querySelectorAll(selector)) {
-      element.setAttribute("role", "img");
-      element.setAttribute("aria-label", name);
-    }
-}"""
+NAME_DRAWINGS = Path(__file__).with_name("drawings.js").read_text()
 TOUCHED = frozenset({"check box", "radio button", "text field", "text area", "tab", "section"})
 TOUCH_CHANCE = 0.4
 
@@ -54,9 +35,8 @@ async def draw_miniwob(pool: MiniWoBPool, seed: int) -> Shot:
 
 
 async def _look(env: MiniWoBEnvironment) -> tuple[tuple[ScreenElement, ...], Writing]:
-    await env.call(NAME_DRAWINGS, DRAWINGS)
-    found: dict[str, Any] = await env.call(LABELS, WIDTH, HEIGHT, smallest_side(WIDTH))
-    return from_page(found), writing_of(found)
+    await env.call(NAME_DRAWINGS)
+    return from_page(await env.call(LABELS, WIDTH, HEIGHT, smallest_side(WIDTH)))
 
 
 async def _touch(env: MiniWoBEnvironment, chance: random.Random) -> None:

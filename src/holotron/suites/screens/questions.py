@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 
 from holotron.actions.coordinates import from_pixels
-from holotron.episodes.shards import Sample, Turn
+from holotron.episodes.examples import Example, ExampleTurn
 from holotron.suites.screens.describe import LONGEST_NAME, Describer
 from holotron.suites.screens.labels import DRAWN_SIGNS, LONGEST, SHAPES, STATIC, ScreenElement, choose
 from holotron.suites.screens.rendering import SMALL, Shot
@@ -26,7 +26,7 @@ SCREEN_CHANCE = 0.25
 SCREEN_LINES, SCREEN_BYTES = 12, 600
 
 
-def ask(shot: Shot, kind: str, chance: random.Random) -> Sample | None:
+def ask(shot: Shot, kind: str, chance: random.Random) -> Example | None:
     """One or several questions about a screenshot; None where there is nothing to ask about."""
     most = 1
     if chance.random() >= SINGLE_CHANCE:
@@ -53,10 +53,10 @@ def ask(shot: Shot, kind: str, chance: random.Random) -> Sample | None:
     if not turns:
         return None
     said, answers = zip(*turns, strict=True)
-    return Sample(kind, (Turn("\n".join(said), "\n".join(answers), shot.png),), shot.about)
+    return Example(kind, (ExampleTurn("\n".join(said), "\n".join(answers), shot.png),), shot.about)
 
 
-def pairs(turn: Turn) -> list[tuple[str, str]]:
+def pairs(turn: ExampleTurn) -> list[tuple[str, str]]:
     """Each question of a turn with its answer. Only the last, a whole screen's, has several lines."""
     said = turn.said.splitlines()
     return list(zip(said, turn.answer.split("\n", len(said) - 1), strict=True))

@@ -9,7 +9,6 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from PIL import Image
@@ -19,7 +18,7 @@ from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.local_pool import SharedContext, close_quietly
 from holotron.env.browser.pool import Browsers
 from holotron.env.errors import InfrastructureError
-from holotron.suites.screens.labels import ScreenElement, Writing, from_page, writing_of
+from holotron.suites.screens.labels import ScreenElement, Writing, from_page
 
 T = TypeVar("T")
 LABELS = Path(__file__).with_name("labels.js").read_text()
@@ -30,23 +29,7 @@ TIMEOUT = 20.0
 DOCUMENTS_PER_TAB = 400
 SMALL = 260  # screens narrower than this hold smaller things
 SHEET_COLUMNS, SHEET_ROWS = 8, 6
-# Many small documents on one page, each in a frame: a screenshot of all costs little more than one of each.
-SHEET = """(htmls, width, height, columns) => {
-  document.open();
-  document.write("<!doctype html><style>body { margin: 0 } iframe { position: absolute; border: 0 }</style><body>");
-  document.close();
-  window.scrollTo(0, 0);
-  for (const [index, html] of htmls.entries()) {
-    const frame = document.createElement("iframe");
-    Object.assign(frame, { width, height, style: `left:${(index % columns) * width}px;` +
-      `top:${Math.floor(index / columns) * height}px` });
-    document.body.append(frame);
-    const inside = frame.contentDocument;
-    inside.open();
-    inside.write(html);
-    inside.close();
-  }
-}"""
+SHEET = Path(__file__).with_name("sheet.js").read_text()
 LOOK_INTO = f"""(width, height, smallest) => {{
   const look = {LABELS.strip()};
   return [...document.querySelectorAll("iframe")].map((frame) => look(width, height, smallest, frame.contentDocument));
@@ -94,9 +77,7 @@ class Renderer:
         await self._context.open()  # a browser that does not start at all is no matter of one document
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._browsers.close()
 
     async def draw(self, document: Document) -> Shot:
@@ -152,8 +133,7 @@ class _Tab:
         else:
             await self._evaluate(WRITE, document.html)
         found = await self._evaluate(LABELS, document.width, document.height, smallest_side(document.width))
-        png = await self._capture()
-        return Shot(png, document.width, document.height, from_page(found), document.about, writing_of(found))
+        return _shot(document, await self._capture(), found)
 
     async def draw_sheet(self, documents: Sequence[Document]) -> list[Shot]:
         self.drawn += len(documents)
@@ -167,7 +147,7 @@ class _Tab:
             left, top = index % SHEET_COLUMNS * width, index // SHEET_COLUMNS * height
             part = io.BytesIO()
             sheet.crop((left, top, left + width, top + height)).save(part, "PNG", compress_level=1)
-            shots.append(Shot(part.getvalue(), width, height, from_page(seen), document.about, writing_of(seen)))
+            shots.append(_shot(document, part.getvalue(), seen))
         return shots
 
     async def _capture(self) -> bytes:
@@ -181,6 +161,11 @@ class _Tab:
         if problem := answer.get("exceptionDetails"):
             raise Error(problem.get("exception", {}).get("description") or problem["text"])
         return answer["result"].get("value")
+
+
+def _shot(document: Document, png: bytes, found: Mapping[str, Any]) -> Shot:
+    elements, writing = from_page(found)
+    return Shot(png, document.width, document.height, elements, document.about, writing)
 
 
 def smallest_side(width: int) -> int:

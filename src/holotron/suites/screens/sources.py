@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
-from holotron.episodes.shards import Sample
+from holotron.episodes.examples import Example
 from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.errors import MiniWoBError
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
-from holotron.suites.miniwob.tasks import html_folder
+from holotron.suites.miniwob.tasks import MiniWoBError, html_folder
 from holotron.suites.screens.miniwob import draw_miniwob
 from holotron.suites.screens.packages import find_files, make_package_page
 from holotron.suites.screens.pages import make_page
@@ -47,23 +44,22 @@ class Sources:
         await self._stack.enter_async_context(self.renderer)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def prepare(self, sources: Mapping[str, Any]) -> None:
+    async def prepare(self, sources: Iterable[str]) -> None:
         """Start what these sources need, before several samples are asked for at once."""
-        if "miniwob" in sources and self._miniwob is None:
+        needed = set(sources)
+        if "miniwob" in needed and self._miniwob is None:
             html_folder()  # says so now if the pages are not installed
             pool = miniwob_pool(MiniWoBConfig(pages=self._at_once))
             self._miniwob = await self._stack.enter_async_context(pool)
-        if "packages" in sources and self._files is None:
+        if "packages" in needed and self._files is None:
             self._files = find_files(self._folders, held_out=self._held_out)
 
     async def shot(self, source: str, seed: int) -> Shot | None:
         """The screen of a seed; None, and a line that says why, where it cannot be drawn."""
-        await self.prepare({source: 1})
+        await self.prepare([source])
         if source == "packages":
             return await self._package_shot(seed)
         for trial in range(TRIES):  # these screens can all be drawn: what fails is a browser
@@ -92,15 +88,15 @@ class Sources:
                 continue
         return None
 
-    async def samples(self, source: str, seed: int) -> list[Sample]:
+    async def samples(self, source: str, seed: int) -> list[Example]:
         """Questions about the screen of a seed; none where there is no screen or nothing on it."""
         shot = await self.shot(source, seed)
         return [] if shot is None else self._asked(shot, source, seed)
 
-    async def each(self, source: str, seeds: Sequence[int]) -> list[list[Sample]]:
+    async def each(self, source: str, seeds: Sequence[int]) -> list[list[Example]]:
         return [await self.samples(source, seed) for seed in seeds]
 
-    async def widgets(self, seeds: Sequence[int]) -> list[list[Sample]]:
+    async def widgets(self, seeds: Sequence[int]) -> list[list[Example]]:
         """What `each` makes of widgets, all on one sheet, in less time."""
         try:
             shots = await self.renderer.draw_sheet([make_widgets(seed) for seed in seeds])
@@ -108,7 +104,7 @@ class Sources:
             return await self.each("widgets", seeds)
         return [self._asked(shot, "widgets", seed) for shot, seed in zip(shots, seeds, strict=True)]
 
-    def _asked(self, shot: Shot, source: str, seed: int) -> list[Sample]:
+    def _asked(self, shot: Shot, source: str, seed: int) -> list[Example]:
         size = {"size": [shot.width, shot.height]}
         about = {"source": source, "seed": seed, **size, "held_out": self._held_out, **shot.about}
         named = replace(shot, about=about)

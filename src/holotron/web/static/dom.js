@@ -52,7 +52,7 @@ const ICONS = {
   damaged: "M11 3 6 11h4l-1 6 5-8h-4z",
 };
 
-/** A small drawing that is only there to be seen; whoever listens hears the label of the button. */
+/** A small drawing that is only there to be seen; a screen reader says the label of the button. */
 export function icon(name) {
   const path = ICONS[name];
   return svg("svg", { class: `icon icon-${name}`, viewBox: "0 0 20 20", "aria-hidden": "true" },

@@ -18,7 +18,7 @@ export function duration(seconds) {
   return `${Math.floor(rounded / 60)}:${String(rounded % 60).padStart(2, "0")} ${unit}`;
 }
 
-/** How long an episode took, or has been taking; nobody knows how long an unfinished one went on. */
+/** How long an episode took, or has been taking; of an unfinished one that is not known. */
 export function lasted(row, now) {
   if (row.started === null) return null;
   if (row.ended !== null) return Math.max(0, row.ended - row.started);

@@ -2,7 +2,7 @@
 
 import { h, svg } from "./dom.js";
 
-const SCALE = 1000; // points are 0–1000 of each side, whatever the size of the image
+const SCALE = 1000; // points are 0–1000 of each side of an image of any size
 const LARGEST_RING = 15, SMALLEST_RING = 8; // on a small picture a large ring would hide what it is about
 const MOST_SHOWN = 80;
 
@@ -91,7 +91,7 @@ function arrow(drawing, [x, y], [toX, toY]) {
   strokes(drawing, `M${x} ${y}L${toX} ${toY}${wing(0.5)}${wing(-0.5)}`, "arrow");
 }
 
-/** A line with a light border, so that it is seen on whatever the page looks like. */
+/** A line with a light border, so that it is seen on light and dark pages. */
 function strokes(drawing, path, kind = "") {
   for (const role of ["casing", "line"]) drawing.append(svg("path", { class: `${role} ${kind}`, d: path }));
 }

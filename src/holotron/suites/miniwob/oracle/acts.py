@@ -1,10 +1,15 @@
-"""Actions on elements: the points of a page turned into those of actions."""
+"""The moves of oracles: actions on points and elements of a page, and the moves that many tasks share."""
 
 from __future__ import annotations
 
-from holotron.actions.action import Click, DoubleClick, Drag, Hover, Scroll, Select, Type
+from collections.abc import Iterable
+
+from holotron.actions.action import Action, Click, DoubleClick, Drag, Hover, Press, Select, Type
 from holotron.suites.miniwob.environment import SPACE
-from holotron.suites.miniwob.page_inspector import NotFound, PageElement, Point
+from holotron.suites.miniwob.page_inspector import NotFound, PageElement, PageInspector, Point
+
+SUBMIT = "#subbtn"
+QUERY_HEIGHT = 50  # pixels of the instruction, above every task's area
 
 
 def at(place: PageElement | Point) -> tuple[int, int]:
@@ -42,16 +47,45 @@ def write(place: PageElement | Point, text: str, clear: bool = False, enter: boo
     return Type(text=text, x=x, y=y, clear=clear, enter=enter)
 
 
+def overwrite(field: PageElement, text: str) -> Type:
+    """Type into a text field; text that is already there is cleared first."""
+    return write(field, text, clear=bool(field.value))
+
+
+def fill(field: PageElement, text: str) -> Type | None:
+    """Make a text field hold this text, or None if it does."""
+    return None if field.value == text else overwrite(field, text)
+
+
 def select(place: PageElement | Point, option: str) -> Select:
     x, y = at(place)
     return Select(x=x, y=y, option=option)
 
 
-def scroll(place: PageElement | Point, down: bool, amount: int = 50) -> Scroll:
-    x, y = at(place)
-    return Scroll(direction="down" if down else "up", amount=amount, x=x, y=y)
+def press_toward(missing: int, less: str, more: str) -> Press:
+    """One of two keys, as often as steps are missing: `less` where the number is negative."""
+    return Press(keys=more if missing > 0 else less, repeat=abs(missing))
 
 
-def fill(field: PageElement, text: str) -> Type | None:
-    """What makes a text field hold this text, or None if it does: what stands there wrongly is cleared first."""
-    return None if field.value == text else write(field, text, clear=bool(field.value))
+# ---- moves that begin with a search in the page ----
+
+
+async def click_on(page: PageInspector, selector: str, text: str | None = None) -> Click:
+    return click(await page.one(selector, text))
+
+
+async def submit(page: PageInspector) -> Click:
+    return await click_on(page, SUBMIT)
+
+
+async def click_wrong(page: PageInspector, marks: Iterable[tuple[PageElement, bool]], then: str = SUBMIT) -> Click:
+    """Click the first element that is marked as wrong; where none is, submit (`then`)."""
+    return click(next((element for element, wrong in marks if wrong), None) or await page.one(then))
+
+
+async def fill_in(page: PageInspector, *fields: tuple[str | PageElement, str], then: str = SUBMIT) -> Action:
+    """Correct the first field that does not hold its text; where all do, submit (`then`)."""
+    for field, text in fields:
+        if typed := fill(await page.one(field) if isinstance(field, str) else field, text):
+            return typed
+    return await click_on(page, then)

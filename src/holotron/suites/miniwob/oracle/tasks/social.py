@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 
 from holotron.actions.action import Action
-from holotron.suites.miniwob.oracle.acts import click, scroll
+from holotron.suites.miniwob.oracle.acts import click
 from holotron.suites.miniwob.oracle.registry import teaches
-from holotron.suites.miniwob.oracle.tasks.into_view import bring_into_view, in_view
+from holotron.suites.miniwob.oracle.scrolling import bring_into_view, in_view, reach, reach_at_end
 from holotron.suites.miniwob.page_inspector import NotFound, PageElement, PageInspector
 
+USERS = ".media .username"
 TWO_POSTS = 59  # percent of the screen's height: each view then begins with a whole post
 TO_THE_END = 400  # percent, more than any timeline is long
 MENU_ITEMS = {
@@ -32,50 +32,44 @@ class Toggle:
     active: bool
     counts: bool
 
-    @property
-    def wrong(self) -> bool:
-        return self.active != self.counts
-
 
 @teaches("social-media")
-async def use_post(eyes: PageInspector, chance: random.Random) -> Action | None:
-    user, name = eyes.said(r"user (@\S+),")[1], eyes.quoted[0]
-    row = (await _users(eyes)).index(user)
-    view, post = await eyes.one("#area"), (await eyes.all(".media"))[row]
+async def use_post(page: PageInspector) -> Action | None:
+    user, name = page.said(r"user (@\S+),")[1], page.quoted[0]
+    row = (await page.texts(USERS)).index(user)
+    view, post = await page.one("#area"), (await page.all(".media"))[row]
     item = MENU_ITEMS.get(name)
-    if item and await _menu_is_open(eyes, row):
-        target = (await eyes.all(f".media li.{item}"))[row]
-        return bring_into_view(view, target, TWO_POSTS) or click(target)
+    if item and (await _open_menus(page))[row]:
+        return reach(view, (await page.all(f".media li.{item}"))[row], TWO_POSTS)
     if turn := bring_into_view(view, post, TWO_POSTS):
         return turn
-    button = (await eyes.all(".media .more" if item else f".media .controls > .{name.lower()}"))[row]
-    return click(button if _is_free(button) else await _opener_of_open_menu(eyes))
+    button = (await page.all(".media .more" if item else f".media .controls > .{name.lower()}"))[row]
+    return click(button if button.point is not None else await _opener_of_open_menu(page))
 
 
 @teaches("social-media-all")
-async def use_all_posts(eyes: PageInspector, chance: random.Random) -> Action | None:
-    toggles = await _toggles(eyes, eyes.said(r"by (@\S+) and")[1])
-    return await _next_toggle(eyes, toggles) or await _submit(eyes, TWO_POSTS)
+async def use_all_posts(page: PageInspector) -> Action | None:
+    wrong = [toggle for toggle in await _toggles(page) if toggle.active != toggle.counts]
+    return await _next_toggle(page, wrong) or await _submit(page, TWO_POSTS)
 
 
 @teaches("social-media-some")
-async def use_some_posts(eyes: PageInspector, chance: random.Random) -> Action | None:
-    wanted = int(eyes.said(r"on (\d+) posts? by")[1])
-    toggles = await _toggles(eyes, eyes.said(r"by (@\S+) and")[1])
-    view = await eyes.one("#area")
+async def use_some_posts(page: PageInspector) -> Action | None:
+    wanted = int(page.said(r"on (\d+) posts? by")[1])
+    toggles = await _toggles(page)
+    view = await page.one("#area")
     chosen = sum(toggle.active for toggle in toggles if toggle.counts)
     if chosen >= wanted:
         surplus = [toggle for toggle in toggles if toggle.active and (not toggle.counts or chosen > wanted)]
-        return await _next_toggle(eyes, surplus, any_state=True) or await _submit(eyes, TO_THE_END)
-    mistaken = [toggle for toggle in toggles if not toggle.counts and in_view(view, toggle.post)]
-    missing = [toggle for toggle in toggles if toggle.counts]
-    return await _next_toggle(eyes, mistaken) or await _next_toggle(eyes, missing)
+        return await _next_toggle(page, surplus) or await _submit(page, TO_THE_END)
+    mistaken = [toggle for toggle in toggles if toggle.active and not toggle.counts and in_view(view, toggle.post)]
+    missing = [toggle for toggle in toggles if toggle.counts and not toggle.active]
+    return await _next_toggle(page, mistaken) or await _next_toggle(page, missing)
 
 
-async def _next_toggle(eyes: PageInspector, toggles: list[Toggle], any_state: bool = False) -> Action | None:
-    """Click the first one that is wrong: of those in view, else below, else above."""
-    wrong = [toggle for toggle in toggles if any_state or toggle.wrong]
-    view = await eyes.one("#area")
+async def _next_toggle(page: PageInspector, wrong: list[Toggle]) -> Action | None:
+    """Click the first one: of those in view, else below, else above."""
+    view = await page.one("#area")
     for toggle in wrong:
         if in_view(view, toggle.post):
             return click(toggle.button)
@@ -85,38 +79,28 @@ async def _next_toggle(eyes: PageInspector, toggles: list[Toggle], any_state: bo
     return bring_into_view(view, wrong[-1].post, TWO_POSTS) if wrong else None
 
 
-async def _submit(eyes: PageInspector, step: int) -> Action:
-    view, button = await eyes.one("#area"), await eyes.one("#submitRow button")
-    return click(button) if in_view(view, button) else scroll(view.point or view.center, True, step)
+async def _submit(page: PageInspector, step: int) -> Action:
+    return reach_at_end(await page.one("#area"), await page.one("#submitRow button"), step)
 
 
-async def _toggles(eyes: PageInspector, user: str) -> list[Toggle]:
-    kind, users, posts = eyes.quoted[0].lower(), await _users(eyes), await eyes.all(".media")
+async def _toggles(page: PageInspector) -> list[Toggle]:
+    user = page.said(r"by (@\S+) and")[1]
+    kind, users, posts = page.quoted[0].lower(), await page.texts(USERS), await page.all(".media")
     toggles = []
-    for index, button in enumerate(await eyes.all(".media .controls > span")):
+    for index, button in enumerate(await page.all(".media .controls > span")):
         classes = button.attributes["class"].split()
         post = index // 4
         toggles.append(Toggle(button, posts[post], "active" in classes, users[post] == user and kind in classes))
     return toggles
 
 
-async def _users(eyes: PageInspector) -> list[str]:
-    users: list[str] = await eyes.read(
-        "[...document.querySelectorAll('.media .username')].map(user => user.textContent)"
-    )
-    return users
+async def _open_menus(page: PageInspector) -> list[bool]:
+    """For each post, whether its menu is open."""
+    return ["hide" not in menu.attributes["class"].split() for menu in await page.all(".media ul")]
 
 
-async def _menu_is_open(eyes: PageInspector, row: int) -> bool:
-    return "hide" not in (await eyes.all(".media ul"))[row].attributes["class"].split()
-
-
-async def _opener_of_open_menu(eyes: PageInspector) -> PageElement:
-    for menu, opener in zip(await eyes.all(".media ul"), await eyes.all(".media .more"), strict=True):
-        if "hide" not in menu.attributes["class"].split():
+async def _opener_of_open_menu(page: PageInspector) -> PageElement:
+    for is_open, opener in zip(await _open_menus(page), await page.all(".media .more"), strict=True):
+        if is_open:
             return opener
     raise NotFound("something other than a menu covers the button")
-
-
-def _is_free(button: PageElement) -> bool:
-    return button.point is not None
