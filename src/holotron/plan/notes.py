@@ -25,8 +25,8 @@ def verdict(plan: SessionPlan) -> str:
     pace = f"The limit is {speed:.{1 if speed >= 1 else 2}f} steps/s."
     if not plan.fits:
         return (
-            f"{name}: {plural(sessions, 'session')} {_do(sessions)} not fit, {memory.mean_fit:,} {_do(memory.mean_fit)};"
-            f" {memory.offloaded:,} must wait in host memory. {pace}"
+            f"{name}: {plural(sessions, 'session')} {_do(sessions)} not fit, {memory.mean_fit:,} {_do(memory.mean_fit)}"
+            f"; {memory.offloaded:,} must wait in host memory. {pace}"
         )
     if memory.end_fit >= sessions:
         room = f"up to {memory.mean_fit:,} would, {memory.end_fit:,} if all ended at once"
