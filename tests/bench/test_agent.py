@@ -9,6 +9,7 @@ import torch
 
 from holotron.bench.__main__ import main
 from holotron.bench.agent import AgentLoad, AgentWorkload
+from holotron.bench.report import agent_report, machine
 from holotron.bench.suite import CASES, plot_sessions
 from holotron.engine.config import EngineConfig, fit_to_memory
 from holotron.engine.engine_loop import EngineLoop
@@ -82,8 +83,6 @@ def test_thinking_agents_leave_the_device_idle():
 
 
 def test_bytes_are_as_the_planner_predicts():
-    from holotron.bench.report import agent_report
-
     workload = AgentWorkload(sessions=12, **(SMALL | {"image_tokens": 120}))
     agents = load(workload, page_size=4)
     figures = agents.run(0.3, 1.0).summary()
@@ -118,6 +117,12 @@ def test_the_command_prints_json(tmp_path):
     assert report["sessions"] == 2
     assert report["steps_per_second"] > 0
     assert str(tmp_path) not in report["command"]
+
+
+@pytest.mark.parametrize("program", [["holotron", "bench"], ["bench/__main__.py"]])
+def test_reports_name_the_command(monkeypatch, program):
+    monkeypatch.setattr(sys, "argv", [*program, "loop", "--out", "/somewhere/loop.json"])
+    assert machine()["command"] == "holotron bench loop --out loop.json"
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,13 @@ def test_without_a_command_the_help_is_shown_as_misuse():
     assert all(command in result.stdout for command in COMMANDS)
 
 
+@pytest.mark.parametrize("group", ["data", "eval", "train", "pipeline"])
+def test_a_group_without_a_command_shows_its_help_as_misuse(group):
+    result = holo(group)
+    assert (result.exit_code, result.stderr) == (2, "")
+    assert f"holotron {group}" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "value"),
     [

@@ -24,7 +24,6 @@ from holotron.bench.suite import CASES, run_suite
 from holotron.engine.build import EngineOptions, build_engine, load_model
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.info import counters
-from holotron.model.grids import image_tokens
 from holotron.model.model import Model
 from holotron.model.presets import PRESETS
 from holotron.plan.errors import PlanError
@@ -169,16 +168,15 @@ def _agent(options: argparse.Namespace) -> dict[str, Any]:
 def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
     named = {name: getattr(options, name) for name in WORKLOAD_OPTIONS}
     if options.screen:
-        screen = parse_size("--screen", options.screen)
         if model.config.vision is None:
             raise SystemExit(f"{model.config.name} has no vision tower: leave --screen out, or choose another model")
-        named |= {"screen": screen, "text_only": False, "image_tokens": image_tokens(*screen, model.config.vision)}
+        named |= {"screen": parse_size("--screen", options.screen), "text_only": False, "image_tokens": None}
     low, _, high = options.think.partition("-")
     workload = AgentWorkload(
         ages=_ages(options.ages, options.steps) if options.ages else None,
         think_seconds=(float(low), float(high or low)),
         **named,
-    )
+    ).resolved(model.config)
     loop = _loop_for(options, model, workload.mean_tokens, workload.end_tokens + 64)
     agents = AgentLoad(loop, workload)
     figures = agents.run(options.warmup, options.seconds, _tell).summary()

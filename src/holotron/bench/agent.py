@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from statistics import mean
 from typing import Any
 
-from holotron.bench.device import random_tokens, time_when_idle
+from holotron.bench.measuring import quantile, random_tokens, time_when_idle
 from holotron.bench.screens import Screens
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.images import PreparedImage
@@ -54,12 +54,21 @@ class AgentWorkload(Workload):
 
 
 @dataclass
+class AgentGroup:
+    """Sessions forked from one: the leader stays open until the last of them has ended."""
+
+    leader: SessionState
+    members: int
+
+
+@dataclass
 class AgentSession:
     """One session of the load and where it is in its life."""
 
     number: int
     session: SessionState
     step: int
+    group: AgentGroup | None = None
     begun: float = 0.0
 
 
@@ -81,14 +90,13 @@ class Measurement:
     failures: int = 0
 
     def summary(self) -> dict[str, float]:
-        ordered = sorted(self.latencies) or [0.0]
         seconds = max(self.seconds, 1e-9)
         return {
             "seconds": self.seconds,
             "agent_steps": self.steps,
             "steps_per_second": self.steps / seconds,
-            "latency_p50": ordered[len(ordered) // 2],
-            "latency_p95": ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))],
+            "latency_p50": quantile(self.latencies, 0.5),
+            "latency_p95": quantile(self.latencies, 0.95),
             "logical_tokens_per_second": self.logical_tokens / seconds,
             "computed_tokens_per_second": self.computed_tokens / seconds,
             "redundancy": self.computed_tokens / max(1, self.new_tokens),
@@ -113,8 +121,6 @@ class AgentLoad:
         self._done: deque[tuple[GenerationRequest, FinishEvent]] = deque()
         self._thinking: list[tuple[float, int, AgentSession]] = []
         self._seeing: deque[tuple[AgentSession, Future[PreparedImage]]] = deque()
-        self._groups: dict[int, set[int]] = {}
-        self._leaders: dict[int, SessionState] = {}
         self._numbers = 0
         vision = loop.model.config.vision
         self._screens = None
@@ -185,28 +191,22 @@ class AgentLoad:
         load = self.workload
         leader = self.loop.open()
         self.loop.append(leader, self._tokens(load.start_tokens + load.new_tokens))
-        members = self.loop.fork(leader, load.group)
-        group = self._next_number()
-        self._groups[group] = set()
-        for session in members:
-            agent = AgentSession(self._next_number(), session, 0)
-            self._groups[group].add(agent.number)
-            self._generate(agent)
-        self._leaders[group] = leader
+        group = AgentGroup(leader, load.group)
+        for session in self.loop.fork(leader, load.group):
+            self._generate(AgentSession(self._next_number(), session, 0, group))
 
     def _end(self, agent: AgentSession) -> None:
         """A finished session makes place for a new one, a finished group for a new group."""
         self.loop.close(agent.session)
-        for group, members in list(self._groups.items()):
-            members.discard(agent.number)
-            if not members and self.workload.group > 1:
-                del self._groups[group]
-                self.loop.close(self._leaders.pop(group))
-                self._start_group()
-        if self.workload.group == 1:
+        if agent.group is None:
             session = self.loop.open()
             self.loop.append(session, self._tokens(self.workload.start_tokens))
             self._begin_step(AgentSession(self._next_number(), session, 0))
+            return
+        agent.group.members -= 1
+        if not agent.group.members:
+            self.loop.close(agent.group.leader)
+            self._start_group()
 
     # ---- steps ----
 

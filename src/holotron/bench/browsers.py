@@ -6,10 +6,11 @@ import argparse
 import asyncio
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
-from statistics import quantiles
 from typing import Any
 
+from holotron.bench.measuring import process_memory, quantile
 from holotron.bench.report import machine, print_figures
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
@@ -22,13 +23,14 @@ PAGE = b"""<!doctype html><title>A form</title><style>body { font: 16px sans-ser
 <h1>Order</h1><p>Choose what you like.</p><label>Name <input id=name></label>
 <button onclick="this.textContent = 'Added ' + ++n">Add</button><script>let n = 0</script>
 <ul>""" + b"".join(b"<li>Item %d <a href='#%d'>more</a>" % (i, i) for i in range(40))
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.readuntil(b"\r\n\r\n")
-    head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-    writer.write((head % len(PAGE)).encode() + PAGE)
-    await writer.drain()
+    with suppress(asyncio.IncompleteReadError, ConnectionError):  # Chromium opens connections that it may not use
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD % len(PAGE) + PAGE)
+        await writer.drain()
     writer.close()
 
 
@@ -63,7 +65,6 @@ async def measure_browsers(sessions: int, processes: int, seconds: float, size: 
             memory = _memory(os.getpid())
             titles = [(await env.observe()).title for env in envs]
             await asyncio.gather(*(env.close() for env in envs))
-    cuts = quantiles(times, n=20) if len(times) > 1 else [0.0] * 19
     return {
         "sessions": sessions,
         "processes": processes,
@@ -74,15 +75,15 @@ async def measure_browsers(sessions: int, processes: int, seconds: float, size: 
         "failures": failures,
         "steps": len(times),
         "steps_per_second": len(times) / took,
-        "step_seconds_p50": cuts[9],
-        "step_seconds_p95": cuts[18],
+        "step_seconds_p50": quantile(times, 0.5),
+        "step_seconds_p95": quantile(times, 0.95),
         "memory_mib": memory / 2**20,
         "memory_mib_per_session": memory / 2**20 / sessions,
     }
 
 
 def _memory(root: int) -> int:
-    """Bytes of this process and all below it, shared pages divided among those who share them."""
+    """Bytes of this process and all below it."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -92,17 +93,7 @@ def _memory(root: int) -> int:
     family = {root}
     while grown := {pid for pid, parent in parents.items() if parent in family} - family:
         family |= grown
-    return sum(_share(pid) for pid in family)
-
-
-def _share(pid: int) -> int:
-    try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
+    return sum(map(process_memory, family))
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:

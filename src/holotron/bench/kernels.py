@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from holotron.bench.device import time_when_idle
+from holotron.bench.measuring import time_when_idle
 
 Peak = tuple[float, float]  # bytes and operations per second that a kernel is held against
 

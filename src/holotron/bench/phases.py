@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from holotron.bench.device import random_tokens, time_when_idle
+from holotron.bench.measuring import random_tokens, time_when_idle
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.requests import GenerationRequest
 from holotron.engine.sampling import SamplingParams

@@ -22,9 +22,10 @@ from holotron.plan.roofline import step_cost
 
 def machine() -> dict[str, Any]:
     """The hardware and software a figure belongs to."""
+    words = sys.argv[2:] if sys.argv[1:2] == ["bench"] else sys.argv[1:]  # `holotron bench`, or this package by itself
     facts: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "command": "holotron bench " + " ".join(_shareable(sys.argv[1:])),
+        "command": "holotron bench " + " ".join(_shareable(words)),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": platform.processor() or platform.machine(),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from holotron.cli import generate
-from holotron.cli.errors import DONE, FAILED, Misuse, failure, misuse
+from holotron.cli.errors import DONE, FAILED, Misuse, choose, failure, misuse
 from holotron.cli.output import JsonOption, command_group, console, examples, plain_table, print_json
 from holotron.cli.progress import passing_progress
 
@@ -53,8 +53,8 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Write all finished episodes of a store into one file. Parquet keeps everything, the others what they can say."""
-    _choose("--format", format, FORMATS)
-    _choose("--images", images, IMAGES)
+    choose("--format", format, FORMATS)
+    choose("--images", images, IMAGES)
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise Misuse(f"{out} cannot be written: " + ("it is a folder" if out.is_dir() else "its folder is not there"))
     from holotron.episodes.transfer import export as write
@@ -92,7 +92,7 @@ def import_(
     json: JsonOption = False,
 ) -> None:
     """Bring a file's episodes into a store. Those it has finished are left alone."""
-    _choose("--format", format, FORMATS)
+    choose("--format", format, FORMATS)
     if not file.is_file():
         raise Misuse(f"there is no file {file}")
     if store.exists() and not store.is_dir():
@@ -222,11 +222,6 @@ def _print_report(report: ReplayReport) -> None:
 
 
 # ---- common ----
-
-
-def _choose(option: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise Misuse(f"{option} is {value!r}; choose one of {', '.join(known)}")
 
 
 def _existing(folder: Path) -> Path:

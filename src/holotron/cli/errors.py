@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 DONE, FAILED, MISUSED = 0, 1, 2
@@ -13,6 +13,12 @@ DEBUG_VARIABLE = "HOLOTRON_DEBUG"
 
 class Misuse(ValueError):
     """The command was asked for something that cannot be: a wrong name, a value out of range."""
+
+
+def choose(option: str, value: str, known: Iterable[str]) -> None:
+    """Misuse where the option's value is none of those known."""
+    if value not in known:
+        raise Misuse(f"{option} is {value!r}; choose one of {', '.join(known)}")
 
 
 @contextmanager

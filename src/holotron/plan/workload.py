@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Self
 
 from holotron.model.config import ModelConfig
 from holotron.model.grids import image_tokens
@@ -44,13 +45,13 @@ class Workload:
             if value is not None and value < least:
                 raise PlanError(f"{name} is {value}; it must be at least {least}")
 
-    def resolved(self, model: ModelConfig, beside: ModelConfig | None = None) -> Workload:
+    def resolved(self, model: ModelConfig, beside: ModelConfig | None = None) -> Self:
         """The same workload with image_tokens filled in, by the model's vision tower or else by that of `beside`."""
         if self.image_tokens is not None:
             return self
         for candidate in (model, beside):
             if candidate is not None and candidate.vision is not None:
-                return replace(self, image_tokens=screen_tokens(candidate, self.screen))
+                return replace(self, image_tokens=image_tokens(*self.screen, candidate.vision))
         return replace(self, image_tokens=DEFAULT_IMAGE_TOKENS)
 
     @property
@@ -87,13 +88,6 @@ class Workload:
     def mean_history(self) -> int:
         """Tokens already there when a step begins, averaged over the steps of an episode."""
         return self.start_tokens + (self.steps - 1) * self.step_tokens // 2
-
-
-def screen_tokens(model: ModelConfig, screen: tuple[int, int]) -> int:
-    """Tokens the model's own vision tower makes of one screenshot."""
-    if model.vision is None:
-        raise PlanError(f"{model.name} has no vision tower; give image_tokens")
-    return image_tokens(*screen, model.vision)
 
 
 def parse_size(option: str, text: str, least: int = 1, most: int = 100_000) -> tuple[int, int]:
