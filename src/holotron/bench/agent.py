@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from heapq import heappop, heappush
+from itertools import count
 from statistics import mean
 from typing import Any
 
@@ -121,7 +122,7 @@ class AgentLoad:
         self._done: deque[tuple[GenerationRequest, FinishEvent]] = deque()
         self._thinking: list[tuple[float, int, AgentSession]] = []
         self._seeing: deque[tuple[AgentSession, Future[PreparedImage]]] = deque()
-        self._numbers = 0
+        self._numbers = count(1)
         vision = loop.model.config.vision
         self._screens = None
         if vision is not None and not workload.text_only:
@@ -173,7 +174,7 @@ class AgentLoad:
             if length > len(model.tokens):
                 self.loop.append(model, self._tokens(length - len(model.tokens)))
                 self._compute(model)
-            agents.append(AgentSession(self._next_number(), self.loop.duplicate(model), age))
+            agents.append(AgentSession(next(self._numbers), self.loop.duplicate(model), age))
             if done % 10 == 9:
                 progress(f"aged {done + 1} of {load.sessions} sessions")
         self.loop.close(model)
@@ -193,7 +194,7 @@ class AgentLoad:
         self.loop.append(leader, self._tokens(load.start_tokens + load.new_tokens))
         group = AgentGroup(leader, load.group)
         for session in self.loop.fork(leader, load.group):
-            self._generate(AgentSession(self._next_number(), session, 0, group))
+            self._generate(AgentSession(next(self._numbers), session, 0, group))
 
     def _end(self, agent: AgentSession) -> None:
         """A finished session makes place for a new one, a finished group for a new group."""
@@ -201,7 +202,7 @@ class AgentLoad:
         if agent.group is None:
             session = self.loop.open()
             self.loop.append(session, self._tokens(self.workload.start_tokens))
-            self._begin_step(AgentSession(self._next_number(), session, 0))
+            self._begin_step(AgentSession(next(self._numbers), session, 0))
             return
         agent.group.members -= 1
         if not agent.group.members:
@@ -292,9 +293,5 @@ class AgentLoad:
             self.measurement.resident.append(sessions)
             self.measurement.tokens_per_session.append(tokens / sessions)
 
-    def _tokens(self, count: int) -> list[int]:
-        return random_tokens(self.loop.model.config, count, self._draw)
-
-    def _next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers
+    def _tokens(self, number: int) -> list[int]:
+        return random_tokens(self.loop.model.config, number, self._draw)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from holotron.cli.errors import MISUSED
+
+if TYPE_CHECKING:
+    from holotron.agent.agent import StepRecord
 
 MIB, GIB = 2**20, 2**30
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -54,6 +57,18 @@ def print_wrapped(text: str, *, bullet: str = "", style: str = "") -> None:
         text, out.width, initial_indent=bullet, subsequent_indent=" " * len(bullet), break_on_hyphens=False
     )
     out.print(Text(lines, style=style), soft_wrap=True)
+
+
+def print_step(out: Console, step: StepRecord) -> None:
+    """A step of an agent in a line or three."""
+    from holotron.actions.describe import describe
+
+    what = describe(step.action) if step.action is not None else f"no action: {step.error}"
+    out.print(f"{step.index + 1:3d}  {step.timings.total:5.1f} s  {what}", markup=False)
+    if step.thought:
+        out.print(f"             {step.thought}", style="dim", markup=False)
+    if step.action is not None and step.error:
+        out.print(f"             {step.error}", style="yellow", markup=False)
 
 
 def examples(*commands: str) -> str:

@@ -12,10 +12,9 @@ from rich.console import Console
 
 from holotron.cli import policies
 from holotron.cli.errors import FAILED, failure, misuse
-from holotron.cli.output import examples
+from holotron.cli.output import examples, print_step
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
-from holotron.cli.steps import tell_step
 
 if TYPE_CHECKING:
     from holotron.agent.agent import Ending, StepRecord
@@ -92,7 +91,7 @@ def run(
                 began = time.monotonic()
 
                 async def told(step: StepRecord) -> None:
-                    tell_step(out, step)
+                    print_step(out, step)
                     if writer is not None:
                         await asyncio.to_thread(writer.add_step, step_of(step), step.observation.image)
 

@@ -81,11 +81,6 @@ def layer_parameters(model: ModelConfig) -> int:
     return sum(model.count(symbol) * size for symbol, size in model.layer_parameters.items())
 
 
-def text_weight_bytes(model: ModelConfig, precision: Precision) -> int:
-    layers = layer_parameters(model)
-    return layers * precision.weight_bytes + (model.text_parameters - layers) * 2
-
-
 def kv_bytes_per_token(model: ModelConfig, precision: Precision) -> int:
     return model.kv_values_per_token * precision.kv_bytes
 
@@ -124,7 +119,8 @@ def plan_memory(
         raise PlanError(
             f"the reserve is {reserve}; it is a share of the GPU's memory, from 0 up to but not including 1"
         )
-    text = text_weight_bytes(model, precision)
+    layers = layer_parameters(model)
+    text = layers * precision.weight_bytes + (model.text_parameters - layers) * 2
     vision = (model.vision_parameters + model.projector_parameters) * 2
     reserved = DEVICE_RESERVE if reserve is None else int(gpu.memory_bytes * reserve)
     free = max(0, gpu.memory_bytes - reserved - text - vision)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from holotron.engine.options import EngineOptions
+from holotron.engine.options import GIB, EngineOptions
 from holotron.plan.efficiency import MEASURED_ON
+from holotron.plan.gpus import MIB
 from holotron.plan.planner import SessionPlan
 from holotron.plan.workload import DEFAULT_IMAGE_TOKENS
-
-GIB = 2**30
-MIB = 2**20
 
 
 def verdict(plan: SessionPlan) -> str:
@@ -47,7 +45,7 @@ def assumptions(plan: SessionPlan, against: SessionPlan | None = None) -> list[s
             f"`holotron serve` divides its memory for sessions of {EngineOptions.tokens_per_session:,} tokens; give it"
             f" --tokens-per-session {plan.memory.mean_tokens} for these."
         )
-    if plan.precision.weights == "fp8" and not plan.gpu.has_fp8:
+    if plan.precision.weights == "fp8" and plan.gpu.fp8_flops is None:
         notes.append(f"{plan.gpu.name} has no fp8 units: fp8 weights save memory but are multiplied at the bf16 rate.")
     if plan.gpu.name != MEASURED_ON:
         notes.append(f"The shares of peak were measured on an {MEASURED_ON} and are assumed for the {plan.gpu.name}.")

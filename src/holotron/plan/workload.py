@@ -90,7 +90,7 @@ class Workload:
         return self.start_tokens + (self.steps - 1) * self.step_tokens // 2
 
 
-def parse_size(option: str, text: str, least: int = 1, most: int = 100_000) -> tuple[int, int]:
+def parse_size(option: str, text: str, least: int = 1, most: int = 999_999) -> tuple[int, int]:
     """The WIDTHxHEIGHT in pixels that an option of the command line was given."""
     match = re.fullmatch(r"(\d{1,6})[xX×](\d{1,6})", text.strip())
     width, height = (int(match[1]), int(match[2])) if match else (0, 0)
