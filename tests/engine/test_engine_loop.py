@@ -377,3 +377,30 @@ def test_greedy_and_seeded_answers_do_not_depend_on_the_company():
 
 def test_defaults_are_greedy_enough():
     assert GREEDY.is_greedy
+
+
+def test_prompts_wait_for_their_step_and_change_nothing(model):
+    """With prefill_every sessions decode alone in the steps between; answers are those of every step."""
+    prompts = [draw_tokens(5 + i, seed=i) for i in range(6)]
+    answers = []
+    for every in (1, 3):
+        driver = Driver(model, prefill_every=every)
+        requests = [driver.start(driver.loop.open(), prompt) for prompt in prompts]
+        driver.run()
+        answers.append([driver.answers[request] for request in requests])
+    assert answers[0] == answers[1]
+
+
+def test_between_prefills_steps_only_decode(model):
+    driver = Driver(model, prefill_every=4, prefill_tokens=64)
+    first = driver.start(driver.loop.open(), draw_tokens(6), SamplingParams(max_tokens=40, ignore_eos=True))
+    driver.loop.step()
+    late = [driver.start(driver.loop.open(), draw_tokens(4, seed=i)) for i in range(2)]
+    taken = []
+    for _ in range(8):
+        driver.loop.step()
+        taken.append(sum(bool(driver.answers[request]) for request in late))
+    assert taken == sorted(taken)
+    assert taken[0] == 0
+    assert taken[-1] == 2
+    assert len(driver.answers[first]) >= 8  # it did not wait for them

@@ -122,15 +122,19 @@ def loaded(
     On a CPU it computes in float32: few of them are fast in 16 bits, and some are very slow.
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    on_gpu = device.type == "cuda"
     path = find_checkpoint(str(folder))
     options = EngineOptions(
         model=str(path),
         device=str(device),
-        dtype="float32" if device.type == "cpu" else None,
+        dtype=None if on_gpu else "float32",
         memory_gib=memory / 2**30,
         tokens_per_session=tokens_per_session,
         max_context=4 * tokens_per_session,
-        prefill_tokens=4096,
+        # Steps of a small model cost a GPU less than their launches cost the host: few large prefills, many decodes.
+        prefill_tokens=16384 if on_gpu else 4096,
+        prefill_every=4 if on_gpu else 1,
+        threads=1 if on_gpu else None,
         cuda_graphs=cuda_graphs,
         checkpoints=0,  # a chat never goes back
         host_gib=0,

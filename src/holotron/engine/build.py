@@ -71,6 +71,7 @@ def engine_config(options: EngineOptions, model: ModelConfig, device: torch.devi
         dtype=dtype,
         page_size=options.page_size,
         prefill_tokens=options.prefill_tokens,
+        prefill_every=options.prefill_every,
         max_running=options.max_running,
         max_context=context,
         checkpoints=options.checkpoints,

@@ -17,6 +17,9 @@ class EngineConfig:
 
     slots: sessions whose state fits on the device, checkpoints counted. pages: pages of keys and values.
     prefill_tokens: most tokens of new prompts in one step, which bounds how long running sessions wait for a token.
+    prefill_every: while sessions decode, prompts are taken up in every so manieth step. The steps between are decode
+    only, which replay CUDA graphs: for a small model, whose steps cost more to launch than to compute, that is worth
+    the wait.
     checkpoints: states kept per session at the starts and ends of its latest prompts, so that going back is free.
     """
 
@@ -24,6 +27,7 @@ class EngineConfig:
     pages: int = 1024
     page_size: int = 64
     prefill_tokens: int = 4096
+    prefill_every: int = 1
     max_running: int = 256
     max_context: int = 65536
     checkpoints: int = 1
@@ -36,7 +40,7 @@ class EngineConfig:
     cuda_graphs: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("slots", "pages", "page_size", "prefill_tokens", "max_running", "max_context"):
+        for name in ("slots", "pages", "page_size", "prefill_tokens", "prefill_every", "max_running", "max_context"):
             if getattr(self, name) < 1:
                 raise EngineError(f"EngineConfig.{name} is {getattr(self, name)}; it must be at least 1")
         for name in ("checkpoints", "host_bytes", "disk_bytes", "image_cache_bytes"):

@@ -29,11 +29,23 @@ class Scheduler:
     def __init__(self, config: EngineConfig, memory: MemoryManager) -> None:
         self._config = config
         self._memory = memory
+        self._last_prefill = 0  # the step that took up prompts last
 
     def plan(self, requests: list[GenerationRequest], sessions: Collection[SessionState], step: int) -> Plan:
         """The work of the next step. Sessions in it are on the device, with room for what they bring."""
+        waits = step - self._last_prefill < self._config.prefill_every
+        plan = self._plan(requests, sessions, step, 0 if waits else self._config.prefill_tokens)
+        if waits and not plan:  # nothing decodes that prompts would have to wait for
+            plan = self._plan(requests, sessions, step, self._config.prefill_tokens)
+        if plan.prefill:
+            self._last_prefill = step
+        return plan
+
+    def _plan(
+        self, requests: list[GenerationRequest], sessions: Collection[SessionState], step: int, budget: int
+    ) -> Plan:
+        """budget: most tokens of prompts."""
         plan = Plan([], [], [])
-        budget = self._config.prefill_tokens
         alone = next((request for request in requests if request.alone), None)
         chosen: set[SessionState] = set()
         full = False

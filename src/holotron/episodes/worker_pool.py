@@ -20,6 +20,7 @@ from holotron.agent.hosted_model import ModelHandle, ModelHost
 from holotron.env.errors import InfrastructureError
 from holotron.env.workers import end_with_parent
 
+NICENESS = 5  # of workers: browsers take every core they get, and the one model that all wait for must not
 PATIENCE = 15.0  # seconds in which a worker that is told to end may close its browsers
 T = TypeVar("T")
 R = TypeVar("R")
@@ -154,6 +155,7 @@ def _main(
     """A worker's life."""
     os.setsid()  # the terminal's Ctrl-C is for the parent; it must not end browsers in the middle of a step
     end_with_parent()
+    os.nice(NICENESS)
 
     async def live() -> Any:
         task = asyncio.current_task()
