@@ -24,7 +24,7 @@ def measure_loop(sessions: int = 64, steps: int = 300) -> dict[str, Any]:
     sampling = SamplingParams(max_tokens=steps + 50, temperature=0.0, ignore_eos=True)
     for number in range(sessions):
         session = loop.open()
-        loop.submit(GenerationRequest(session, emit=lambda *_: None, sampling=sampling), [1 + number % 200] * 20)
+        loop.submit(GenerationRequest(session, emit=lambda *_: None, sampling=sampling), [10 + number % 200] * 20)
     clock = ModelClock(loop.model)
     outside, inside = [], []
     for _ in range(20):
