@@ -61,7 +61,7 @@ def test_without_a_command_the_help_is_shown_as_misuse():
 def test_a_group_without_a_command_shows_its_help_as_misuse(group):
     result = holo(group)
     assert (result.exit_code, result.stderr) == (2, "")
-    assert f"holotron {group}" in result.stdout
+    assert f" {group} [OPTIONS] COMMAND" in result.stdout
 
 
 @pytest.mark.parametrize(
