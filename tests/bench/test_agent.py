@@ -9,7 +9,7 @@ import torch
 
 from holotron.bench.__main__ import main
 from holotron.bench.agent import AgentLoad, AgentWorkload
-from holotron.bench.plot import Series, line_plot
+from holotron.bench.report import agent_report, machine
 from holotron.bench.suite import CASES, plot_sessions
 from holotron.engine.config import EngineConfig, fit_to_memory
 from holotron.engine.engine_loop import EngineLoop
@@ -69,7 +69,7 @@ def test_groups_share_their_prompt():
 def test_screenshots_go_through_the_tower():
     model = tiny_model("M-*-", dtype=torch.float32, vision=tiny_vision())
     tokens = {"image_tokens": 16}
-    workload = AgentWorkload(sessions=3, screen=(40, 24), **(SMALL | tokens))
+    workload = AgentWorkload(sessions=3, screen=(40, 24), text_only=False, **(SMALL | tokens))
     agents = load(workload, model)
     result = agents.run(0.3, 1.5)
     assert result.steps > 3
@@ -84,8 +84,6 @@ def test_thinking_agents_leave_the_device_idle():
 
 
 def test_bytes_are_as_the_planner_predicts():
-    from holotron.bench.report import agent_report
-
     workload = AgentWorkload(sessions=12, **(SMALL | {"image_tokens": 120}))
     agents = load(workload, page_size=4)
     figures = agents.run(0.3, 1.0).summary()
@@ -122,6 +120,12 @@ def test_the_command_prints_json(tmp_path):
     assert str(tmp_path) not in report["command"]
 
 
+@pytest.mark.parametrize("program", [["holotron", "bench"], ["bench/__main__.py"]])
+def test_reports_name_the_command(monkeypatch, program):
+    monkeypatch.setattr(sys, "argv", [*program, "loop", "--out", "/somewhere/loop.json"])
+    assert machine()["command"] == "holotron bench loop --out loop.json"
+
+
 @pytest.mark.parametrize(
     "words", [["agent", "--screen", "12"], ["agent", "--screen", "0x5"], ["suite", "--cases", "x"]]
 )
@@ -156,4 +160,4 @@ def test_plot(tmp_path):
     assert text.count("<polyline") == 4
     assert "a &amp; b" in text
     assert len(CASES) == 11
-    assert "<polyline" in line_plot([("y", [Series("flat", [(1, 0.0), (2, 0.0)])])], title="t", x_label="x")
+    assert ">sessions</text>" in text
