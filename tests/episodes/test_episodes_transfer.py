@@ -21,11 +21,10 @@ from pydantic import TypeAdapter
 
 from holotron.actions.action import Action, Answer, Click, Drag, Goto, Press, Refresh, Scroll, Type, Wait
 from holotron.episodes import parquet
-from holotron.episodes.copying import copy_in
 from holotron.episodes.errors import Damaged, EpisodeError, NewerSchema
 from holotron.episodes.record import EpisodeInfo, ObservationRecord, Outcome, Result, Step, StepAction
 from holotron.episodes.store import EpisodeStore
-from holotron.episodes.transfer import Format, export, import_
+from holotron.episodes.transfer import Format, copy_in, export, import_
 from tests.episodes.samples import ENVIRONMENT, POLICY, a_step, a_task, an_outcome, episodes, png, write_task
 
 LINES: list[Format] = ["openai", "browsergym", "uitars"]

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -193,3 +194,30 @@ def test_only_the_infrastructure_is_tried_again(tmp_path, away):
     else:
         assert (counters.finished, counters.infrastructure, counters.retried) == (5, 0, 5 * away)
         assert set(tries.values()) == {away + 1}  # a failure of the policy is final
+
+
+def test_an_episode_that_was_begun_while_the_fleet_ended_is_let_go_of(tmp_path, monkeypatch):
+    store, task = EpisodeStore(tmp_path), Task(text="a task", url="http://x")
+    begin, beginning, go_on = store.begin, threading.Event(), threading.Event()
+
+    def slow(*arguments):
+        beginning.set()
+        go_on.wait(30)
+        return begin(*arguments)
+
+    monkeypatch.setattr(store, "begin", slow)
+    policy, environment = PolicyInfo(model="none"), EnvironmentInfo(name="none")
+    fleet = Fleet(store, lambda task: Flaky(task, {}, 0), policy, environment, sessions=1)
+
+    async def cancelled():
+        playing = asyncio.create_task(fleet.play(iter([task])))
+        await asyncio.to_thread(beginning.wait, 30)
+        playing.cancel()
+        await asyncio.sleep(0)  # the cancellation arrives while a thread begins the episode
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await playing
+
+    asyncio.run(cancelled())
+    [info] = store.list_episodes()
+    assert not store.is_being_written(info.id)

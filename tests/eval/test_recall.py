@@ -139,7 +139,8 @@ def test_it_measures_memory(tmp_path, monkeypatch):
             with pytest.raises(EvalError, match=r"its seed differs.*choose another"):
                 await run(again, folder=out, seed=8)
             # What the viewer shows as solved is what the report counts.
-            solved = EpisodeStore(out).list_episodes(success=True)
+            found = EpisodeStore(out).list_episodes(finished=True)
+            solved = [info for info in found if info.outcome is not None and info.outcome.success]
             assert len(solved) == sum(result.right for result in report.results)
 
             # A policy that keeps the last three is right while the code is among them.

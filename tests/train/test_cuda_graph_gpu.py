@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from holotron.train.batches import BatchBudget
-from holotron.train.recipe import Recipe, Source
+from holotron.train.recipe import DataSource, Recipe
 from holotron.train.sft import Trainer
 
 from .samples import write_start
@@ -24,7 +24,7 @@ def test_a_recorded_step_has_the_gradients_of_the_computed_one(tmp_path: Path) -
         stage="localization",
         start=str(tmp_path / "start"),
         steps=4,
-        data=(Source(shards=str(tmp_path / "data")),),
+        data=(DataSource(shards=str(tmp_path / "data")),),
         compile=True,
         ocr_loss=0.5,
         workers=0,

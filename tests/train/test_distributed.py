@@ -19,10 +19,9 @@ from holotron.train.batches import BatchBudget, TrainingBatch
 from holotron.train.loader import BatchStream
 from holotron.train.lora import LoraConfig
 from holotron.train.optimizer import OptimizerConfig
-from holotron.train.parallel import Ranks, leave
-from holotron.train.recipe import Recipe, Source, read_recipe
+from holotron.train.parallel import Ranks, leave, local, whole
+from holotron.train.recipe import DataSource, Recipe, read_recipe
 from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
-from holotron.train.shards import local, whole
 
 from .samples import CONFIG, write_start
 
@@ -40,7 +39,7 @@ def recipe(folder: Path, run: str) -> Recipe:
         stage="localization",
         start=str(folder / "start"),
         steps=STEPS,
-        data=tuple(Source(shards=str(folder / name)) for name in names),
+        data=tuple(DataSource(shards=str(folder / name)) for name in names),
         dtype="float32",
         workers=0,
         log_every=1,

@@ -15,7 +15,7 @@ from holotron.episodes.examples import Example, ExampleError
 from holotron.episodes.shards import ShardWriter
 from holotron.train.batches import BatchBudget, Packer
 from holotron.train.loader import BatchStream, Drawn, SourceShare
-from holotron.train.recipe import Source
+from holotron.train.recipe import DataSource
 from holotron.train.sequences import SequenceWriter
 
 from .samples import CONFIG, policy_writer, sample, write_store
@@ -38,7 +38,7 @@ def seen(share: SourceShare, positions: range) -> set[int]:
 def test_workers_share_a_source_between_them(tmp_path: Path, shards: int) -> None:
     for number in range(shards):
         write(tmp_path, f"part{number}", range(number * 6, number * 6 + 6))
-    shares = [SourceShare(Source(shards=str(tmp_path)), WRITER, worker, 2, seed=0) for worker in range(2)]
+    shares = [SourceShare(DataSource(shards=str(tmp_path)), WRITER, worker, 2, seed=0) for worker in range(2)]
     parts = [seen(share, range(3 * shards)) for share in shares]
     assert not parts[0] & parts[1]
     assert parts[0] | parts[1] == set(range(shards * 6))
@@ -47,10 +47,10 @@ def test_workers_share_a_source_between_them(tmp_path: Path, shards: int) -> Non
 
 def test_an_empty_source_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ExampleError, match="no shards"):
-        SourceShare(Source(shards=str(tmp_path)), WRITER, 0, 1, seed=0)
+        SourceShare(DataSource(shards=str(tmp_path)), WRITER, 0, 1, seed=0)
     write(tmp_path, "one", range(1))
     with pytest.raises(ExampleError, match=r"nothing to learn at .* for worker 1 of 2"):
-        SourceShare(Source(shards=str(tmp_path)), WRITER, 1, 2, seed=0)
+        SourceShare(DataSource(shards=str(tmp_path)), WRITER, 1, 2, seed=0)
 
 
 def test_samples_of_one_screen_stay_together(tmp_path: Path) -> None:
@@ -59,12 +59,12 @@ def test_samples_of_one_screen_stay_together(tmp_path: Path) -> None:
             made = sample(seed, steps=1)
             for number in range(3):
                 shards.add(Example(f"number/{3 * seed + number}", made.turns))
-    together = SourceShare(Source(shards=str(tmp_path)), WRITER, 0, 1, seed=0, shared=2)
+    together = SourceShare(DataSource(shards=str(tmp_path)), WRITER, 0, 1, seed=0, shared=2)
     bunches = [together.draw(position) for position in range(12)]
     assert sorted(map(len, bunches)) == [1] * 6 + [2] * 6
     assert all(len({id(each.pictures[0]) for each in bunch}) == 1 for bunch in bunches)
     assert seen(together, range(12)) == set(range(18))
-    alone = SourceShare(Source(shards=str(tmp_path)), WRITER, 0, 1, seed=0)
+    alone = SourceShare(DataSource(shards=str(tmp_path)), WRITER, 0, 1, seed=0)
     assert [len(alone.draw(position)) for position in range(18)] == [1] * 18
 
 
@@ -83,7 +83,7 @@ def test_batches_are_filled_with_what_still_fits_and_lose_nothing(tmp_path: Path
             made = sample(seed, steps=12 if seed % 5 == 0 else 1, size=(64, 64))
             shards.add(Example(f"number/{seed}", made.turns))
     packer = Packer(CONFIG, BatchBudget(tokens=640, patches=256, learned=128, sequences=12, images=16))
-    stream = iter(BatchStream([Source(shards=str(tmp_path))], WRITER, packer, seed=0))
+    stream = iter(BatchStream([DataSource(shards=str(tmp_path))], WRITER, packer, seed=0))
     drawn = [next(stream) for _ in range(12)]
     numbers = [int(kind.split("/")[1]) for each in drawn for kind in each.kinds]
     waiting = len(drawn[-1].cursor.aside)
@@ -91,7 +91,7 @@ def test_batches_are_filled_with_what_still_fits_and_lose_nothing(tmp_path: Path
     assert len(set(numbers[:40])) == 40
     assert sum(each.batch.used_patches for each in drawn) / (256 * 12) > 0.85
     # Taken up behind any batch, it goes on with the same ones.
-    again = BatchStream([Source(shards=str(tmp_path))], WRITER, packer, seed=0, cursors={0: drawn[6].cursor})
+    again = BatchStream([DataSource(shards=str(tmp_path))], WRITER, packer, seed=0, cursors={0: drawn[6].cursor})
     assert [each.kinds for each in islice(again, 5)] == [each.kinds for each in drawn[7:]]
 
 
@@ -99,7 +99,7 @@ def test_batches_from_a_store_go_on_anywhere_and_leave_out_what_was_damaged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_store(tmp_path / "store")
-    source = Source(store="store", task_weights={"task-1": 2.5, "task-0": 0.5})
+    source = DataSource(store="store", task_weights={"task-1": 2.5, "task-0": 0.5})
     packer = Packer(CONFIG, BatchBudget(tokens=640, patches=256, learned=128, sequences=12, images=16))
 
     def stream(**more: object) -> Iterator[Drawn]:
@@ -127,7 +127,7 @@ def test_batches_from_a_store_go_on_anywhere_and_leave_out_what_was_damaged(
 def test_a_store_is_held_as_an_index(tmp_path: Path) -> None:
     """Images are read when they are drawn, not before."""
     write_store(tmp_path / "store")
-    share = SourceShare(Source(store="store"), WRITER, 0, 1, seed=0, folder=tmp_path)
+    share = SourceShare(DataSource(store="store"), WRITER, 0, 1, seed=0, folder=tmp_path)
     for path in (tmp_path / "store" / "images").rglob("*.png"):
         path.unlink()
     assert share.draw(0) == ()

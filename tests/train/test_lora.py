@@ -22,7 +22,7 @@ from holotron.train.batches import BatchBudget, Packer, TrainingBatch
 from holotron.train.forward import encode_images, logits_of_learned, place_patches, prepare_patches
 from holotron.train.lora import LoraConfig, LoraLinear, add_lora
 from holotron.train.optimizer import Average, OptimizerConfig, make_optimizers, trained
-from holotron.train.recipe import Recipe, RecipeError, Source, read_recipe
+from holotron.train.recipe import DataSource, Recipe, RecipeError, read_recipe
 from holotron.train.sft import Interrupted, Progress, Trainer
 
 from .samples import CONFIG, sample
@@ -53,7 +53,7 @@ def recipe(folder: Path, start: str = "wide", **changes: object) -> Recipe:
         stage="localization",
         start=str(folder / start),
         steps=6,
-        data=(Source(shards=str(folder / "data")),),
+        data=(DataSource(shards=str(folder / "data")),),
         dtype="float32",
         workers=0,
         log_every=1,

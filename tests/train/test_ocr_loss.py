@@ -13,7 +13,7 @@ from holotron.train.batches import BatchBudget, Packer
 from holotron.train.lora import LoraConfig
 from holotron.train.ocr_loss import KINDS, OTHER, SLOTS, UNREAD, OcrHead, ocr_labels, ocr_loss
 from holotron.train.optimizer import OptimizerConfig
-from holotron.train.recipe import Recipe, RecipeError, Source
+from holotron.train.recipe import DataSource, Recipe, RecipeError
 from holotron.train.sequences import SequenceWriter
 from holotron.train.sft import Interrupted, Progress, Trainer
 
@@ -96,7 +96,7 @@ def recipe(folder: Path, steps: int, **changes: object) -> Recipe:
         "batch": BUDGET,
         "optimizer": optimizer,
     }
-    source = Source(shards=str(folder / "written"))
+    source = DataSource(shards=str(folder / "written"))
     return Recipe("writing", "localization", str(folder / "start"), steps, (source,), **(given | changes))  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from holotron.cli.main import app
 from holotron.train import pipeline_run
-from holotron.train.pipeline import LOGS, REPLACED, PipelineError, State, StepFailed, read_pipeline
+from holotron.train.pipeline import LOGS, REPLACED, PipelineError, PipelineState, StepFailed, read_pipeline
 from holotron.train.pipeline_run import run_pipeline
 
 from .command_line import begin, holotron
@@ -139,8 +139,8 @@ def test_a_pipeline_that_is_killed_goes_on(tmp_path: Path, how: signal.Signals) 
     while _alive(pid) and time.monotonic() < deadline:  # a step does not outlive its pipeline
         time.sleep(0.02)
     assert not _alive(pid)
-    state = State.read(read_pipeline(path))
-    assert [state.standing(each).why for each in state.pipeline.steps] == [
+    state = PipelineState.read(read_pipeline(path))
+    assert [state.status(each).why for each in state.pipeline.steps] == [
         "done",
         "interrupted: goes on",
         "not run yet",

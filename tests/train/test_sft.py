@@ -15,7 +15,7 @@ from holotron.model.checkpoint.config_json import read_config
 from holotron.model.loading import load
 from holotron.train.batches import BatchBudget
 from holotron.train.optimizer import OptimizerConfig
-from holotron.train.recipe import Recipe, RecipeError, Source, read_recipe
+from holotron.train.recipe import DataSource, Recipe, RecipeError, read_recipe
 from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
 
 from .samples import CONFIG, write_start, write_store
@@ -38,7 +38,7 @@ def recipe(folder: Path, **changes: object) -> Recipe:
         stage="localization",
         start=str(folder / "start"),
         steps=6,
-        data=(Source(shards=str(folder / "data")),),
+        data=(DataSource(shards=str(folder / "data")),),
         dtype="float32",
         workers=0,
         log_every=2,
@@ -71,7 +71,7 @@ def test_an_interrupted_run_goes_on_bit_for_bit(
     optimizer = OptimizerConfig(kind=kind, rate=3e-3, warmup=2, average=0.5)  # type: ignore[arg-type]
     asked = recipe(folder, workers=workers, optimizer=optimizer, coordinate_jitter=jitter, log_every=1, keep_every=100)
     if data == "store":
-        asked = replace(asked, data=(*asked.data, Source(store=str(folder / "store"), weight=3.0)))
+        asked = replace(asked, data=(*asked.data, DataSource(store=str(folder / "store"), weight=3.0)))
     whole = Trainer(asked, tmp_path / "whole", "cpu")
     whole.run()
 

@@ -79,7 +79,7 @@ async def watching(home: str, size: dict[str, int] = DESKTOP, **context: Any) ->
 
 
 def id_of(store: EpisodeStore, name: str) -> str:
-    return next(info.id for info in store.list_episodes(task=name, on_damage=lambda _: None))
+    return next(info.id for info in store.list_episodes(on_damage=lambda _: None) if info.task.name == name)
 
 
 async def text(page: Page, selector: str) -> str:

@@ -37,7 +37,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Timings:
+class StepTimings:
     observe: float = 0.0
     think: float = 0.0
     act: float = 0.0
@@ -68,7 +68,7 @@ class StepRecord:
     status: TaskStatus = field(default_factory=TaskStatus)
     feedback: str | None = None
     forced: bool = False
-    timings: Timings = field(default_factory=Timings)
+    timings: StepTimings = field(default_factory=StepTimings)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Agent:
             record = await self._chosen(record, task, chat)
         thought = time.monotonic()
         if record.action is None:
-            return replace(record, timings=Timings(looked - start, thought - looked))
+            return replace(record, timings=StepTimings(looked - start, thought - looked))
         problem = ""
         if not isinstance(record.action, Answer | Infeasible):
             try:
@@ -175,7 +175,7 @@ class Agent:
             except (ActionFailed, Refused) as error:
                 problem = str(error)
         status = await self.env.status()
-        timings = Timings(looked - start, thought - looked, time.monotonic() - thought)
+        timings = StepTimings(looked - start, thought - looked, time.monotonic() - thought)
         return replace(record, error=problem, status=status, timings=timings)
 
     async def _chosen(self, record: StepRecord, task: str, chat: Chat) -> StepRecord:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from holotron.agent.chat import Chat, ChatModel, Message, ModelUnavailable, Reply
+from holotron.env.workers import portable
 
 MAX_FRAME_BYTES = 256 * 2**20
 _LENGTH = struct.Struct("<I")
@@ -141,7 +142,7 @@ class _Client:
         try:
             value = await answer(*arguments)
         except Exception as error:
-            value = _portable(error)
+            value = portable(error, ModelUnavailable)
         if not self._writer.is_closing():
             _write(self._writer, (request, value))
 
@@ -301,12 +302,3 @@ def _write(writer: asyncio.StreamWriter, value: Any) -> None:
     if len(frame) > MAX_FRAME_BYTES:
         raise ValueError(f"a message of {len(frame):,} bytes is larger than the {MAX_FRAME_BYTES:,} that can be sent")
     writer.write(_LENGTH.pack(len(frame)) + frame)
-
-
-def _portable(error: Exception) -> Exception:
-    """The error itself where it can cross to another process, else one that says the same."""
-    try:
-        pickle.loads(pickle.dumps(error))
-        return error
-    except Exception:
-        return ModelUnavailable(f"{type(error).__name__}: {error}")

@@ -54,19 +54,19 @@ def run(
 @app.command("show", epilog=SHOW_EXAMPLES)
 def show(file: FileArgument, as_json: JsonOption = False) -> None:
     """Say what is done, what is left and how long it takes."""
-    from holotron.train.pipeline import PipelineError, State, read_pipeline
+    from holotron.train.pipeline import PipelineError, PipelineState, read_pipeline
 
     with misuse(PipelineError):
         pipeline = read_pipeline(file)
-        state = State.read(pipeline)
-        standings = [state.standing(step) for step in pipeline.steps]
-    spent = sum(each.seconds or 0.0 for each in standings if each.done)
-    left = [each for each in standings if not each.done]
+        state = PipelineState.read(pipeline)
+        statuses = [state.status(step) for step in pipeline.steps]
+    spent = sum(each.seconds or 0.0 for each in statuses if each.done)
+    left = [each for each in statuses if not each.done]
     expected = sum(each.seconds or 0.0 for each in left)
     unknown = sum(each.seconds is None for each in left)
     if as_json:
         steps = [
-            {"name": each.step.name, "done": each.done, "why": each.why, "seconds": each.seconds} for each in standings
+            {"name": each.step.name, "done": each.done, "why": each.why, "seconds": each.seconds} for each in statuses
         ]
         print_json({"name": pipeline.name, "steps": steps, "spent_seconds": spent, "left_seconds": expected})
         return
@@ -74,7 +74,7 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
     from rich.text import Text
 
     table = Table("step", "state", "seconds", "command", box=None, pad_edge=False)
-    for each in standings:
+    for each in statuses:
         seconds = "?" if each.seconds is None else f"{each.seconds:.0f}" if each.done else f"about {each.seconds:.0f}"
         table.add_row(each.step.name, Text(each.why, style="green" if each.done else ""), seconds, Text(each.step.run))
     out = console()
@@ -82,7 +82,7 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
     machine = f" on {pipeline.machine}" if pipeline.machine else ""
     rest = f", and {unknown} steps that nobody timed" if unknown else ""
     out.print(
-        f"{len(standings) - len(left)} of {len(standings)} steps are done, in {spent:.0f} s; "
+        f"{len(statuses) - len(left)} of {len(statuses)} steps are done, in {spent:.0f} s; "
         f"left: about {expected:.0f} s{machine}{rest}",
         soft_wrap=True,
     )

@@ -1,12 +1,16 @@
-"""Worker processes that do not outlive the one that started them."""
+"""Worker processes that do not outlive the one that started them, and what is done when one is asked to end."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 SECONDS_TO_FINISH = 20.0
 
@@ -27,3 +31,24 @@ def end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+@contextmanager
+def stop_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Inside, Ctrl-C and SIGTERM call the handler. Only the main thread can have that; in others nothing changes."""
+    here = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM) if here}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def portable(error: Exception, otherwise: type[Exception]) -> Exception:
+    """The error itself where it can cross to another process, else one of the other type that says the same."""
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:
+        return otherwise(f"{type(error).__name__}: {error}")

@@ -28,18 +28,15 @@ def full_disk_named(path: Path) -> Iterator[None]:
         raise StoreFull(f"{path} could not be written ({reason}); make room and run the same again") from error
 
 
-def write_whole(path: Path, data: bytes, sync: bool) -> None:
-    """Write a file that appears whole or not at all, replacing the one before."""
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
+@contextmanager
+def whole_file(path: Path, sync: bool = True, mark: str = "") -> Iterator[Path]:
+    """Inside, write the file at the given path; then it takes its place whole, or not at all after an error."""
+    partial = path.with_name(f".{path.name}{mark}{PARTIAL}")
     with full_disk_named(path):
         try:
-            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            try:
-                write_all(descriptor, data)
-                if sync:
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            yield partial
+            if sync:
+                sync_path(partial)
             os.replace(partial, path)
         except BaseException:
             with suppress(OSError):
@@ -47,6 +44,16 @@ def write_whole(path: Path, data: bytes, sync: bool) -> None:
             raise
         if sync:
             sync_path(path.parent)
+
+
+def write_whole(path: Path, data: bytes, sync: bool) -> None:
+    """Write a file that appears whole or not at all, replacing the one before. Many may write the same at once."""
+    with whole_file(path, sync, f".{uuid.uuid4().hex}") as partial:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            write_all(descriptor, data)
+        finally:
+            os.close(descriptor)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -65,7 +72,7 @@ def sync_path(path: Path) -> None:
 
 
 def lock(path: Path) -> int | None:
-    """An open file that nobody else has locked, or None. Closing it, or the end of the process, unlocks it."""
+    """An open file with a lock on it, or None if it is locked. Closing it, or the end of the process, unlocks it."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:

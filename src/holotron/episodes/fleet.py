@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol
 
 from holotron.agent.agent import Ending, StepRecord
@@ -66,48 +66,36 @@ class Counters:
         return self.total - self.finished - self.skipped - self.infrastructure
 
 
+@dataclass
 class Fleet:
     """Plays tasks, so many at a time, and records them in a store."""
 
-    def __init__(
-        self,
-        store: EpisodeStore,
-        open_attempt: Open,
-        policy: PolicyInfo,
-        environment: EnvironmentInfo,
-        *,
-        sessions: int = 8,
-        retries: int = 3,
-        pause: float = 0.5,
-        on_change: Callable[[Counters], None] = lambda _: None,
-        on_step: Callable[[Task, StepRecord], None] = lambda *_: None,
-        on_episode: Callable[[EpisodeInfo], None] = lambda _: None,
-    ) -> None:
-        self.counters = Counters()
-        self._store = store
-        self._open = open_attempt
-        self._policy = policy
-        self._environment = environment
-        self._sessions = sessions
-        self._retries = retries
-        self._pause = pause
-        self._on_change = on_change
-        self._on_step = on_step
-        self._on_episode = on_episode
+    store: EpisodeStore
+    open_attempt: Open
+    policy: PolicyInfo
+    environment: EnvironmentInfo
+    _: KW_ONLY
+    sessions: int = 8
+    retries: int = 3
+    pause: float = 0.5
+    on_change: Callable[[Counters], None] = lambda _: None
+    on_step: Callable[[Task, StepRecord], None] = lambda *_: None
+    on_episode: Callable[[EpisodeInfo], None] = lambda _: None
+    counters: Counters = field(default_factory=Counters, init=False)
 
     async def run(self, tasks: Iterable[Task]) -> Counters:
         """Until all are done; what the store has finished is skipped."""
         todo = list(tasks)
-        left = await asyncio.to_thread(unfinished, self._store, todo)
+        left = await asyncio.to_thread(unfinished, self.store, todo)
         self.counters = Counters(total=len(todo), skipped=len(todo) - len(left))
-        self._on_change(self.counters)
+        self.on_change(self.counters)
         return await self.play(iter(left))
 
     async def play(self, queue: Iterator[Task]) -> Counters:
         """Until the queue is empty. An error that is no episode's, such as a full disk, ends the fleet."""
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(self._sessions):
+                for _ in range(self.sessions):
                     group.create_task(self._work(queue))
         except BaseExceptionGroup as errors:
             raise first_error(errors) from errors
@@ -120,23 +108,23 @@ class Fleet:
                 await self._try(task)
             finally:
                 self.counters.running -= 1
-                self._on_change(self.counters)
+                self.on_change(self.counters)
 
     async def _try(self, task: Task) -> None:
-        for attempt in range(self._retries + 1):
+        for attempt in range(self.retries + 1):
             if attempt:
                 self.counters.retried += 1
-                await asyncio.sleep(self._pause * 2**attempt)
+                await asyncio.sleep(self.pause * 2**attempt)
             try:
                 info = await self._once(task)
             except (AlreadyFinished, BeingWritten):
-                self.counters.skipped += 1  # somebody else works on the same store
+                self.counters.skipped += 1  # another fleet works on the same store
                 return
             except InfrastructureError:
                 continue  # it broke before there was anything to record
             if info.counts:
                 assert info.outcome is not None
-                self._on_episode(info)
+                self.on_episode(info)
                 self.counters.finished += 1
                 self.counters.succeeded += info.outcome.success is True
                 self.counters.rewarded += info.outcome.reward or 0.0
@@ -144,20 +132,20 @@ class Fleet:
         self.counters.infrastructure += 1
 
     async def _once(self, task: Task) -> EpisodeInfo:
-        async with self._open(task) as attempt:
-            begin = self._store.begin
-            writer = await asyncio.to_thread(begin, attempt.task, self._policy, self._environment)
+        async with self.open_attempt(task) as attempt:
+            begin = asyncio.to_thread(self.store.begin, attempt.task, self.policy, self.environment)
+            begun = asyncio.ensure_future(begin)
             try:
-                return await self._record(attempt, writer)
+                return await self._record(attempt, await asyncio.shield(begun))
             finally:
-                writer.close()
+                (await begun).close()  # also if this was cancelled while the thread began it: else it stays locked
 
     async def _record(self, attempt: Attempt, writer: EpisodeWriter) -> EpisodeInfo:
         async def record(step: StepRecord) -> None:
             await asyncio.to_thread(writer.add_step, step_of(step), step.observation.image)
             self.counters.steps += 1
-            self._on_step(attempt.task, step)
-            self._on_change(self.counters)
+            self.on_step(attempt.task, step)
+            self.on_change(self.counters)
 
         try:
             outcome = outcome_of(await attempt.play(record))

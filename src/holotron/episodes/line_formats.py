@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from holotron.actions.action import Action, ActionError
+from holotron.actions.action import Action
 from holotron.actions.coordinates import Space
 from holotron.actions.dialects.browsergym import from_browsergym, to_browsergym
 from holotron.actions.dialects.openai import from_openai, to_openai
@@ -22,8 +22,19 @@ from holotron.episodes.errors import Damaged
 from holotron.episodes.record import ObservationRecord, Result, Step, StepAction
 
 ImageUrl = Callable[[ObservationRecord], str | None]
-LoadImage = Callable[[str], bytes]
-Steps = Iterator[tuple[Step, str | None]]  # a step, and where its screenshot is
+Items = list[dict[str, Any]]
+Translated = TypeVar("Translated")
+
+
+class ReadStep(NamedTuple):
+    """What one foreign step says; image: where its screenshot is."""
+
+    seen: ObservationRecord
+    actions: list[Action]
+    image: str | None
+    thought: str = ""
+    feedback: str | None = None
+    result: Result = Result()
 
 
 @dataclass(frozen=True)
@@ -31,14 +42,39 @@ class LineFormat:
     """One way to write the steps of an episode as JSON, and to read them."""
 
     name: str
-    write: Callable[[Task, list[Step], ImageUrl], list[dict[str, Any]]]
-    read: Callable[[list[dict[str, Any]]], Steps]
+    write: Callable[[Task, list[Step], ImageUrl], Items]
+    read: Callable[[Items], Iterator[ReadStep]]
+
+
+def read_steps(form: LineFormat, values: Items) -> Iterator[tuple[Step, str | None]]:
+    """Steps, and where their screenshots are: one per action, and one without an action where there is none."""
+    index = 0
+    for seen, actions, image, thought, feedback, result in form.read(values):
+        for action in actions or (None,):
+            step = Step(
+                index=index,
+                observation=seen,
+                thought=thought,
+                action=None if action is None else StepAction.of(action, seen.width, seen.height, "pixels"),
+                result=result,
+                feedback=feedback,
+            )
+            yield step, image
+            index += 1
+
+
+def _translated(step: Step, to: Callable[[Action, Space], Translated]) -> Translated | None:
+    return None if step.action is None else to(step.action.parse(), step.action.pixels)
+
+
+def _pixels(seen: ObservationRecord) -> Space:
+    return Space("pixels", seen.width, seen.height)
 
 
 # ---- BrowserGym ----
 
 
-def write_browsergym(task: Task, steps: list[Step], url: ImageUrl) -> list[dict[str, Any]]:
+def write_browsergym(task: Task, steps: list[Step], url: ImageUrl) -> Items:
     return [
         {
             "screenshot": url(step.observation),
@@ -47,71 +83,57 @@ def write_browsergym(task: Task, steps: list[Step], url: ImageUrl) -> list[dict[
             "url": step.observation.url,
             "open_pages_urls": list(step.observation.tabs),
             "thought": step.thought,
-            "action": "\n".join(to_browsergym(action, step.action.pixels)) if (action := _action(step)) and step.action
-            else None,
+            "action": None if (lines := _translated(step, to_browsergym)) is None else "\n".join(lines),
             "error": step.result.error,
             "ok": step.result.ok,
             "reward": step.result.reward,
             "feedback": step.feedback,
         }
         for step in steps
-    ]  # fmt: skip
+    ]
 
 
-def read_browsergym(values: list[dict[str, Any]]) -> Steps:
-    index = 0
+def read_browsergym(values: Items) -> Iterator[ReadStep]:
     for value in values:
-        seen = ObservationRecord(
-            width=value["width"],
-            height=value["height"],
-            url=value.get("url") or "",
-            tabs=value.get("open_pages_urls") or (),
-        )
+        url, tabs = value.get("url") or "", value.get("open_pages_urls") or ()
+        seen = ObservationRecord(width=value["width"], height=value["height"], url=url, tabs=tabs)
         result = Result(ok=value.get("ok", True), error=value.get("error") or "", reward=value.get("reward"))
         text = value.get("action")
-        actions = [] if text is None else from_browsergym(text, Space("pixels", seen.width, seen.height))
-        for step in _steps(index, seen, actions, value, result):
-            yield step, value.get("screenshot")
-            index += 1
+        actions = [] if text is None else from_browsergym(text, _pixels(seen))
+        thought, feedback = value.get("thought") or "", value.get("feedback")
+        yield ReadStep(seen, actions, value.get("screenshot"), thought, feedback, result)
 
 
 # ---- UI-TARS ----
 
 
-def write_uitars(task: Task, steps: list[Step], url: ImageUrl) -> list[dict[str, Any]]:
-    written = []
-    for step in steps:
-        action = _action(step)
-        calls = to_uitars(action, step.action.pixels) if action and step.action else []
-        written.append(
-            {
-                "image": url(step.observation),
-                "width": step.observation.width,
-                "height": step.observation.height,
-                "response": f"Thought: {step.thought}\nAction: " + "\n\n".join(calls),
-                "feedback": step.feedback,
-            }
-        )
-    return written
+def write_uitars(task: Task, steps: list[Step], url: ImageUrl) -> Items:
+    return [
+        {
+            "image": url(step.observation),
+            "width": step.observation.width,
+            "height": step.observation.height,
+            "response": f"Thought: {step.thought}\nAction: " + "\n\n".join(_translated(step, to_uitars) or []),
+            "feedback": step.feedback,
+        }
+        for step in steps
+    ]
 
 
-def read_uitars(values: list[dict[str, Any]]) -> Steps:
-    index = 0
+def read_uitars(values: Items) -> Iterator[ReadStep]:
     for value in values:
         seen = ObservationRecord(width=value["width"], height=value["height"])
         thought, text = split_reply(value["response"])
-        actions = from_uitars(text, Space("pixels", seen.width, seen.height)) if text.strip() else []
-        for step in _steps(index, seen, actions, value | {"thought": thought}, Result()):
-            yield step, value.get("image")
-            index += 1
+        actions = from_uitars(text, _pixels(seen)) if text.strip() else []
+        yield ReadStep(seen, actions, value.get("image"), thought or "", value.get("feedback"))
 
 
 # ---- OpenAI ----
 
 
-def write_openai(task: Task, steps: list[Step], url: ImageUrl) -> list[dict[str, Any]]:
+def write_openai(task: Task, steps: list[Step], url: ImageUrl) -> Items:
     """Items in the order of the Responses API: what was seen, what was thought, what was done, what was seen then."""
-    items: list[dict[str, Any]] = []
+    items: Items = []
     called: str | None = None
     feedback: str | None = task.text
     for step in steps:
@@ -119,10 +141,9 @@ def write_openai(task: Task, steps: list[Step], url: ImageUrl) -> list[dict[str,
         if step.thought:
             summary = {"type": "summary_text", "text": step.thought}
             items.append({"type": "reasoning", "id": f"rs_{step.index}", "summary": [summary]})
-        action = _action(step)
         called, feedback = None, step.feedback
-        if action is not None and step.action is not None:
-            item = to_openai(action, step.action.pixels, f"call_{step.index}")
+        if step.action is not None:
+            item = to_openai(step.action.parse(), step.action.pixels, f"call_{step.index}")
             items.append(item)
             called = item.get("call_id")
     if feedback is not None and steps:
@@ -141,34 +162,29 @@ def _seen(seen: ObservationRecord, url: ImageUrl, called: str | None, text: str 
     return {"type": "message", "role": "user", "content": content, "size": size}
 
 
-def read_openai(items: list[dict[str, Any]]) -> Steps:
-    index = 0
-    pending: dict[str, Any] | None = None
+def read_openai(items: Items) -> Iterator[ReadStep]:
+    step: ReadStep | None = None
     for item in [*items, {"type": "message", "role": "user", "content": []}]:
         kind = item["type"]
         if kind == "computer_call_output" or (kind == "message" and item.get("role") == "user"):
-            if pending is not None:
-                pending["feedback"] = _text(item)
-                for step in _steps(index, pending["seen"], pending["actions"], pending, Result()):
-                    yield step, pending["image"]
-                    index += 1
-            pending = _pending(item)
-        elif pending is None:
+            if step is not None:
+                yield step._replace(feedback=_text(item))
+            step = _looked(item)
+        elif step is None:
             raise Damaged(f"an item {kind!r} stands before any screenshot")
         elif kind == "reasoning":
-            pending["thought"] += "".join(part["text"] for part in item["summary"])
+            step = step._replace(thought=step.thought + "".join(part["text"] for part in item["summary"]))
         else:
-            seen = pending["seen"]
-            pending["actions"] += from_openai(item, Space("pixels", seen.width, seen.height))
+            step = step._replace(actions=step.actions + from_openai(item, _pixels(step.seen)))
 
 
-def _pending(item: dict[str, Any]) -> dict[str, Any] | None:
+def _looked(item: dict[str, Any]) -> ReadStep | None:
+    """A step of which only the screenshot is known yet."""
     if "size" not in item:
         return None
     parts = [item["output"]] if "output" in item else item["content"]
     image = next((part["image_url"] for part in parts if "image_url" in part), None)
-    seen = ObservationRecord(width=item["size"]["width"], height=item["size"]["height"])
-    return {"seen": seen, "image": image, "thought": "", "actions": []}
+    return ReadStep(ObservationRecord(width=item["size"]["width"], height=item["size"]["height"]), [], image)
 
 
 def _text(item: dict[str, Any]) -> str | None:
@@ -176,31 +192,11 @@ def _text(item: dict[str, Any]) -> str | None:
     return next((part["text"] for part in parts if part.get("type") == "input_text"), None)
 
 
-# ---- common ----
-
-
-def _action(step: Step) -> Action | None:
-    return None if step.action is None else step.action.parse()
-
-
-def _steps(
-    first: int, seen: ObservationRecord, actions: list[Action], value: dict[str, Any], result: Result
-) -> Iterator[Step]:
-    """One step per action; a step without an action if there is none."""
-    for offset, action in enumerate(actions or [None]):
-        yield Step(
-            index=first + offset,
-            observation=seen,
-            thought=value.get("thought") or "",
-            action=None if action is None else StepAction.of(action, seen.width, seen.height, "pixels"),
-            result=result,
-            feedback=value.get("feedback"),
-        )
-
-
 FORMATS = {
-    "openai": LineFormat("openai", write_openai, read_openai),
-    "browsergym": LineFormat("browsergym", write_browsergym, read_browsergym),
-    "uitars": LineFormat("uitars", write_uitars, read_uitars),
+    form.name: form
+    for form in (
+        LineFormat("openai", write_openai, read_openai),
+        LineFormat("browsergym", write_browsergym, read_browsergym),
+        LineFormat("uitars", write_uitars, read_uitars),
+    )
 }
-UNREADABLE = (ActionError, KeyError, TypeError, AttributeError, ValueError)

@@ -6,21 +6,18 @@ import base64
 import binascii
 import io
 import json
-import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from holotron.actions.action import ActionError
 from holotron.actions.dialects.fields import Inexpressible
-from holotron.episodes.copying import copy_in
 from holotron.episodes.errors import Damaged, EpisodeError, NewerSchema
-from holotron.episodes.files import PARTIAL, full_disk_named, sync_path
 from holotron.episodes.images import PNG_SIGNATURE, ImageFolder
-from holotron.episodes.line_formats import FORMATS, UNREADABLE, LineFormat
-from holotron.episodes.reading import check_schema, decode
-from holotron.episodes.record import SCHEMA, EpisodeInfo, ObservationRecord, Step
+from holotron.episodes.line_formats import FORMATS, LineFormat, read_steps
+from holotron.episodes.reading import check_schema, decode, parse_json
+from holotron.episodes.record import SCHEMA, EpisodeInfo, ObservationRecord, StepWithImage
 from holotron.episodes.store import EpisodeStore
 
 PNG_URL = "data:image/png;base64,"
@@ -29,34 +26,19 @@ _DATA_URL = re.compile(r"data:image/[a-z+.-]+;base64,")
 _GUARDS = {"step_count", "steps_bytes", "steps_sha256"}
 
 
-def export_lines(store: EpisodeStore, path: Path, episodes: list[EpisodeInfo], name: str, embed: bool) -> None:
-    """Write the episodes, one at a time in memory. The file appears whole or not at all."""
-    form = FORMATS[name]
-    partial = path.with_name(f".{path.name}{PARTIAL}")
-    try:
-        with full_disk_named(path):
-            with partial.open("w", encoding="utf-8", newline="\n") as file:
-                for info in episodes:
-                    file.write(json.dumps(_line(store, info, form, embed), ensure_ascii=False) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-            sync_path(path.parent)
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+def write_lines(store: EpisodeStore, path: Path, episodes: list[EpisodeInfo], name: str, embed: bool) -> None:
+    """Write the episodes, one at a time in memory."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for info in episodes:
+            file.write(json.dumps(_line(store, info, FORMATS[name], embed), ensure_ascii=False) + "\n")
 
 
-def import_lines(path: Path, store: EpisodeStore, name: str, images: ImageFolder | None = None) -> list[str]:
-    """Write the file's episodes into the store; those it has already are left as they are. Returns the new ids."""
-    imported = []
+def read_lines(path: Path, name: str, images: ImageFolder) -> Iterator[tuple[EpisodeInfo, list[StepWithImage]]]:
+    """The episodes of a file, one after another."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
-                info, steps = _read_line(line, f"{path}:{number}", FORMATS[name], images or store.images)
-                if copy_in(store, info, steps):
-                    imported.append(info.id)
-    return imported
+                yield _read_line(line, f"{path}:{number}", FORMATS[name], images)
 
 
 def _line(store: EpisodeStore, info: EpisodeInfo, form: LineFormat, embed: bool) -> dict[str, Any]:
@@ -80,23 +62,20 @@ def _line(store: EpisodeStore, info: EpisodeInfo, form: LineFormat, embed: bool)
 
 def _read_line(
     line: bytes, where: str, form: LineFormat, images: ImageFolder
-) -> tuple[EpisodeInfo, list[tuple[Step, bytes | None]]]:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise Damaged(f"{where} is not valid JSON: {error}") from None
+) -> tuple[EpisodeInfo, list[StepWithImage]]:
+    value = parse_json(line, where)
     if not isinstance(value, dict) or value.get("format") != form.name:
         found = value.get("format") if isinstance(value, dict) else None
         raise Damaged(f"{where} is not an episode in the format {form.name}; its format is {str(found)[:40]!r}")
     check_schema(value.get("schema"), where)
     info = decode(EpisodeInfo, json.dumps(value.get("episode")), f"{where}, episode")
     try:
-        found = [(step, None if url is None else _load(url, images)) for step, url in form.read(value["steps"])]
+        found = [(step, None if url is None else _load(url, images)) for step, url in read_steps(form, value["steps"])]
     except NewerSchema:
         raise
-    except UNREADABLE as error:
-        said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | TypeError | AttributeError) else error
-        raise Damaged(f"{where}, steps: {' '.join(str(said).split())[:300]}") from None
+    except (ActionError, KeyError, TypeError, AttributeError, ValueError) as error:
+        kind = f"{type(error).__name__}: " if isinstance(error, KeyError | TypeError | AttributeError) else ""
+        raise Damaged(f"{where}, steps: {' '.join(f'{kind}{error}'.split())[:300]}") from None
     return info, found
 
 

@@ -7,24 +7,20 @@ The columns one would ask for stand by themselves; the rest of a step is JSON in
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holotron.episodes.copying import begin_copy, end_copy
 from holotron.episodes.errors import Damaged
-from holotron.episodes.files import PARTIAL, full_disk_named, sync_path
 from holotron.episodes.images import ImageFolder
 from holotron.episodes.reading import check_schema, decode
-from holotron.episodes.record import SCHEMA, EpisodeInfo, Step
+from holotron.episodes.record import SCHEMA, EpisodeInfo, Step, StepWithImage
 from holotron.episodes.store import EpisodeStore
-from holotron.episodes.writer import EpisodeWriter
 
-Images = Literal["embed", "reference"]
 SCHEMA_KEY = b"holotron.episodes.schema"
 GROUP_BYTES, GROUP_ROWS = 32 * 2**20, 512
 READ_ROWS = 16
@@ -62,54 +58,39 @@ COLUMNS = pa.schema(
 _NEEDED = {"episode_id", "step_json", "episode_json", "image_sha256", "image"}
 
 
-def export_parquet(store: EpisodeStore, path: Path, episodes: list[EpisodeInfo], images: Images) -> None:
-    """Write the episodes; no more than a group of rows is held in memory. The file appears whole or not at all."""
-    partial = path.with_name(f".{path.name}{PARTIAL}")
-    try:
-        with full_disk_named(path):
-            with pq.ParquetWriter(partial, COLUMNS, compression="zstd") as writer:
-                for group in _groups(store, episodes, images):
-                    writer.write_table(pa.Table.from_pylist(group, schema=COLUMNS))
-            sync_path(partial)
-            partial.replace(path)
-            sync_path(path.parent)
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+def write_parquet(store: EpisodeStore, path: Path, episodes: list[EpisodeInfo], embed: bool) -> None:
+    """Write the episodes; no more than a group of rows is held in memory."""
+    with pq.ParquetWriter(path, COLUMNS, compression="zstd") as writer:
+        for group in _groups(store, episodes, embed):
+            writer.write_table(pa.Table.from_pylist(group, schema=COLUMNS))
 
 
-def import_parquet(path: Path, store: EpisodeStore, images: ImageFolder | None = None) -> list[str]:
-    """Write the file's episodes into the store; those it has already are left as they are. Returns the new ids."""
-    imported: list[str] = []
-    writer: EpisodeWriter | None = None
-    info: EpisodeInfo | None = None
-    try:
-        for number, row in _rows(path):
-            where = f"{path}, row {number}"
-            if row["episode_json"] is not None:
-                if writer is not None and info is not None:
-                    end_copy(writer, info)
-                info = decode(EpisodeInfo, row["episode_json"], f"{where}, episode_json")
-                writer = begin_copy(store, info)
-                if writer is not None:
-                    imported.append(info.id)
-            if info is None or row["episode_id"] != info.id:
-                raise Damaged(f"{where} belongs to the episode {row['episode_id']}, whose first row is not there")
-            if writer is not None and row["step_json"] is not None:
-                writer.add_step(*_read_step(row, where, images))
-        if writer is not None and info is not None:
-            end_copy(writer, info)
-    finally:
-        if writer is not None:
-            writer.close()
-    return imported
+def read_parquet(path: Path, images: ImageFolder | None) -> Iterator[tuple[EpisodeInfo, Iterator[StepWithImage]]]:
+    """The episodes of a file, one after another; the steps of one can be read until the next is asked for."""
+    begun = 0
+
+    def episode(found: tuple[str, dict[str, Any]]) -> int:
+        nonlocal begun
+        begun += found[1]["episode_json"] is not None
+        return begun
+
+    for number, rows in groupby(_rows(path), episode):
+        where, first = next(rows)
+        if number == 0:
+            raise _stray(where, first)
+        info = decode(EpisodeInfo, first["episode_json"], f"{where}, episode_json")
+        yield info, _read_steps(info, chain([(where, first)], rows), images)  # noqa: B031 (it is one use)
 
 
-def _groups(store: EpisodeStore, episodes: list[EpisodeInfo], images: Images) -> Iterator[list[dict[str, Any]]]:
+def _stray(where: str, row: dict[str, Any]) -> Damaged:
+    return Damaged(f"{where} belongs to the episode {row['episode_id']}, whose first row is not there")
+
+
+def _groups(store: EpisodeStore, episodes: list[EpisodeInfo], embed: bool) -> Iterator[list[dict[str, Any]]]:
     group: list[dict[str, Any]] = []
     size = 0
     for info in episodes:
-        for row in _episode_rows(store, info, images):
+        for row in _episode_rows(store, info, embed):
             group.append(row)
             tokens = sum(len(row[name] or ()) for name in TOKENS)
             size += len(row["image"] or b"") + len(row["step_json"] or "") + 8 * tokens
@@ -120,7 +101,7 @@ def _groups(store: EpisodeStore, episodes: list[EpisodeInfo], images: Images) ->
         yield group
 
 
-def _episode_rows(store: EpisodeStore, info: EpisodeInfo, images: Images) -> Iterator[dict[str, Any]]:
+def _episode_rows(store: EpisodeStore, info: EpisodeInfo, embed: bool) -> Iterator[dict[str, Any]]:
     outcome = info.outcome
     common = {
         "episode_id": info.id,
@@ -133,7 +114,7 @@ def _episode_rows(store: EpisodeStore, info: EpisodeInfo, images: Images) -> Ite
         "reward": outcome and outcome.reward,
     }
     first = {"episode_json": info.model_dump_json()}
-    rows = (_step_row(store, step, images) for step in store.steps(info.id))
+    rows = (_step_row(store, step, embed) for step in store.steps(info.id))
     for row in rows:
         yield dict.fromkeys(COLUMNS.names) | common | first | row
         first = {}
@@ -141,7 +122,7 @@ def _episode_rows(store: EpisodeStore, info: EpisodeInfo, images: Images) -> Ite
         yield dict.fromkeys(COLUMNS.names) | common | first
 
 
-def _step_row(store: EpisodeStore, step: Step, images: Images) -> dict[str, Any]:
+def _step_row(store: EpisodeStore, step: Step, embed: bool) -> dict[str, Any]:
     output, digest = step.output, step.observation.image
     return {
         "step": step.index,
@@ -151,12 +132,13 @@ def _step_row(store: EpisodeStore, step: Step, images: Images) -> dict[str, Any]
         "teacher": step.teacher and step.teacher.text,
         **{name: output and getattr(output, name) for name in TOKENS},
         "image_sha256": digest,
-        "image": store.image(digest) if digest is not None and images == "embed" else None,
+        "image": store.image(digest) if digest is not None and embed else None,
         "step_json": step.model_dump_json(exclude={"output": set(TOKENS)}),
     }
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows, and where each stands."""
     try:
         with pq.ParquetFile(path) as file:
             metadata = file.schema_arrow.metadata or {}
@@ -167,18 +149,26 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 )
             mark = metadata[SCHEMA_KEY].decode(errors="replace")
             check_schema(int(mark) if mark.isdecimal() else None, str(path))
-            number = 0
-            for batch in file.iter_batches(READ_ROWS):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
+            rows = (row for batch in file.iter_batches(READ_ROWS) for row in batch.to_pylist())
+            for number, row in enumerate(rows, 1):
+                yield f"{path}, row {number}", row
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
         raise Damaged(f"{path} is not a whole Parquet file: {error}") from error
 
 
-def _read_step(row: dict[str, Any], where: str, images: ImageFolder | None) -> tuple[Step, bytes | None]:
+def _read_steps(
+    info: EpisodeInfo, rows: Iterable[tuple[str, dict[str, Any]]], images: ImageFolder | None
+) -> Iterator[StepWithImage]:
+    for where, row in rows:
+        if row["episode_id"] != info.id:
+            raise _stray(where, row)
+        if row["step_json"] is not None:
+            yield _read_step(row, where, images)
+
+
+def _read_step(row: dict[str, Any], where: str, images: ImageFolder | None) -> StepWithImage:
     text = row["step_json"]
     # Files of the first schema have fewer of them.
     if tokens := {name: row[name] for name in TOKENS if row.get(name) is not None}:

@@ -36,15 +36,20 @@ def decode(kind: type[SomeNoun], data: bytes | str, where: str) -> SomeNoun:
         ) from None
 
 
+def parse_json(data: bytes, where: str) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{where} is not valid JSON: {error}") from None
+
+
 def read_info(folder: Path) -> EpisodeInfo:
     """What meta.json says."""
     path = folder / META
     try:
-        value = json.loads(path.read_bytes())
+        value = parse_json(path.read_bytes(), str(path))
     except (FileNotFoundError, NotADirectoryError):
         raise Damaged(f"{path} is missing") from None
-    except (ValueError, RecursionError) as error:
-        raise Damaged(f"{path} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise Damaged(f"{path} is not a JSON object")
     check_schema(value.pop("schema", None), str(path))
@@ -69,6 +74,16 @@ def check_schema(schema: object, where: str) -> None:
 
 def read_steps(folder: Path, info: EpisodeInfo, salvage: bool = False) -> Iterator[Step]:
     """The steps, in order. Of an unfinished episode, those before a torn last line."""
+    path = folder / STEPS
+    for number, line in enumerate(step_lines(folder, info, salvage), 1):
+        step = decode(Step, line, f"{path}:{number}")
+        if step.index != number - 1:
+            raise Damaged(f"{path}:{number} is step {step.index}, and step {number - 1} belongs there")
+        yield step
+
+
+def step_lines(folder: Path, info: EpisodeInfo, salvage: bool = False) -> list[bytes]:
+    """The lines that were written to their end; Damaged if a finished episode has others than were written."""
     guarded = info.finished and not salvage
     path = folder / STEPS
     try:
@@ -79,13 +94,4 @@ def read_steps(folder: Path, info: EpisodeInfo, salvage: bool = False) -> Iterat
         raise Damaged(f"{path} has {len(data)} bytes, and {info.steps_bytes} were written")
     if guarded and hashlib.sha256(data).hexdigest() != info.steps_sha256:
         raise Damaged(f"{path} was changed after it was written")
-    for number, line in enumerate(whole_lines(data), 1):
-        step = decode(Step, line, f"{path}:{number}")
-        if step.index != number - 1:
-            raise Damaged(f"{path}:{number} is step {step.index}, and step {number - 1} belongs there")
-        yield step
-
-
-def whole_lines(data: bytes) -> list[bytes]:
-    """The lines that were written to their end; after the last line end there may be one that was not."""
     return data[: data.rfind(b"\n") + 1].split(b"\n")[:-1]

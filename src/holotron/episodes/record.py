@@ -6,6 +6,7 @@ of a step: the prompt's tokens, which tokens were forced, both log-probabilities
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
@@ -129,7 +130,7 @@ Actor: TypeAlias = Literal["policy", "teacher", "disturbance"]
 class Step(Noun):
     """One observation, what the model made of it, and what came of that. No action: it could not be understood.
 
-    actor: who chose the action; a disturbance is a clumsy action that nobody shall imitate. teacher: what the task's
+    actor: who chose the action; a disturbance is a clumsy action, never imitated. teacher: what the task's
     teacher would have done here, where one was asked. forced: the last step, in which only an answer was of use.
     """
 
@@ -151,6 +152,9 @@ class Step(Noun):
         return self.result.error
 
 
+StepWithImage: TypeAlias = tuple[Step, bytes | None]
+
+
 class Outcome(Noun):
     """How it ended. If the infrastructure failed, nothing is known about the policy: no success, no reward."""
 
@@ -166,8 +170,8 @@ class Outcome(Noun):
         return self
 
 
-class EpisodeInfo(Noun):
-    """An episode without its steps. The last three are known once it is finished, and guard the file of the steps."""
+class _EpisodeHead(Noun):
+    """Without an outcome an episode was broken off, or is still going on."""
 
     id: EpisodeId
     task: Task
@@ -176,6 +180,11 @@ class EpisodeInfo(Noun):
     started: float
     ended: float | None = None
     outcome: Outcome | None = None
+
+
+class EpisodeInfo(_EpisodeHead):
+    """An episode without its steps. These three are known once it is finished, and guard the file of the steps."""
+
     step_count: Count | None = None
     steps_bytes: int | None = None
     steps_sha256: Digest | None = None
@@ -190,14 +199,11 @@ class EpisodeInfo(Noun):
         return self.outcome is not None and self.outcome.reason != "infrastructure"
 
 
-class Episode(Noun):
-    """A task, the steps taken, and how it ended. Without an outcome it was broken off, or is still going on."""
+class Episode(_EpisodeHead):
+    """A task, the steps taken, and how it ended."""
 
-    id: EpisodeId
-    task: Task
-    policy: PolicyInfo
-    environment: EnvironmentInfo
-    started: float
-    ended: float | None = None
-    outcome: Outcome | None = None
     steps: tuple[Step, ...] = ()
+
+    @classmethod
+    def of(cls, info: EpisodeInfo, steps: Iterable[Step]) -> Episode:
+        return cls(**{name: getattr(info, name) for name in _EpisodeHead.model_fields}, steps=tuple(steps))

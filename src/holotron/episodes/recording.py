@@ -9,7 +9,7 @@ from holotron.episodes.record import ModelOutput, ObservationRecord, Outcome, Re
 
 def step_of(record: StepRecord) -> Step:
     """One step, without its image, which is stored beside it."""
-    observation, spent = record.observation, record.timings
+    observation = record.observation
 
     def stored(action: Action | None) -> StepAction | None:
         return None if action is None else StepAction.of(action, observation.width, observation.height)
@@ -31,7 +31,7 @@ def step_of(record: StepRecord) -> Step:
         action=stored(record.action),
         teacher=stored(record.teacher),
         result=Result(ok=not record.error, error=record.error, reward=record.status.reward),
-        timings=Timings(observe=spent.observe, think=spent.think, act=spent.act),
+        timings=Timings(**vars(record.timings)),
         feedback=record.feedback,
         forced=record.forced,
     )

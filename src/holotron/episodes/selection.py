@@ -14,8 +14,8 @@ class Selection:
 
     suites, tasks: names; empty takes all. actors: whose actions are learned; what a disturbance did never is.
     successes: whole episodes must have succeeded. min_reward: and have at least this reward.
-    corrections: where the policy did other than the teacher says, an example ends with the teacher's action, whatever
-    became of the episode. suite_weights, task_weights: how often an example is drawn compared with others; 1 where
+    corrections: where the policy did other than the teacher says, an example ends with the teacher's action, also
+    in episodes that failed. suite_weights, task_weights: how often an example is drawn compared with others; 1 where
     nothing is said, 0 for never; both multiply. limit: at most so many episodes, drawn by `seed`; 0 takes all.
     """
 

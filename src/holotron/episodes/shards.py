@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from holotron.episodes.examples import Example, ExampleError, ExampleTurn
+from holotron.episodes.files import sync_path
 
 SUFFIX = ".tar"
 
@@ -31,10 +32,6 @@ class ShardWriter:
         self._tar: tarfile.TarFile | None = None
         self._count = self._in_shard = 0
         prefix.parent.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def paths(self) -> list[Path]:
-        return shard_paths([self._prefix])
 
     def add(self, example: Example) -> None:
         if self._tar is None:
@@ -78,8 +75,7 @@ class ShardWriter:
     def _finish(self) -> None:
         assert self._tar is not None
         self._tar.close()
-        with open(self._open_path, "rb") as file:
-            os.fsync(file.fileno())
+        sync_path(self._open_path)
         while (path := self._prefix.with_name(f"{self._prefix.name}-{self._count:05d}{SUFFIX}")).exists():
             self._count += 1
         os.rename(self._open_path, path)

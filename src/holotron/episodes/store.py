@@ -12,7 +12,6 @@ import hashlib
 import logging
 import os
 import re
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,22 +20,20 @@ from pathlib import Path
 
 from holotron.env.task import Task, TaskKey
 from holotron.episodes.errors import AlreadyFinished, BeingWritten, Damaged, EpisodeError
-from holotron.episodes.files import PARTIAL, full_disk_named, lock
+from holotron.episodes.files import full_disk_named, lock
 from holotron.episodes.images import ImageFolder
 from holotron.episodes.reading import STEPS, read_info, read_steps
-from holotron.episodes.record import EnvironmentInfo, Episode, EpisodeInfo, PolicyInfo, Reason, Step
+from holotron.episodes.record import EnvironmentInfo, Episode, EpisodeInfo, PolicyInfo, Step
 from holotron.episodes.redaction import Redact, SomeNoun, redacted
 from holotron.episodes.writer import EpisodeWriter, Sync
 
 log = logging.getLogger(__name__)
 
-STALE_SECONDS = 3600.0
-
 
 class EpisodeStore:
     """Episodes in a folder. `redact` sees every text before it is written; images it does not see.
 
-    `sync` says what survives a loss of power: every step, every finished episode, or whatever the system got to. A
+    `sync` says what survives a loss of power: every step, every finished episode, or what the system has written. A
     killed process loses nothing with any of them.
     """
 
@@ -77,13 +74,9 @@ class EpisodeStore:
             self._put_aside(folder)
         return EpisodeWriter.create(folder, info, self.images, self._redact, self._sync)
 
-    def resume(self, episode_id: str) -> EpisodeWriter:
-        """Go on with an episode that was broken off: `writer.steps` steps are there, a torn one is cut off."""
-        return EpisodeWriter.reopen(self._folder_of(episode_id), self.images, self._redact, self._sync)
-
     def _put_aside(self, folder: Path) -> None:
         try:
-            # Whoever holds the lock, and nobody else, may move the folder; damage may have taken the file to lock.
+            # Only the holder of the lock may move the folder; damage may have taken the file to lock.
             (folder / STEPS).touch()
             descriptor = lock(folder / STEPS)
         except FileNotFoundError:
@@ -110,9 +103,6 @@ class EpisodeStore:
         self,
         *,
         benchmark: str | None = None,
-        task: str | None = None,
-        reason: Reason | None = None,
-        success: bool | None = None,
         finished: bool | None = None,
         on_damage: Callable[[Damaged], None] | None = None,
     ) -> list[EpisodeInfo]:
@@ -129,14 +119,7 @@ class EpisodeStore:
                 else:
                     on_damage(error)
                 continue
-            outcome = info.outcome
-            if (
-                (benchmark is None or info.task.benchmark == benchmark)
-                and (task is None or info.task.name == task)
-                and (reason is None or (outcome is not None and outcome.reason == reason))
-                and (success is None or (outcome is not None and outcome.success == success))
-                and (finished is None or info.finished == finished)
-            ):
+            if benchmark in (None, info.task.benchmark) and finished in (None, info.finished):
                 found.append(info)
         return found
 
@@ -153,7 +136,7 @@ class EpisodeStore:
         """One episode. If it is unfinished, as far as it got."""
         folder = self._folder_of(episode_id)
         info = read_info(folder)
-        return episode_from(info, tuple(read_steps(folder, info)))
+        return Episode.of(info, read_steps(folder, info))
 
     def image(self, digest: str) -> bytes:
         """The screenshot of that name, as PNG."""
@@ -191,18 +174,6 @@ class EpisodeStore:
                 problems.append(f"{info.id}: {error}")
         return problems
 
-    def clean(self) -> int:
-        """Remove what killed writers left half-written, an hour after; returns how much there was."""
-        stale = [path for path in self._episodes.glob(f".*{PARTIAL}") if _is_stale(path)]
-        stale += [path for path in self.images.folder.glob(f"*/.*{PARTIAL}") if _is_stale(path)]
-        stale += [path for path in self._episodes.glob(f"*/.*{PARTIAL}") if _is_stale(path)]
-        for path in stale:
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
-        return len(stale)
-
     def _folders(self) -> list[Path]:
         try:
             with os.scandir(self._episodes) as entries:
@@ -231,24 +202,3 @@ def id_of(key: TaskKey) -> str:
 def new_id() -> str:
     """An id that no other episode has."""
     return f"run.{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.{uuid.uuid4().hex[:12]}"
-
-
-def episode_from(info: EpisodeInfo, steps: tuple[Step, ...]) -> Episode:
-    """An episode from its two parts."""
-    return Episode(
-        id=info.id,
-        task=info.task,
-        policy=info.policy,
-        environment=info.environment,
-        started=info.started,
-        ended=info.ended,
-        outcome=info.outcome,
-        steps=steps,
-    )
-
-
-def _is_stale(path: Path) -> bool:
-    try:
-        return time.time() - path.stat().st_mtime > STALE_SECONDS
-    except FileNotFoundError:
-        return False

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
 
-from holotron.episodes.errors import EpisodeError
+from holotron.episodes.errors import AlreadyFinished, EpisodeError
+from holotron.episodes.files import whole_file
 from holotron.episodes.images import ImageFolder
-from holotron.episodes.lines import export_lines, import_lines
-from holotron.episodes.record import EpisodeInfo
+from holotron.episodes.lines import read_lines, write_lines
+from holotron.episodes.record import EpisodeInfo, StepWithImage
 from holotron.episodes.store import EpisodeStore
 
 Format = Literal["parquet", "openai", "browsergym", "uitars"]
@@ -29,14 +31,14 @@ def export(
     the episode. Images go into the file, or are named by their path in the store.
     """
     _check(format)
-    path = Path(path)
     chosen = store.list_episodes(finished=True) if episodes is None else list(episodes)
-    if format == "parquet":
-        from holotron.episodes.parquet import export_parquet
+    with whole_file(Path(path)) as partial:
+        if format == "parquet":
+            from holotron.episodes.parquet import write_parquet
 
-        export_parquet(store, path, chosen, images)
-    else:
-        export_lines(store, path, chosen, format, images == "embed")
+            write_parquet(store, partial, chosen, images == "embed")
+        else:
+            write_lines(store, partial, chosen, format, images == "embed")
     return len(chosen)
 
 
@@ -47,11 +49,31 @@ def import_(path: str | Path, store: EpisodeStore, format: Format, *, images: Im
     that names the line, and the episodes before it are there.
     """
     _check(format)
+    found: Iterator[tuple[EpisodeInfo, Iterable[StepWithImage]]]
     if format == "parquet":
-        from holotron.episodes.parquet import import_parquet
+        from holotron.episodes.parquet import read_parquet
 
-        return import_parquet(Path(path), store, images)
-    return import_lines(Path(path), store, format, images)
+        found = read_parquet(Path(path), images)
+    else:
+        found = read_lines(Path(path), format, images or store.images)
+    return [info.id for info, steps in found if copy_in(store, info, steps)]
+
+
+def copy_in(store: EpisodeStore, info: EpisodeInfo, steps: Iterable[StepWithImage]) -> bool:
+    """Write a whole episode, unfinished if it was; False if the store has it already, finished."""
+    with suppress(EpisodeError):  # not there, or damaged
+        if store.info(info.id).finished:
+            return False
+    try:
+        writer = store.begin(info.task, info.policy, info.environment, episode_id=info.id, started=info.started)
+    except AlreadyFinished:
+        return False
+    with writer:
+        for step, image in steps:
+            writer.add_step(step, image)
+        if info.outcome is not None:
+            writer.finish(info.outcome, info.ended)
+    return True
 
 
 def _check(format: str) -> None:

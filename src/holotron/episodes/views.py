@@ -8,7 +8,6 @@ its images, when it is asked for.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import random
@@ -25,7 +24,7 @@ from holotron.agent.chat import Message
 from holotron.agent.policy_format import NANO, PolicyFormat, conversation
 from holotron.episodes.errors import Damaged
 from holotron.episodes.examples import Example, ExampleError, ExampleTurn
-from holotron.episodes.reading import STEPS, read_steps, whole_lines
+from holotron.episodes.reading import STEPS, read_steps, step_lines
 from holotron.episodes.record import EpisodeInfo, ObservationRecord, Step
 from holotron.episodes.selection import Selection
 from holotron.episodes.store import EpisodeStore
@@ -174,7 +173,11 @@ class View:
         steps = list(read_steps(_folder(place.store, info), info))
         taught = any(step.output is not None and step.teacher is not None for step in steps)
         steps = steps if end is None else steps[: end + 1]
-        sent = conversation(self._format, info.task.text, steps, lambda seen: self._image(place.store, seen))
+
+        def image(seen: ObservationRecord) -> bytes | None:
+            return None if seen.image is None else place.store.image(seen.image)
+
+        sent = conversation(self._format, info.task.text, steps, image)
         turns = tuple(self._turn(place, step, messages) for step, messages in zip(steps, sent, strict=True))
         outcome, task = info.outcome, info.task
         assert outcome is not None
@@ -184,9 +187,6 @@ class View:
             turns,
             about | {"success": outcome.success, "cut": end is not None},
         )
-
-    def _image(self, store: EpisodeStore, seen: ObservationRecord) -> bytes | None:
-        return None if seen.image is None else store.image(seen.image)
 
     def _turn(self, place: _Place, step: Step, messages: list[Message]) -> ExampleTurn:
         if step.index == place.end:
@@ -246,12 +246,9 @@ def _choice(step: Step) -> _Choice:
 
 def _choices(store: EpisodeStore, info: EpisodeInfo) -> list[_Choice]:
     """Of each step, in a fraction of the time that reading whole steps takes; Damaged as with those."""
-    data = (_folder(store, info) / STEPS).read_bytes()
-    if len(data) != info.steps_bytes or hashlib.sha256(data).hexdigest() != info.steps_sha256:
-        raise Damaged(f"{STEPS} was changed after it was written")
     images = os.fspath(store.images.folder)  # a Path for each image would take as long as all the rest
     found: list[_Choice] = []
-    for line in whole_lines(data):
+    for line in step_lines(_folder(store, info), info):
         try:
             step = from_json(line)
             image = step["observation"]["image"]

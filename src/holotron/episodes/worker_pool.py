@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import pickle
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
@@ -18,7 +17,7 @@ from holotron.agent.chat import ChatModel
 from holotron.agent.endpoint import EndpointModel
 from holotron.agent.hosted_model import ModelHandle, ModelHost
 from holotron.env.errors import InfrastructureError
-from holotron.env.workers import end_with_parent
+from holotron.env.workers import end_with_parent, portable
 
 NICENESS = 5  # of workers: browsers take every core they get, and the one model that all wait for must not
 PATIENCE = 15.0  # seconds in which a worker that is told to end may close its browsers
@@ -40,7 +39,7 @@ class Share(Generic[T]):
     taken: Any = None  # how many items all workers have taken, in memory that they share
 
     def take(self) -> Iterator[T]:
-        """The items that nobody has taken yet, one by one, for several to iterate at once."""
+        """The items that no worker has taken yet, one by one, for several to iterate at once."""
         if self.taken is None:
             yield from self.items
             return
@@ -176,13 +175,4 @@ def _main(
         pass  # the parent wants no result any more
     except Exception as error:
         with suppress(OSError):  # a parent that ends its workers listens no more
-            sender.send(("error", _portable(error)))
-
-
-def _portable(error: Exception) -> Exception:
-    """The error itself where it can cross to another process, else one that says the same."""
-    try:
-        pickle.loads(pickle.dumps(error))
-        return error
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
+            sender.send(("error", portable(error, RuntimeError)))

@@ -14,7 +14,7 @@ from typing import Literal
 from holotron.episodes.errors import BeingWritten, EpisodeError
 from holotron.episodes.files import PARTIAL, full_disk_named, lock, sync_path, write_all, write_whole
 from holotron.episodes.images import ImageFolder, png_size
-from holotron.episodes.reading import META, STEPS, encode, read_info, read_steps
+from holotron.episodes.reading import META, STEPS, encode
 from holotron.episodes.record import SCHEMA, EpisodeInfo, Outcome, Step
 from holotron.episodes.redaction import Redact, redacted
 
@@ -22,7 +22,7 @@ Sync = Literal["step", "episode", "never"]
 
 
 class EpisodeWriter:
-    """An episode that is being written; EpisodeStore.begin and .resume make them.
+    """An episode that is being written; EpisodeStore.begin makes them.
 
     While it is open the steps file is locked, so that there is one writer. Leaving the `with` block without finish
     leaves the episode unfinished. After StoreFull the same call may be repeated: nothing of the failed one is kept.
@@ -74,34 +74,6 @@ class EpisodeWriter:
                     os.close(descriptor)
                 raise
         return cls(folder, info, descriptor, images, redact, sync)
-
-    @classmethod
-    def reopen(cls, folder: Path, images: ImageFolder, redact: Redact | None, sync: Sync) -> EpisodeWriter:
-        """Go on with an unfinished episode. A torn last line is cut off."""
-        info = read_info(folder)
-        if info.finished:
-            raise EpisodeError(f"the episode {info.id} is finished; there is nothing to go on with")
-        descriptor = lock(folder / STEPS)
-        if descriptor is None:
-            raise BeingWritten(f"the episode {info.id} is being written by another writer")
-        try:
-            info = read_info(folder)  # it may have been finished before the lock was ours
-            if info.finished:
-                raise EpisodeError(f"the episode {info.id} is finished; there is nothing to go on with")
-            writer = cls(folder, info, descriptor, images, redact, sync)
-            for step in read_steps(folder, info):
-                if step.observation.image is not None:
-                    writer._unsynced.add(images.path_of(step.observation.image))
-                writer.steps += 1
-            data = (folder / STEPS).read_bytes()
-            writer._size = data.rfind(b"\n") + 1
-            writer._hash.update(data[: writer._size])
-            writer._torn = True
-            writer._mend()
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return writer
 
     def add_step(self, step: Step, image: bytes | None = None) -> Step:
         """Append a step and keep its screenshot, a PNG; returns the step as it was written."""

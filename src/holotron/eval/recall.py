@@ -148,9 +148,9 @@ class _Walk:
 
 def _failure(store: EpisodeStore) -> str:
     """Why a trial was given up, as its last attempt tells."""
-    for info in store.list_episodes(benchmark=SUITE, reason="infrastructure"):
-        assert info.outcome is not None
-        return f"the trial {info.task.name} failed {ATTEMPTS} times: {info.outcome.detail}"
+    for info in store.list_episodes(benchmark=SUITE, finished=True):
+        if info.outcome is not None and info.outcome.reason == "infrastructure":
+            return f"the trial {info.task.name} failed {ATTEMPTS} times: {info.outcome.detail}"
     return f"a trial failed {ATTEMPTS} times: no browser could be opened"
 
 

@@ -1,1 +1,1 @@
-"""From samples to a better policy: packing, supervised stages, optimisers, checkpoints. Online RL belongs here, too."""
+"""From examples to a better policy: packing, supervised stages, optimisers, checkpoints. Online RL belongs here."""

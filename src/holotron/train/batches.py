@@ -84,7 +84,7 @@ class TrainingBatch:
     grids: tuple[Grid, ...]  # of each tensor of pixels
     used_tokens: int
     used_patches: int
-    samples: int
+    examples: int
 
     def to(self, device: torch.device) -> TrainingBatch:
         return _mapped(self, lambda tensor: tensor.to(device, non_blocking=True))
@@ -190,7 +190,7 @@ class Packer:
             grids=tuple(pictures[members[0]].grid for members in groups),
             used_tokens=used,
             used_patches=sum(rows * columns for rows, columns in grids),
-            samples=len(sequences),
+            examples=len(sequences),
         )
 
     def _text(self, lengths: NDArray[np.int64]) -> Batch:
@@ -262,7 +262,7 @@ class Room:
 
 
 def _by_size(pictures: list[Picture]) -> list[list[int]]:
-    """Indices of pictures of one size together, whatever their order."""
+    """Indices of pictures of one size together, also of those that do not follow each other."""
     groups: dict[tuple[int, int], list[int]] = {}
     for index, picture in enumerate(pictures):
         groups.setdefault(picture.size, []).append(index)

@@ -35,7 +35,7 @@ def interpolate(first: str | Path, second: str | Path, out: Path, share: float =
                 f"{first} and {second} are different models: {name} is {shapes[0]} here, {shapes[1]} there"
             )
     for name, weight in ours.items():
-        # In 32 bits, whatever the files hold: half of a 16-bit difference may be nothing.
+        # In 32 bits, also where the files hold 16: half of a 16-bit difference may be nothing.
         between = (1 - share) * weight.detach().float() + share * theirs[name].detach().float()
         place(model, name, between.to(weight.dtype))
     policy_format = format_of(find_checkpoint(str(first)))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as ListOf
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -22,8 +23,11 @@ from holotron.episodes.examples import ExampleError
 from holotron.episodes.shards import read_shard, shard_paths
 from holotron.train.batches import Bunch, Packer, TrainingBatch
 from holotron.train.coordinate_jitter import CoordinateJitter
-from holotron.train.recipe import Source
+from holotron.train.recipe import DataSource
 from holotron.train.sequences import Sequence, SequenceWriter
+
+if TYPE_CHECKING:
+    from holotron.episodes.views import View
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +69,7 @@ class SourceShare:
 
     def __init__(
         self,
-        source: Source,
+        source: DataSource,
         writer: SequenceWriter,
         worker: int,
         workers: int,
@@ -74,12 +78,16 @@ class SourceShare:
         folder: Path = Path(),
     ) -> None:
         self._seed = f"{seed}/{source.path}/{worker}"
-        self._bunches: _Bunches
+        self._read: Callable[[int], Bunch]
         if source.store:
-            self._bunches = _StoreBunches(folder / source.store, source, writer, worker, workers)
+            from holotron.episodes.views import View  # needs pydantic, which training on tar shards does without
+
+            view = View([folder / source.store], source, part=worker, parts=workers)
+            self._read, self._weights = partial(_read_example, view, writer), view.weights
         else:
-            self._bunches = _TarBunches(folder / source.shards, writer, worker, workers, shared)
-        if not any(self._bunches.weights):
+            bunches = _tar_bunches(folder / source.shards, writer, worker, workers, shared)
+            self._read, self._weights = bunches.__getitem__, [1.0] * len(bunches)
+        if not any(self._weights):
             share = f" for worker {worker} of {workers}; use fewer workers" if workers > 1 else ""
             raise ExampleError(f"there is nothing to learn at {folder / source.path}{share}")
         self._round, self._start = 0, 0  # and the position at which the round began
@@ -91,130 +99,103 @@ class SourceShare:
             self._start += len(self._order)
             self._round += 1
             self._order = self._shuffled()
-        return self._bunches.read(self._order[position - self._start])
+        return self._read(self._order[position - self._start])
 
     def _shuffled(self) -> list[int]:
         """One round: each as often as its weight says, the fraction by chance."""
         chance = random.Random(f"{self._seed}/{self._round + 1}")
         order = [
             index
-            for index, weight in enumerate(self._bunches.weights)
+            for index, weight in enumerate(self._weights)
             for _ in range(int(weight) + (weight % 1 > 0 and chance.random() < weight % 1))
         ]
         chance.shuffle(order)
         return order
 
 
-class _Bunches(Protocol):
-    weights: list[float]
+def _tar_bunches(path: Path, writer: SequenceWriter, worker: int, workers: int, shared: int) -> list[Bunch]:
+    """A worker's share of the shards, or of each shard where there are fewer than workers."""
+    paths = shard_paths([path])
+    few = len(paths) < workers
+    return [
+        bunch
+        for number, shard in enumerate(paths)
+        if few or number % workers == worker
+        for index, bunch in enumerate(_bunched(map(writer.write, read_shard(shard)), shared))
+        if not few or index % workers == worker
+    ]
 
-    def read(self, index: int) -> Bunch: ...
 
-
-class _TarBunches:
-    def __init__(self, path: Path, writer: SequenceWriter, worker: int, workers: int, shared: int) -> None:
-        self._writer, self._shared = writer, shared
-        paths = shard_paths([path])
-        few = len(paths) < workers
-        self._read = [
-            bunch
-            for number, shard in enumerate(paths)
-            if few or number % workers == worker
-            for index, bunch in enumerate(self._bunched(shard))
-            if not few or index % workers == worker
-        ]
-        self.weights = [1.0] * len(self._read)
-
-    def read(self, index: int) -> Bunch:
-        return self._read[index]
-
-    def _bunched(self, path: Path) -> Iterator[Bunch]:
-        bunch: Bunch = ()
-        for sequence in map(self._writer.write, read_shard(path)):
-            if bunch and len(bunch) < self._shared and _same_picture(bunch[0], sequence):
-                bunch += (replace(sequence, pictures=bunch[0].pictures),)
-                continue
-            if bunch:
-                yield bunch
-            bunch = (sequence,)
+def _bunched(sequences: Iterable[Sequence], shared: int) -> Iterator[Bunch]:
+    bunch: Bunch = ()
+    for sequence in sequences:
+        if bunch and len(bunch) < shared and _same_picture(bunch[0], sequence):
+            bunch += (replace(sequence, pictures=bunch[0].pictures),)
+            continue
         if bunch:
             yield bunch
+        bunch = (sequence,)
+    if bunch:
+        yield bunch
 
 
-class _StoreBunches:
-    def __init__(self, path: Path, source: Source, writer: SequenceWriter, worker: int, workers: int) -> None:
-        from holotron.episodes.views import View  # needs pydantic, which training on tar shards does without
-
-        self._writer = writer
-        self._view = View([path], source, part=worker, parts=workers)
-        self.weights = self._view.weights
-
-    def read(self, index: int) -> Bunch:
-        try:
-            return (self._writer.write(self._view[index]),)
-        except ExampleError as error:
-            log.warning("an example is left out: %s", error)
-            return ()
+def _read_example(view: View, writer: SequenceWriter, index: int) -> Bunch:
+    try:
+        return (writer.write(view[index]),)
+    except ExampleError as error:
+        log.warning("an example is left out: %s", error)
+        return ()
 
 
 def _same_picture(one: Sequence, other: Sequence) -> bool:
     return len(one.pictures) == len(other.pictures) == 1 and one.pictures[0].png == other.pictures[0].png
 
 
+@dataclass(eq=False)
 class BatchStream(IterableDataset[Drawn]):
     """Endless batches of one rank, made by its own `workers`.
 
     `cursors` are those a run has reached, of all workers of all ranks; `turn` is the own worker that is next.
     """
 
-    def __init__(
-        self,
-        sources: ListOf[Source],
-        writer: SequenceWriter,
-        packer: Packer,
-        seed: int,
-        workers: int = 1,
-        cursors: dict[int, Cursor] | None = None,
-        turn: int = 0,
-        rank: int = 0,
-        ranks: int = 1,
-        jitter: CoordinateJitter | None = None,
-        folder: Path = Path(),
-    ) -> None:
-        super().__init__()
-        self._sources, self._writer, self._packer = tuple(sources), writer, packer
-        self._seed, self._workers, self._turn = seed, workers, turn
-        self._cursors = cursors or {}
-        self._rank, self._ranks = rank, ranks
-        self._jitter, self._folder = jitter, folder
+    sources: ListOf[DataSource]
+    writer: SequenceWriter
+    packer: Packer
+    seed: int
+    workers: int = 1
+    cursors: Mapping[int, Cursor] = field(default_factory=dict)
+    turn: int = 0
+    rank: int = 0
+    ranks: int = 1
+    jitter: CoordinateJitter | None = None
+    folder: Path = Path()
 
     def __iter__(self) -> Iterator[Drawn]:
         info = get_worker_info()
         if info is not None:
             torch.set_num_threads(1)
-        own = (self._turn + (info.id if info is not None else 0)) % self._workers
-        worker, workers = own * self._ranks + self._rank, self._workers * self._ranks
-        shared = self._packer.budget.shared
+        own = (self.turn + (info.id if info is not None else 0)) % self.workers
+        worker, workers = own * self.ranks + self.rank, self.workers * self.ranks
+        shared = self.packer.budget.shared
         shares = [
-            SourceShare(source, self._writer, worker, workers, self._seed, shared, self._folder)
-            for source in self._sources
+            SourceShare(source, self.writer, worker, workers, self.seed, shared, self.folder) for source in self.sources
         ]
-        start = self._cursors.get(worker, Cursor(0, (0,) * len(shares)))
+        start = self.cursors.get(worker, Cursor(0, (0,) * len(shares)))
         yield from self._drawn(worker, shares, start)
 
     def _drawn(self, worker: int, shares: list[SourceShare], start: Cursor) -> Iterator[Drawn]:
-        weights = [source.weight for source in self._sources]
+        weights = [source.weight for source in self.sources]
         draws, positions = start.draws, list(start.positions)
         drawn = {place: shares[place[0]].draw(place[1]) for place in sorted(start.aside)}  # never back over a position
         waiting = [(place, drawn[place]) for place in start.aside]
         while True:
-            room, members, aside, left_out = self._packer.room(), list[Sequence](), list[tuple[Place, Bunch]](), 0
+            room, members, aside, left_out = self.packer.room(), list[Sequence](), list[tuple[Place, Bunch]](), 0
             # What does not fit any more waits for the next batch, and smaller things are looked for meanwhile.
             while len(aside) < MOST_ASIDE and left_out < MOST_LEFT_OUT:
                 if waiting:
                     place, bunch = waiting.pop(0)
                 else:
-                    [chosen] = random.Random(f"{self._seed}/{worker}/{draws}").choices(range(len(shares)), weights)
+                    [chosen] = random.Random(f"{self.seed}/{worker}/{draws}").choices(range(len(shares)), weights)
                     place = chosen, positions[chosen]
                     bunch = shares[chosen].draw(positions[chosen])
                     draws += 1
@@ -224,7 +205,7 @@ class BatchStream(IterableDataset[Drawn]):
                 elif room.takes(bunch):
                     room.take(bunch)
                     members += bunch
-                elif self._packer.fits(*bunch):
+                elif self.packer.fits(*bunch):
                     aside.append((place, bunch))
                 else:
                     left_out += 1
@@ -240,9 +221,9 @@ class BatchStream(IterableDataset[Drawn]):
             waiting = aside
             kinds = tuple(member.kind for member in members)
             cursor = Cursor(draws, tuple(positions), tuple(place for place, _ in waiting))
-            batch = self._packer.build(members)
-            if self._jitter is not None:
-                batch = self._jitter.apply(batch, [self._seed, worker, draws])
+            batch = self.packer.build(members)
+            if self.jitter is not None:
+                batch = self.jitter.apply(batch, [self.seed, worker, draws])
             yield Drawn(batch, worker, cursor, kinds)
 
 

@@ -54,7 +54,7 @@ class LoraLinear(nn.Linear):
         self.in_features, self.out_features = base.in_features, base.out_features
         self.weight, self.bias = base.weight, base.bias
         self.scale = config.scale
-        # float32, whatever the base is kept in: small steps would be lost in 16 bits.
+        # float32, also where the base is not: small steps would be lost in 16 bits.
         bound = base.in_features**-0.5
         lora_A_RI = torch.empty(config.rank, base.in_features).uniform_(-bound, bound, generator=generator)
         self.lora_A = nn.Parameter(lora_A_RI.to(base.weight.device))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from holotron.train.shards import joined, local, sharded
+from holotron.train.parallel import joined, local, sharded
 
 # The quintic iteration that brings singular values close to 1 in five steps, in 16 bits.
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
@@ -58,17 +58,14 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
 def make_optimizers(model: nn.Module, config: OptimizerConfig) -> list[torch.optim.Optimizer]:
     """One for the matrices inside the network and one for everything else, or AdamW for all."""
     matrices, others, plain = _split(model)
+    muon = config.kind == "muon"
+    groups = [
+        {"params": others if muon else matrices + others, "weight_decay": config.weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
     fused = all(p.is_cuda for p in model.parameters())
-    adam: dict[str, Any] = {"lr": config.rate, "betas": config.betas, "eps": 1e-8, "fused": fused}
-    if config.kind == "adamw":
-        groups = [
-            {"params": matrices + others, "weight_decay": config.weight_decay},
-            {"params": plain, "weight_decay": 0.0},
-        ]
-        return [torch.optim.AdamW(groups, **adam)]
-    groups = [{"params": others, "weight_decay": config.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-    muon = Muon(matrices, config.rate, config.momentum, config.weight_decay)
-    return [muon, torch.optim.AdamW(groups, **adam)]
+    adamw = torch.optim.AdamW(groups, config.rate, config.betas, eps=1e-8, fused=fused)
+    return [Muon(matrices, config.rate, config.momentum, config.weight_decay), adamw] if muon else [adamw]
 
 
 def _split(model: nn.Module) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:

@@ -141,7 +141,7 @@ def read_pipeline(path: Path) -> Pipeline:
 
 
 @dataclass(frozen=True)
-class Standing:
+class StepStatus:
     """How a step stands. done: it need not run. why: what there is to do. seconds: measured, or expected."""
 
     step: PipelineStep
@@ -151,14 +151,14 @@ class Standing:
 
 
 @dataclass
-class State:
+class PipelineState:
     """What has become of a pipeline's steps, in a file that is whole at any time."""
 
     pipeline: Pipeline
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, pipeline: Pipeline) -> State:
+    def read(cls, pipeline: Pipeline) -> PipelineState:
         path = pipeline.home / STATE
         try:
             return cls(pipeline, json.loads(path.read_text(encoding="utf-8"))["steps"])
@@ -186,10 +186,10 @@ class State:
         finally:
             os.close(descriptor)
 
-    def standing(self, step: PipelineStep) -> Standing:
+    def status(self, step: PipelineStep) -> StepStatus:
         record = self.records.get(step.name)
         if record is None:
-            return Standing(step, False, "not run yet", step.seconds)
+            return StepStatus(step, False, "not run yet", step.seconds)
         seconds = record["seconds"] if record["status"] in ("done", "again") else step.seconds
         why = self._changed(step, record) or {"again": "to be run again", "done": ""}.get(
             record["status"], f"{record['status']}: goes on"
@@ -197,7 +197,7 @@ class State:
         if not why:
             gone = [path for path, mark in record["outputs"].items() if self._output(path) != mark]
             why = f"{gone[0]} is gone or was changed" if gone else ""
-        return Standing(step, not why, why or "done", seconds)
+        return StepStatus(step, not why, why or "done", seconds)
 
     def _changed(self, step: PipelineStep, record: dict[str, Any]) -> str:
         if record["definition"] != _definition(step):
@@ -216,7 +216,7 @@ class State:
             if self._input(path) is None:
                 raise PipelineError(f"the step {step.name} reads {path}, which is not there")
         if record and (record["status"] == "again" or self._changed(step, record)):
-            self._put_aside(step, record)
+            self._put_aside(step)
             record = {}
         self.records[step.name] = {
             "status": "interrupted",  # unless it comes to say otherwise
@@ -247,7 +247,7 @@ class State:
                 self.records[step.name]["status"] = "again"
         self.write()
 
-    def _put_aside(self, step: PipelineStep, record: dict[str, Any]) -> None:
+    def _put_aside(self, step: PipelineStep) -> None:
         aside = self.pipeline.home / REPLACED
         number = sum(path.name.startswith(f"{step.name}.") for path in aside.iterdir()) if aside.is_dir() else 0
         for path in step.outputs:

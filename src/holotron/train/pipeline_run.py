@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holotron.train.pipeline import LOGS, Pipeline, PipelineError, PipelineStep, State, StepFailed
+from holotron.env.workers import stop_signals
+from holotron.train.pipeline import LOGS, Pipeline, PipelineError, PipelineState, PipelineStep, StepFailed
 
 TAIL_LINES = 20
 TELL_SECONDS = 30.0
@@ -26,20 +26,20 @@ Tell = Callable[[str], None]
 def run_pipeline(pipeline: Pipeline, tell: Tell, *, first: str | None = None, only: str | None = None) -> int:
     """Run what is not done; how many steps that were. first: this step and all after it anew. only: this one anew."""
     chosen = _chosen(pipeline, first, only)
-    state = State.read(pipeline)
+    state = PipelineState.read(pipeline)
     ran = 0
     with state.locked():
-        state = State.read(pipeline)
+        state = PipelineState.read(pipeline)
         if first or only:
             state.again(chosen)
         for step in chosen:
             number = pipeline.steps.index(step) + 1
-            standing = state.standing(step)
-            if standing.done:
-                tell(f"[{number}/{len(pipeline.steps)}] {step.name}: done before, in {standing.seconds:.0f} s")
+            status = state.status(step)
+            if status.done:
+                tell(f"[{number}/{len(pipeline.steps)}] {step.name}: done before, in {status.seconds:.0f} s")
                 continue
-            about = "" if standing.seconds is None else f", about {standing.seconds:.0f} s"
-            tell(f"[{number}/{len(pipeline.steps)}] {step.name}: {standing.why}{about}: {step.run}")
+            about = "" if status.seconds is None else f", about {status.seconds:.0f} s"
+            tell(f"[{number}/{len(pipeline.steps)}] {step.name}: {status.why}{about}: {step.run}")
             seconds = _run_step(state, step, tell)
             ran += 1
             tell(f"[{number}/{len(pipeline.steps)}] {step.name}: done, in {seconds:.0f} s")
@@ -59,7 +59,7 @@ def _chosen(pipeline: Pipeline, first: str | None, only: str | None) -> list[Pip
     return steps[names.index(first) :] if first else steps
 
 
-def _run_step(state: State, step: PipelineStep, tell: Tell) -> float:
+def _run_step(state: PipelineState, step: PipelineStep, tell: Tell) -> float:
     state.begin(step)
     folder = state.pipeline.folder
     log = state.pipeline.home / LOGS / f"{step.name}.log"
@@ -94,8 +94,14 @@ def _run(command: list[str], folder: Path, log: Any, tell: Callable[[], None]) -
         preexec_fn=_end_with_parent,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )
-    told = time.monotonic()
-    with _forwarded(process) as stopped:
+    told, stopped = time.monotonic(), list[int]()
+
+    def forward(number: int, frame: Any) -> None:
+        """The step can keep its state after the first signal; a second one kills it."""
+        stopped.append(number)
+        process.send_signal(number if len(stopped) == 1 else signal.SIGKILL)
+
+    with stop_signals(forward):
         while True:
             try:
                 code = process.wait(timeout=1.0)
@@ -104,25 +110,8 @@ def _run(command: list[str], folder: Path, log: Any, tell: Callable[[], None]) -
                 if time.monotonic() - told > TELL_SECONDS:
                     told = time.monotonic()
                     tell()
-    # What was asked to stop and did so politely has not ended well, whatever it says.
+    # What was asked to stop and did so politely has not ended well, also with exit code 0.
     return -stopped[0] if stopped else code
-
-
-@contextmanager
-def _forwarded(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Inside, Ctrl-C and a polite kill are for the step, which can keep its state; a second one kills it."""
-    received: list[int] = []
-
-    def forward(number: int, frame: Any) -> None:
-        received.append(number)
-        process.send_signal(number if len(received) == 1 else signal.SIGKILL)
-
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _end_with_parent() -> None:

@@ -11,7 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-METRICS = "metrics.jsonl"  # as train/sft.py calls it; asking there would cost the seconds that torch takes
+from holotron.train.results import METRICS
+
 PLOT = "training.svg"
 
 WIDTH, HEADING, LINE = 900, 20, 22

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ class RecipeError(ValueError):
 
 
 @dataclass(frozen=True)
-class Source(Selection):
+class DataSource(Selection):
     """What is learned from: tar shards (a file, folder or prefix) or the folder of an episode store.
 
     weight: how often it is drawn compared with the other sources. The rest is for stores.
@@ -34,19 +34,15 @@ class Source(Selection):
             raise ValueError('say one of shards = "…", for tar files, and store = "…", for a folder of episodes')
         if not self.weight > 0:
             raise ValueError(f"weight is {self.weight}; it must be more than 0")
+        chosen_by_default = Selection()
         for name in (f.name for f in fields(Selection)):
-            if self.shards and getattr(self, name) != _default(name):
+            if self.shards and getattr(self, name) != getattr(chosen_by_default, name):
                 raise ValueError(f"{name} is about episodes; tar shards are learned as they are")
 
     @property
     def path(self) -> str:
         """As it is written in the recipe."""
         return self.shards or self.store
-
-
-def _default(name: str) -> Any:
-    known = next(f for f in fields(Selection) if f.name == name)
-    return known.default if known.default_factory is MISSING else known.default_factory()
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,7 @@ class Recipe:
     stage: str
     start: str
     steps: int
-    data: tuple[Source, ...]
+    data: tuple[DataSource, ...]
     random: bool = False
     seed: int = 0
     compile: bool = False

@@ -75,22 +75,16 @@ def _run_table(run: Path) -> tuple[Row, list[Row]]:
 
 
 def _report_table(report: Mapping[str, Any]) -> tuple[Row, list[Row]]:
-    rows: list[Row]
     if "protocols" in report:
-        head = ("protocol", "solved", "episodes")
-        rows = [
-            (name, _share(part["successes"], part["episodes"], part["interval"]), f"{part['episodes']:,}")
-            for name, part in report["protocols"].items()
-        ]
+        head, parts, right, total = ("protocol", "solved", "episodes"), report["protocols"], "successes", "episodes"
     elif "by_source" in report:
-        head = ("screens", "right", "questions")
-        rows = [
-            (name, _share(part["right"], part["of"], part["interval"]), f"{part['of']:,}")
-            for name, part in (*report["by_source"].items(), ("all", report["all"]))
-        ]
+        parts = report["by_source"] | {"all": report["all"]}
+        head, right, total = ("screens", "right", "questions"), "right", "of"
     else:
         raise ResultsError(f"a report with {', '.join(sorted(report)[:6])} is of no kind that a card has a table for")
-    return head, rows
+    return head, [
+        (name, _share(part[right], part[total], part["interval"]), f"{part[total]:,}") for name, part in parts.items()
+    ]
 
 
 def _share(right: int, total: int, interval: Sequence[float]) -> str:

@@ -1,4 +1,4 @@
-"""A sample as the decoder reads it: token ids, room for its images, and which tokens are to be learned."""
+"""An example as the decoder reads it: token ids, room for its images, and which tokens are to be learned."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from holotron.agent.policy_format import NANO, format_of, save_format
+from holotron.env.workers import stop_signals
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model
 from holotron.model.loading import find_checkpoint, load
@@ -44,14 +44,13 @@ from holotron.train.lora import add_lora, merged, save_adapter
 from holotron.train.loss import Coordinates, losses_of_learned
 from holotron.train.ocr_loss import OcrHead, ocr_loss
 from holotron.train.optimizer import Average, make_optimizers, trained
-from holotron.train.parallel import join, shard
+from holotron.train.parallel import join, shard, whole
 from holotron.train.recipe import Recipe
+from holotron.train.results import METRICS
 from holotron.train.sequences import SequenceWriter
-from holotron.train.shards import whole
 from holotron.train.state import NAME as STATE
 from holotron.train.state import load_state, save_state
 
-METRICS = "metrics.jsonl"
 WEIGHTS = "weights"
 ADAPTER = "adapter"
 
@@ -122,7 +121,7 @@ class Trainer:
             self.step, self.cursors = load_state(self.out, self.model, self.optimizers, self.average, self.ranks)
         recipe, began = self.recipe, time.monotonic()
         meter = _Meter(self)
-        with _stopping(self):
+        with stop_signals(lambda *_: self.stop()):  # behind the step in hand
             batches = self._batches()
             while self.step < recipe.steps:
                 with meter.waiting():
@@ -263,7 +262,7 @@ class Trainer:
         return self.recipe.dtype == "bfloat16" and self.device.type == "cuda"
 
     def _check_folder(self) -> None:
-        """A folder belongs to one recipe: going on with another would be a run nobody described."""
+        """A folder belongs to one recipe: going on with another would be a run of neither."""
         different = self.ranks.gather(self._claim_folder() if self.ranks.first else [])[0]
         if different:
             raise TrainingError(f"{self.out} holds a run of another recipe ({', '.join(different)} differ)")
@@ -317,26 +316,6 @@ def _start(recipe: Recipe, device: torch.device) -> tuple[Model, Tokenizer, Chat
     return model, tokenizer, template
 
 
-@contextmanager
-def _stopping(trainer: Trainer) -> Iterator[None]:
-    """Ctrl-C and a polite kill end the run behind the step in hand."""
-
-    def stop(number: int, frame: Any) -> None:
-        trainer.stop()
-
-    before = {}
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, stop)
-    except ValueError:  # not in the main thread
-        pass
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 class _Meter:
     """Sums between two lines of the log, over all ranks. Reads a number off the device only when one is told."""
 
@@ -345,12 +324,9 @@ class _Meter:
         self._reset()
 
     def _reset(self) -> None:
-        self._since = time.monotonic()
-        self._losses: list[Tensor] = []
-        self._written: list[Tensor] = []
-        self._gradients: list[Tensor] = []
-        self._samples = self._tokens = self._images = self._batches = 0
-        self._flops = self._waited = 0.0
+        self._since, self._waited = time.monotonic(), 0.0
+        self._measured: list[tuple[Tensor, ...]] = []  # the losses of what is said and written, and the gradient
+        self._work: list[tuple[float, ...]] = []  # examples, tokens, images, and arithmetic
         self._kinds: Counter[str] = Counter()
 
     @contextmanager
@@ -361,26 +337,21 @@ class _Meter:
         self._waited += time.monotonic() - start
 
     def count(self, drawn: Drawn, losses: tuple[Tensor, Tensor], gradient: Tensor) -> None:
-        batch = drawn.batch
-        self._losses.append(losses[0])
-        self._written.append(losses[1])
-        self._gradients.append(gradient)
-        self._batches += 1
-        self._samples += batch.samples
-        self._tokens += batch.used_tokens
-        self._images += sum(map(len, batch.pixels))
-        self._flops += training_flops(self._trainer.model.config, batch)
+        batch, config = drawn.batch, self._trainer.model.config
+        images = sum(map(len, batch.pixels))
+        self._measured.append((*losses, gradient))
+        self._work.append((batch.examples, batch.used_tokens, images, training_flops(config, batch)))
         self._kinds.update(kind.split("/")[0] for kind in drawn.kinds)
 
     def progress(self, began: float) -> Progress:
         trainer, recipe = self._trainer, self._trainer.recipe
-        loss = float(torch.stack(self._losses).mean())
+        loss, written, gradient = (float(torch.stack(each).mean()) for each in zip(*self._measured, strict=True))
         if not math.isfinite(loss):
             raise TrainingError(f"the loss is {loss} at step {trainer.step}; take a smaller rate")
         seconds = max(1e-9, time.monotonic() - self._since)
-        own = self._samples, self._tokens, self._images, self._batches, self._flops, self._waited
+        own = *map(sum, zip(*self._work, strict=True)), len(self._work), self._waited
         told = trainer.ranks.gather((own, self._kinds))
-        samples, tokens, images, batches, flops, waited = map(sum, zip(*(sums for sums, _ in told), strict=True))
+        examples, tokens, images, flops, batches, waited = map(sum, zip(*(sums for sums, _ in told), strict=True))
         kinds = sum((counts for _, counts in told), Counter[str]())
         # What frozen weights save is not counted, so there is no share to tell beside them.
         peak = None if recipe.lora.rank else peak_flops(trainer.device)
@@ -389,8 +360,8 @@ class _Meter:
             steps=recipe.steps,
             loss=loss,
             rate=trainer.rate,
-            gradient=float(torch.stack(self._gradients).mean()),
-            samples_per_second=samples / seconds,
+            gradient=gradient,
+            samples_per_second=examples / seconds,
             tokens_per_second=tokens / seconds,
             images_per_second=images / seconds,
             share_of_peak=None if peak is None else flops / seconds / (peak * trainer.ranks.size),
@@ -398,7 +369,7 @@ class _Meter:
             waited=waited / (seconds * trainer.ranks.size),
             seconds=time.monotonic() - began,
             kinds={kind: count / kinds.total() for kind, count in sorted(kinds.items())},
-            ocr_loss=float(torch.stack(self._written).mean()) if recipe.ocr_loss else None,
+            ocr_loss=written if recipe.ocr_loss else None,
         )
         self._reset()
         return progress

@@ -6,7 +6,6 @@ sharded. What does not learn is not in it: it is read again from where the run s
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from holotron.episodes.files import whole_file
 from holotron.train.loader import Cursor
 from holotron.train.optimizer import Average, trained
-from holotron.train.parallel import Ranks
-from holotron.train.shards import is_sharded, sharded, whole
+from holotron.train.parallel import Ranks, is_sharded, sharded, whole
 
 NAME = "state.pt"
 
@@ -44,12 +43,8 @@ def save_state(
     if not ranks.first:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    staging = folder / f".{NAME}.{os.getpid()}"
-    with open(staging, "wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(staging, folder / NAME)
+    with whole_file(folder / NAME) as partial:
+        torch.save(state, partial)
 
 
 def load_state(

@@ -9,8 +9,8 @@ from typing import Any
 from holotron.actions.action import ActionError, to_dict
 from holotron.actions.describe import describe
 from holotron.episodes.errors import Damaged, EpisodeError, NewerSchema
-from holotron.episodes.record import EpisodeInfo, Step
-from holotron.episodes.store import EpisodeStore, episode_from
+from holotron.episodes.record import Episode, EpisodeInfo, Step
+from holotron.episodes.store import EpisodeStore
 
 
 def detail_of(store: EpisodeStore, episode_id: str, first: int = 0) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def detail_of(store: EpisodeStore, episode_id: str, first: int = 0) -> dict[str,
         return {"episode": None, "steps": [], "views": [], "damage": without_folder(store, error)}
     steps, damage = steps_of(store, info)
     return {
-        "episode": episode_from(info, ()).model_dump(mode="json", exclude={"steps"}),
+        "episode": Episode.of(info, ()).model_dump(mode="json", exclude={"steps"}),
         "steps": [step.model_dump(mode="json") for step in steps[first:]],
         "views": [view_of(step) for step in steps[first:]],
         "damage": damage,
@@ -54,7 +54,7 @@ def view_of(step: Step) -> dict[str, Any]:
 
 def episode_json(info: EpisodeInfo, steps: list[Step]) -> str:
     """The episode as one JSON text that Episode.model_validate_json reads."""
-    return json.dumps(episode_from(info, tuple(steps)).model_dump(mode="json"), ensure_ascii=False, indent=1)
+    return json.dumps(Episode.of(info, steps).model_dump(mode="json"), ensure_ascii=False, indent=1)
 
 
 def compact_json(value: object) -> str:
