@@ -9,14 +9,15 @@ import torch
 
 from holotron.bench.__main__ import main
 from holotron.bench.agent import AgentLoad, AgentWorkload
-from holotron.bench.plot import Series, line_plot
+from holotron.bench.report import agent_report, machine
 from holotron.bench.suite import CASES, plot_sessions
 from holotron.engine.config import EngineConfig, fit_to_memory
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.errors import EngineError
 from holotron.model.presets import preset
+from tests.engine.invariants import check_loop
 
-from ..model.tiny import tiny_eyes, tiny_model
+from ..model.tiny import tiny_model, tiny_vision
 
 SMALL = {"steps": 4, "system_tokens": 8, "image_tokens": 20, "text_tokens": 2, "generated_tokens": 6}
 
@@ -40,7 +41,7 @@ def test_nothing_is_computed_twice_in_the_steady_state():
     new = loop.counters.appended_tokens + loop.counters.generated_tokens
     # All that was given is computed or still waits; closed sessions leave one token that was never fed.
     assert 0 <= new - loop.counters.computed_tokens - waiting <= result.steps
-    loop.check()
+    check_loop(loop)
 
 
 def test_too_many_sessions_are_evicted_and_come_back():
@@ -54,7 +55,7 @@ def test_too_many_sessions_are_evicted_and_come_back():
     assert evictions.restored > 20
     assert evictions.recomputed_tokens == 0
     assert agents.measurement.summary()["resident_sessions"] < 12
-    agents.loop.check()
+    check_loop(agents.loop)
 
 
 def test_groups_share_their_prompt():
@@ -62,18 +63,18 @@ def test_groups_share_their_prompt():
     agents.run(0.2, 1.0)
     assert agents.loop.counters.forks >= 12
     assert agents.loop.counters.redundancy < 1.001
-    agents.loop.check()
+    check_loop(agents.loop)
 
 
 def test_screenshots_go_through_the_tower():
-    model = tiny_model("M-*-", dtype=torch.float32, vision=tiny_eyes())
+    model = tiny_model("M-*-", dtype=torch.float32, vision=tiny_vision())
     tokens = {"image_tokens": 16}
-    workload = AgentWorkload(sessions=3, screen=(40, 24), **(SMALL | tokens))
+    workload = AgentWorkload(sessions=3, screen=(40, 24), text_only=False, **(SMALL | tokens))
     agents = load(workload, model)
     result = agents.run(0.3, 1.5)
     assert result.steps > 3
     assert agents.loop.encoder.encoded_parts + agents.loop.encoder.reused_parts > 3
-    agents.loop.check()
+    check_loop(agents.loop)
 
 
 def test_thinking_agents_leave_the_device_idle():
@@ -83,8 +84,6 @@ def test_thinking_agents_leave_the_device_idle():
 
 
 def test_bytes_are_as_the_planner_predicts():
-    from holotron.bench.report import agent_report
-
     workload = AgentWorkload(sessions=12, **(SMALL | {"image_tokens": 120}))
     agents = load(workload, page_size=4)
     figures = agents.run(0.3, 1.0).summary()
@@ -121,6 +120,12 @@ def test_the_command_prints_json(tmp_path):
     assert str(tmp_path) not in report["command"]
 
 
+@pytest.mark.parametrize("program", [["holotron", "bench"], ["bench/__main__.py"]])
+def test_reports_name_the_command(monkeypatch, program):
+    monkeypatch.setattr(sys, "argv", [*program, "loop", "--out", "/somewhere/loop.json"])
+    assert machine()["command"] == "holotron bench loop --out loop.json"
+
+
 @pytest.mark.parametrize(
     "words", [["agent", "--screen", "12"], ["agent", "--screen", "0x5"], ["suite", "--cases", "x"]]
 )
@@ -155,4 +160,4 @@ def test_plot(tmp_path):
     assert text.count("<polyline") == 4
     assert "a &amp; b" in text
     assert len(CASES) == 11
-    assert "<polyline" in line_plot([("y", [Series("flat", [(1, 0.0), (2, 0.0)])])], title="t", x_label="x")
+    assert ">sessions</text>" in text

@@ -14,10 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 import holotron
-from holotron.cli import checks, doctor, plan
+from holotron.cli import checks, doctor
 from holotron.cli.main import app
 from holotron.model.presets import PRESETS
 from holotron.plan.gpus import GPUS
+from holotron.plan.workload import parse_size
 
 SOURCE = Path(holotron.__file__).parents[1]
 COMMANDS = ("models", "plan", "doctor")
@@ -54,6 +55,13 @@ def test_without_a_command_the_help_is_shown_as_misuse():
     result = holo()
     assert result.exit_code == 2
     assert all(command in result.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("group", ["data", "eval", "train", "pipeline"])
+def test_a_group_without_a_command_shows_its_help_as_misuse(group):
+    result = holo(group)
+    assert (result.exit_code, result.stderr) == (2, "")
+    assert f" {group} [OPTIONS] COMMAND" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -255,7 +263,7 @@ def test_plan_piped():
 
 @pytest.mark.parametrize("text", ["1920x1080", "1920X1080", " 1920×1080 "])
 def test_screen_sizes(text):
-    assert plan.parse_screen(text) == (1920, 1080)
+    assert parse_size("--screen", text) == (1920, 1080)
 
 
 # ---- doctor -------------------------------------------------------------------------------------------------------
@@ -327,7 +335,7 @@ def test_doctor_without_what_is_optional(without, monkeypatch, tmp_path):
 )
 def test_doctor_on_versions_of_torch(versions, version, state):
     versions(torch=version)
-    check = checks.check_package(next(package for package in checks.PACKAGES if package.name == "torch"))
+    check = found("torch")
     assert (check.state, check.failed) == (state, state == "missing")
     assert version in check.detail
 
@@ -335,7 +343,7 @@ def test_doctor_on_versions_of_torch(versions, version, state):
 @pytest.mark.parametrize(("version", "state"), [((3, 10, 4), "missing"), ((3, 13, 1), "ok"), ((3, 14, 0), "missing")])
 def test_doctor_on_versions_of_python(monkeypatch, version, state):
     monkeypatch.setattr(checks.sys, "version_info", version)
-    assert checks.check_python().state == state
+    assert found("python").state == state
 
 
 def test_a_check_that_breaks_is_its_own_problem(monkeypatch):
@@ -370,7 +378,7 @@ def test_doctor_finds_chromium(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "cache"))
     monkeypatch.delenv("HOLOTRON_CHROMIUM", raising=False)
-    assert checks.check_chromium().state == "missing"
+    assert found("chromium").state == "missing"
 
     def program(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -381,14 +389,14 @@ def test_doctor_finds_chromium(monkeypatch, tmp_path):
     cached = program(
         tmp_path / "cache/chromium_headless_shell-1200/chrome-headless-shell-linux64/chrome-headless-shell"
     )
-    assert checks.check_chromium().detail == str(cached)
+    assert found("chromium").detail == str(cached)
     installed = program(tmp_path / "chromium")
-    assert checks.check_chromium().detail == str(installed)
+    assert found("chromium").detail == str(installed)
     chosen = program(tmp_path / "mine" / "browser")
     monkeypatch.setenv("HOLOTRON_CHROMIUM", str(chosen))
-    assert checks.check_chromium().detail == str(chosen)
+    assert found("chromium").detail == str(chosen)
     monkeypatch.setenv("HOLOTRON_CHROMIUM", str(tmp_path / "gone"))
-    wrong = checks.check_chromium()
+    wrong = found("chromium")
     assert wrong.state == "missing"
     assert "gone" in wrong.detail
 

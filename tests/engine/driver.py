@@ -12,6 +12,7 @@ from holotron.engine.requests import FinishEvent, GenerationRequest, TokenEvent
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
 from holotron.model.model import Model
+from tests.engine.invariants import check_loop
 
 GREEDY = SamplingParams(max_tokens=5, temperature=0.0, ignore_eos=True)
 
@@ -49,7 +50,7 @@ class Driver:
                 return
             if not self.loop.step():
                 time.sleep(0.001)  # a copy comes back from disk
-            self.loop.check()
+            check_loop(self.loop)
         raise AssertionError(f"not finished after {most} steps")
 
     def turn(self, session: SessionState, tokens: list[int] = (), sampling: SamplingParams = GREEDY) -> list[int]:

@@ -12,6 +12,7 @@ from PIL import Image
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
 from holotron.engine.sampling import SamplingParams
+from tests.engine.invariants import check_loop
 from tests.model.tiny import IMAGE_TOKEN
 
 LONG = SamplingParams(max_tokens=4000, temperature=0.0, ignore_eos=True)
@@ -24,7 +25,7 @@ def engine_for(model, tokenizer=None, **changes):
 
 
 def check(engine):
-    engine._call(engine.loop.check)
+    engine._call(lambda: check_loop(engine.loop))
 
 
 async def settle(session, seconds=1.0):

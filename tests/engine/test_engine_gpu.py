@@ -8,6 +8,8 @@ import tempfile
 
 import torch
 
+from tests.engine.invariants import check_loop
+
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 try:
@@ -72,7 +74,7 @@ def live(driver, draw):
                 loop.rollback(session, draw.randrange(len(session.turns)), keep_prompt=draw.random() < 0.5)
             elif choice == "park":
                 loop.park(session)
-        loop.check()
+        check_loop(loop)
     driver.run()
     return sessions
 
@@ -124,7 +126,7 @@ def run_schedules(dtype, state_dtype, tolerance, kv_dtype=None, graphs=True):
             tokens, ties = tokens + one, ties + two
             for session in sessions:
                 driver.loop.close(session)
-            driver.loop.check()
+            check_loop(driver.loop)
             driver.loop.memory.offload_store.close()
     print(f"{tokens} tokens checked, {ties} ties within {tolerance}")
     assert tokens > 20 * SCHEDULES

@@ -18,7 +18,7 @@ from holotron.model.errors import ImageError
 from holotron.model.tiling import ImageProcessor
 from tests.engine.driver import GREEDY
 from tests.engine.outside import check, engine_for, png, screenshot, seen_continuation, settle, with_image
-from tests.model.tiny import IMAGE_TOKEN, tiny_eyes, tiny_model
+from tests.model.tiny import IMAGE_TOKEN, tiny_model, tiny_vision
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +28,12 @@ def model():
 
 @pytest.fixture(scope="module")
 def seer():
-    return tiny_model("M-*-", vision=tiny_eyes())
+    return tiny_model("M-*-", vision=tiny_vision())
 
 
 @pytest.fixture(scope="module")
 def tiler():
-    return tiny_model("M-*-", vision=tiny_eyes(mode="tiles"))
+    return tiny_model("M-*-", vision=tiny_vision(mode="tiles"))
 
 
 @pytest.mark.parametrize("prefill_tokens", [3, 64])
@@ -102,7 +102,7 @@ def test_the_same_screenshot_at_the_same_time_is_encoded_once(seer):
 
 
 def test_the_image_token_may_lie_beyond_the_vocabulary():
-    model = tiny_model("M-*-", vision=tiny_eyes(image_token_id=1000))
+    model = tiny_model("M-*-", vision=tiny_vision(image_token_id=1000))
 
     async def main():
         with engine_for(model) as engine:
@@ -240,7 +240,7 @@ def test_no_request_continues_in_the_middle_of_an_image(seer):
 
 def test_patches_made_beside_the_encoder_are_the_same():
     """Whole images given as pixels, several of a size and one of another, encode to the bits of host-made patches."""
-    model = tiny_model("M-*", dtype=torch.float32, vision=tiny_eyes())
+    model = tiny_model("M-*", dtype=torch.float32, vision=tiny_vision())
     vision = model.config.vision
     generator = np.random.default_rng(3)
     shots = [

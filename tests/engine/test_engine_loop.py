@@ -7,6 +7,8 @@ from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooL
 from holotron.engine.prefix import branch, match
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import OnUpdate, Residency
+from holotron.engine.weights import copy_weights, read_weights
+from tests.engine.invariants import check_loop
 
 from ..model.tiny import DENSE_TRANSFORMER, draw_tokens, tiny_model
 from .driver import GREEDY, Driver, greedy_continuation
@@ -85,7 +87,7 @@ def test_park_and_resume(model, tmp_path):
         computed = driver.loop.counters.computed_tokens
         driver.loop.park(session)
         assert session.residency is (Residency.DISK if where else Residency.HOST)
-        driver.loop.check()
+        check_loop(driver.loop)
         assert driver.turn(session, [5]) == greedy_continuation(model, [*prompt, *said, 5], 5)
         assert driver.loop.counters.computed_tokens == computed + 2 + 4
         assert session.residency is Residency.GPU
@@ -159,7 +161,7 @@ def test_a_session_evicted_with_room_it_did_not_use_comes_back(model):
     memory = driver.loop.memory
     assert memory.secure(session, 20, ())
     memory.evict(session)
-    driver.loop.check()
+    check_loop(driver.loop)
     second = driver.start(session, draw_tokens(5, seed=1))
     driver.run(second)
     history = draw_tokens(6) + driver.answers[first] + draw_tokens(5, seed=1)
@@ -184,7 +186,7 @@ def test_many_sessions_in_little_room(model, tmp_path):
     assert evictions.evicted >= 35
     for session in sessions:
         driver.loop.close(session)
-    driver.loop.check()
+    check_loop(driver.loop)
     assert driver.loop.memory.slots.free == 5
     assert driver.loop.memory.pages.free == 29
     assert driver.loop.memory.offload_store.host_used == driver.loop.memory.offload_store.disk_used == 0
@@ -229,7 +231,7 @@ def test_cancelling_frees_and_keeps_what_was_said(model):
     while len(driver.answers[request]) < 3:
         driver.loop.step()
     driver.loop.cancel(request)
-    driver.loop.check()
+    check_loop(driver.loop)
     assert driver.finished[request].reason == "cancelled"
     said = list(driver.answers[request])
     driver.run(neighbour)
@@ -311,8 +313,6 @@ def test_a_step_that_breaks_is_tried_again_one_by_one(model, monkeypatch):
 
 @pytest.mark.parametrize("policy", OnUpdate)
 def test_weights_change_between_steps(policy):
-    from holotron.engine.weights import load_weights
-
     model = tiny_model("M-M*-", seed=3)
     other = tiny_model("M-M*-", seed=3)
     with torch.no_grad():
@@ -323,9 +323,9 @@ def test_weights_change_between_steps(policy):
     session = driver.loop.open(on_update=policy)
     prompt = draw_tokens(9)
     said = driver.turn(session, prompt)
-    load_weights(model, dict(other.named_parameters()))
+    copy_weights(model, read_weights(model, dict(other.named_parameters())))
     driver.loop.new_epoch()
-    driver.loop.check()
+    check_loop(driver.loop)
     if policy is OnUpdate.DROP:
         assert session.closed
         return

@@ -18,7 +18,7 @@ from holotron.engine.sampling import SamplingParams
 from holotron.model.text.tokenizer import Tokenizer
 from tests.engine.driver import GREEDY, greedy_continuation
 from tests.engine.outside import engine_for
-from tests.model.tiny import draw_tokens, tiny_eyes, tiny_model
+from tests.model.tiny import draw_tokens, tiny_model, tiny_vision
 
 EOS = 0
 
@@ -112,7 +112,7 @@ def test_seeds_and_temperatures(speaker, tokenizer):
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("vision", [None, tiny_eyes()])
+@pytest.mark.parametrize("vision", [None, tiny_vision()])
 def test_logprobs_are_the_models_own(vision):
     model = tiny_model("M*-", vision=vision)
     prompt = draw_tokens(6)

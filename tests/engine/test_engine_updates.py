@@ -16,12 +16,12 @@ from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model
 from tests.engine.driver import GREEDY, greedy_continuation
 from tests.engine.outside import LONG, check, engine_for, screenshot, seen_continuation, settle, with_image
-from tests.model.tiny import tiny_config, tiny_eyes, tiny_model
+from tests.model.tiny import tiny_config, tiny_model, tiny_vision
 
 
 @pytest.fixture(scope="module")
 def seer():
-    return tiny_model("M-*-", vision=tiny_eyes())
+    return tiny_model("M-*-", vision=tiny_vision())
 
 
 # ---- weights -----------------------------------------------------------------------------------------------------

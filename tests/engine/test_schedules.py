@@ -7,6 +7,7 @@ import torch
 
 from holotron.engine.errors import EngineError
 from holotron.engine.sampling import SamplingParams
+from tests.engine.invariants import check_loop
 
 from ..model.tiny import DENSE_TRANSFORMER, draw_tokens, tiny_model
 from .driver import Driver
@@ -50,7 +51,7 @@ def live(driver: Driver, draw: random.Random, failures: bool) -> list:
         elif choice == "step":
             for _ in range(draw.randint(1, 6)):
                 loop.step()
-                loop.check()
+                check_loop(loop)
         elif choice == "cancel" and busy:
             loop.cancel(draw.choice(busy).request)
         elif idle:
@@ -72,7 +73,7 @@ def live(driver: Driver, draw: random.Random, failures: bool) -> list:
                 loop.close(session)
         if failures and draw.random() < 0.05:
             driver.break_next = True
-        loop.check()
+        check_loop(loop)
     driver.run()
     return sessions
 
@@ -101,7 +102,7 @@ def test_random_schedules(kind, tmp_path):
         assert not any(event.error for event in driver.finished.values())
         for session in sessions:
             driver.loop.close(session)
-        driver.loop.check()
+        check_loop(driver.loop)
         assert driver.loop.memory.slots.free == driver.loop.config.slots - 1
         assert driver.loop.memory.pages.free == driver.loop.config.pages - 1
         driver.loop.memory.offload_store.close()

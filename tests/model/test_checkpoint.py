@@ -15,7 +15,7 @@ from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.errors import CheckpointError, ConfigError, ModelError
 
 from . import oracle
-from .tiny import DENSE_TRANSFORMER, draw_tokens, tiny_config, tiny_eyes, tiny_model
+from .tiny import DENSE_TRANSFORMER, draw_tokens, tiny_config, tiny_model, tiny_vision
 
 KINDS = {
     "dense": lambda: oracle.make_nemotron(0, "dense"),
@@ -79,7 +79,7 @@ def test_made_here_loads_there(kind, tmp_path):
         "vision": lambda: tiny_model(
             "M-*-",
             dtype=torch.float32,
-            vision=tiny_eyes(patch_size=16, video_frames=2, max_image_size=64, tile_size=64),
+            vision=tiny_vision(patch_size=16, video_frames=2, max_image_size=64, tile_size=64),
         ),
     }[kind]()
     save_checkpoint(model, tmp_path / "ours")

@@ -12,7 +12,7 @@ from holotron.model.errors import ConfigError
 from holotron.model.model import Model
 from holotron.model.presets import PRESETS, preset
 
-from .tiny import DENSE_TRANSFORMER, tiny_config, tiny_eyes
+from .tiny import DENSE_TRANSFORMER, tiny_config, tiny_vision
 
 MIB = 2**20
 
@@ -188,6 +188,7 @@ def changed(**changes):
         (RELEASED_VL | {"vision_config": {"args": {"model": "vit_giant"}}}, "args.model is 'vit_giant'"),
         (RELEASED_VL | {"downsample_ratio": 0.25}, "downsample_ratio is 0.25"),
         (RELEASED_VL | {"norm_mean": [1]}, "norm_mean is \\[1\\]"),
+        (RELEASED_VL | {"img_start_token_id": "<img>"}, "img_start_token_id is '<img>'; it must be an integer"),
         (RELEASED_VL | {"vision_config": {"hidden_act": "relu"}}, "vision_config: hidden_act is 'relu'"),
     ],
 )
@@ -265,4 +266,4 @@ def test_rotary_hybrids_cannot_be_written():
     config = tiny_config("M*-", attention=DENSE_TRANSFORMER["attention"])
     with pytest.raises(ConfigError, match="only written for the dense"):
         render_config(config)
-    assert render_config(replace(tiny_config("M-"), vision=tiny_eyes()))["model_type"] == "nemotron_h_omni"
+    assert render_config(replace(tiny_config("M-"), vision=tiny_vision()))["model_type"] == "nemotron_h_omni"

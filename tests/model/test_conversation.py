@@ -118,7 +118,7 @@ def test_template_that_drops_images_is_noticed(tokenizer: Tokenizer) -> None:
         deaf.write([say("user", shows(None))], [SQUARE])
 
 
-def test_model_without_eyes_takes_no_images(tokenizer: Tokenizer) -> None:
+def test_model_without_vision_tower_takes_no_images(tokenizer: Tokenizer) -> None:
     blind = ConversationWriter(tokenizer, ChatTemplate(DEFAULT_TEMPLATE.read_text()), replace(CONFIG, vision=None))
     assert blind.write([say("user", "Hi")], []).places == ()
     with pytest.raises(ModelError, match="toy takes text only, but message 0 has an image"):

@@ -7,12 +7,12 @@ from holotron.model.errors import ModelError
 from holotron.model.tiling import ProcessedImage
 from holotron.model.vision import pixel_shuffle
 
-from .tiny import IMAGE_TOKEN, draw_tokens, tiny_eyes, tiny_model
+from .tiny import IMAGE_TOKEN, draw_tokens, tiny_model, tiny_vision
 
 
 @pytest.fixture(scope="module")
 def seeing():
-    return tiny_model("M-*-", vision=tiny_eyes())
+    return tiny_model("M-*-", vision=tiny_vision())
 
 
 def image(*grids, seed=0):
@@ -50,7 +50,7 @@ def test_without_images_the_image_token_is_a_token(seeing):
 
 
 def test_the_image_token_may_lie_beyond_the_vocabulary(seeing):
-    blind = tiny_model("M-*-", vision=tiny_eyes(image_token_id=64))  # the vocabulary has 64
+    blind = tiny_model("M-*-", vision=tiny_vision(image_token_id=64))  # the vocabulary has 64
     with torch.no_grad():
         (tokens,) = blind.encode_images([image((2, 2))])
         assert torch.equal(blind.embed(torch.tensor([3, 64]), [tokens])[1], tokens[0])
@@ -90,7 +90,7 @@ def test_pixel_shuffle_puts_squares_side_by_side():
 
 def test_training_reaches_every_parameter():
     """Gradients flow through vision tower, projector, experts and scan from one loss."""
-    model = tiny_model("ME*-", vision=tiny_eyes()).train()
+    model = tiny_model("ME*-", vision=tiny_vision()).train()
     ids = [*draw_tokens(9), IMAGE_TOKEN, IMAGE_TOKEN, *draw_tokens(8, 1)]
     (logits,) = model.score([ids], model.encode_images([image((2, 4))]))
     torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(ids[1:])).backward()

@@ -19,7 +19,7 @@ from PIL import Image
 
 from holotron.model.config import VisionConfig
 from holotron.model.errors import ConfigError, ImageError
-from holotron.model.grids import image_grids, patch_grid, tile_grid
+from holotron.model.grids import image_grids, image_tokens, patch_grid, tile_grid
 from holotron.model.tiling import ImageProcessor
 
 TILES = VisionConfig()
@@ -65,7 +65,7 @@ def unpacked(patches: torch.Tensor, grid: tuple[int, int], patch: int) -> np.nda
 )
 def test_known_sizes_have_their_known_number_of_tiles(width: int, height: int, tiles: int, tokens: int) -> None:
     processor = ImageProcessor(TILES)
-    assert processor.tokens(width, height) == tokens
+    assert image_tokens(width, height, processor.vision) == tokens
     assert image_grids(width, height, processor.vision) == ((32, 32),) * tiles
 
 
@@ -178,7 +178,7 @@ def test_patch_grid_keeps_its_promises(width: int, height: int) -> None:
     rows, columns = patch_grid(width, height, DYNAMIC)
     assert rows % 2 == columns % 2 == 0
     assert DYNAMIC.min_patches <= rows * columns <= DYNAMIC.max_patches
-    assert ImageProcessor(DYNAMIC).tokens(width, height) == rows * columns // 4
+    assert image_tokens(width, height, DYNAMIC) == rows * columns // 4
     # Sides of a few patches are rounded too coarsely to say more.
     if min(width, height) >= 128 and max(width, height) <= 4 * min(width, height):
         assert 0.8 < (columns / rows) / (width / height) < 1.25
@@ -193,8 +193,8 @@ def test_strips_thinner_than_the_budget_still_get_a_grid(width: int, height: int
 def test_screenshots_cost_about_a_token_for_32_by_32_pixels() -> None:
     processor = ImageProcessor(DYNAMIC)
     assert image_grids(1920, 1080, processor.vision) == ((68, 120),)
-    assert processor.tokens(1920, 1080) == 2040
-    assert processor.tokens(1280, 720) == 46 // 2 * 80 // 2
+    assert image_tokens(1920, 1080, processor.vision) == 2040
+    assert image_tokens(1280, 720, processor.vision) == 46 // 2 * 80 // 2
 
 
 def test_whole_image_at_its_own_size_is_only_normalised() -> None:
@@ -225,7 +225,7 @@ def test_resized_whole_image_keeps_the_overshoot() -> None:
 @pytest.mark.parametrize("size", [(1, 1), (1, 5000), (5000, 1), (3, 700), (640, 480)])
 def test_cost_and_patches_agree_whatever_the_shape(vision: VisionConfig, size: tuple[int, int]) -> None:
     result = ImageProcessor(vision)(noise(*size))
-    assert result.tokens == ImageProcessor(vision).tokens(*size) == result.patches.shape[0] // 4
+    assert result.tokens == image_tokens(*size, vision) == result.patches.shape[0] // 4
     assert result.patches.shape == (sum(rows * columns for rows, columns in result.grids), 768)
     assert torch.isfinite(result.patches).all()
 
@@ -234,7 +234,7 @@ def test_cost_and_patches_agree_whatever_the_shape(vision: VisionConfig, size: t
 def test_images_without_pixels_are_refused(vision: VisionConfig) -> None:
     for size in ((0, 5), (5, 0), (-1, 4)):
         with pytest.raises(ImageError, match="no pixels"):
-            ImageProcessor(vision).tokens(*size)
+            image_tokens(*size, vision)
 
 
 def test_other_modes_are_refused_rather_than_misread() -> None:

@@ -40,7 +40,7 @@ def tiny_config(pattern: str = "M-M*-", seed: int = 0, **changes) -> ModelConfig
     return ModelConfig(**values)
 
 
-def tiny_eyes(**changes) -> VisionConfig:
+def tiny_vision(**changes) -> VisionConfig:
     values = {
         "width": 16,
         "depth": 2,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 
 import pytest
 
@@ -61,7 +62,7 @@ def get(
         port = server.sockets[0].getsockname()[1]
         policy = FetchPolicy(tuple(host.format(port=port) for host in hosts), max_bytes, seconds, allow_private)
         try:
-            async with server, Fetcher(policy, resolve, CONTEXT) as fetcher:
+            async with server, aclosing(Fetcher(policy, resolve, CONTEXT)) as fetcher:
                 return [await fetcher.fetch(url.format(port=port)) for _ in range(times)]
         finally:
             for task in asyncio.all_tasks() - {asyncio.current_task()}:

@@ -17,7 +17,7 @@ from holotron.bench.tiny import TINY, write_checkpoint
 from holotron.engine.options import EngineOptions
 from holotron.server.app import create_app
 from holotron.server.settings import ServerSettings
-from holotron.server.state import State
+from holotron.server.state import ServerState
 
 __all__ = ["TINY", "Live", "options", "serving", "write_checkpoint"]
 
@@ -27,7 +27,7 @@ class Live:
     """A running server. `state` is its inside, for what cannot be seen from outside."""
 
     url: str
-    state: State
+    state: ServerState
     loop: asyncio.AbstractEventLoop
 
     def client(self, key: str | None = None, **options: object) -> httpx.Client:

@@ -8,6 +8,7 @@ import shutil
 import ssl
 import subprocess
 import time
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -144,7 +145,7 @@ def test_slow_resolving_counts_too() -> None:
         return []
 
     async def run() -> None:
-        async with Fetcher(FetchPolicy(("*",), seconds=0.2), resolve) as fetcher:
+        async with aclosing(Fetcher(FetchPolicy(("*",), seconds=0.2), resolve)) as fetcher:
             await fetcher.fetch("http://slow.test/")
 
     with pytest.raises(FetchFailed, match="took more than"):
@@ -173,11 +174,11 @@ def test_https_checks_the_name_in_the_certificate(tmp_path: Path) -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
         port = server.sockets[0].getsockname()[1]
         policy = FetchPolicy((f"*:{port}",), allow_private=True)
-        async with Fetcher(policy, resolve) as fetcher:
+        async with aclosing(Fetcher(policy, resolve)) as fetcher:
             with pytest.raises(FetchFailed, match=r"self.signed"):
                 await fetcher.fetch(f"https://a.test:{port}/")
         trusting = ssl.create_default_context(cafile=names[1])
-        async with server, Fetcher(policy, resolve, trusting) as fetcher:
+        async with server, aclosing(Fetcher(policy, resolve, trusting)) as fetcher:
             assert await fetcher.fetch(f"https://a.test:{port}/") == BODY
             with pytest.raises(FetchFailed, match="match"):
                 await fetcher.fetch(f"https://b.test:{port}/")

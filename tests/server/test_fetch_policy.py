@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 
@@ -222,7 +223,7 @@ def test_a_name_is_resolved_once_and_its_checked_address_is_used(monkeypatch: py
         return [PUBLIC] if len(resolved) == 1 else ["127.0.0.1"]
 
     async def run() -> None:
-        async with Fetcher(FetchPolicy(("*",)), resolve) as fetcher:
+        async with aclosing(Fetcher(FetchPolicy(("*",)), resolve)) as fetcher:
             with pytest.raises(FetchFailed):
                 await fetcher.fetch("https://rebind.example.com/")
             assert (resolved, connected) == ([("rebind.example.com", 443)], [PUBLIC])
@@ -265,7 +266,7 @@ def test_an_unknown_name_fails() -> None:
         get(answer(), "http://nowhere.test:{port}/", ["*:{port}"], [])
 
     async def run() -> None:
-        async with Fetcher(FetchPolicy(("*",))) as fetcher:
+        async with aclosing(Fetcher(FetchPolicy(("*",)))) as fetcher:
             await fetcher.fetch("http://does-not-exist.invalid/")
 
     with pytest.raises(FetchFailed, match=r"does-not-exist\.invalid"):

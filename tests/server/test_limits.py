@@ -18,7 +18,6 @@ import httpx
 import pytest
 from PIL import Image
 
-from holotron.server import messages as m
 from holotron.server.engine_client import EngineRefused
 from holotron.server.middleware import JsonLines
 from holotron.server.settings import ServerSettings
@@ -288,7 +287,7 @@ def test_an_unused_session_is_closed_in_the_engine_too(alpha, strict):
     until(lambda: alpha.get(f"/v1/sessions/{session}").status_code == 404)
 
     def ask_the_engine() -> Any:
-        call = strict.state.client.call(lambda number: m.Inspect(number, session))
+        call = strict.state.client.call("describe", session)
         return asyncio.run_coroutine_threadsafe(call, strict.loop).result(5)
 
     with pytest.raises(EngineRefused, match="no session"):

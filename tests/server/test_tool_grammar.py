@@ -13,9 +13,10 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
 from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarError
 from holotron.model.text.tokenizer import Tokenizer
-from holotron.server.tools import DIALECTS, HERMES, NEMOTRON, XML, ToolDialect, call_grammar
+from holotron.server.tool_grammar import call_grammar
+from holotron.server.tools import HERMES, NEMOTRON, XML, ToolDialect
 
-from .toolbox import TOOLS, everywhere, read, tool, write
+from .toolbox import DIALECTS, TOOLS, everywhere, read, split, tool, write
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def test_a_forced_call_is_valid(
     for seed in range(40):
         ids = generate(compiler, tokenizer, grammar, seed)
         assert (tokenizer.markup["<tool_call>"] in ids) == (own_tokens and dialect is not NEMOTRON)
-        content, calls = dialect.parse(tokenizer.decode(ids), TOOLS)
+        content, calls = split(dialect, tokenizer.decode(ids))
         assert content == ""
         assert calls
         for call in calls:

@@ -10,19 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
+from holotron.server.tool_markup import ToolCall
 from holotron.server.tools import (
-    DIALECTS,
     HERMES,
     NEMOTRON,
     XML,
-    ToolCall,
     ToolDialect,
     ToolSplitter,
     check_tools,
     detect_dialect,
 )
 
-from .toolbox import TOOLS, everywhere, read, tool, write
+from .toolbox import DIALECTS, TOOLS, everywhere, read, split, tool, write
 
 json_only = pytest.mark.parametrize("dialect", [NEMOTRON, HERMES], ids=lambda dialect: dialect.name)
 
@@ -43,7 +42,7 @@ def test_a_dialect_is_known_by_its_template() -> None:
 def test_what_the_default_template_writes_is_read_back_and_written_again() -> None:
     template = ChatTemplate(DEFAULT_TEMPLATE.read_text(encoding="utf-8"))
     written = 'Look:\n<TOOLCALL>[{"name": "click", "arguments": {"x": 1,  "y": 1e2}}]</TOOLCALL>'
-    content, calls = NEMOTRON.parse(written, TOOLS)
+    content, calls = split(NEMOTRON, written)
     message = {"role": "assistant", "content": content}
     message["tool_calls"] = [{"function": {"name": call.name, "arguments": call.arguments}} for call in calls]  # type: ignore[assignment]
     text = template.render([{"role": "user", "content": "go"}, message], TOOLS, add_generation_prompt=False)
@@ -116,13 +115,13 @@ def test_an_unknown_tool_or_broken_markup_stays_content(dialect: ToolDialect) ->
 )
 def test_json_that_is_no_call_stays_content(dialect: ToolDialect, body: str) -> None:
     text = f"{dialect.opening}{body}{dialect.closing}"
-    assert dialect.parse(text, TOOLS) == (text, [])
+    assert split(dialect, text) == (text, [])
 
 
 @json_only
 def test_json_is_read_as_models_write_it(dialect: ToolDialect) -> None:
     def arguments(body: str) -> str:
-        content, (call,) = dialect.parse(f"{dialect.opening}{body}{dialect.closing}", TOOLS)
+        content, (call,) = split(dialect, f"{dialect.opening}{body}{dialect.closing}")
         assert content == ""
         return call.arguments
 
@@ -181,13 +180,13 @@ def test_a_parameter_may_refer_to_definitions() -> None:
 
 def test_a_number_that_is_none_is_no_call() -> None:
     text = write(XML, ("type.text", {"text": "a", "delay": "soon"}))
-    assert XML.parse(text, TOOLS) == (text, [])
+    assert split(XML, text) == (text, [])
 
 
 def test_markup_in_a_call_that_is_refused_is_not_followed() -> None:
     inner = write(XML, ("click", {"x": 1, "y": 1}))
     text = write(XML, ("unknown", {"text": inner}))
-    assert XML.parse(text, TOOLS) == (text, [])
+    assert split(XML, text) == (text, [])
 
 
 @everywhere
@@ -209,7 +208,7 @@ def stream(dialect: ToolDialect, pieces: list[str]) -> tuple[str, list[ToolCall]
     splitter = ToolSplitter(dialect, TOOLS)
     content, calls = "", []
     for piece in [*pieces, None]:
-        more, further = splitter.finish() if piece is None else splitter.push(piece)
+        more, further = splitter.push("", last=True) if piece is None else splitter.push(piece)
         content, calls = content + more, calls + further
     return content, calls
 
@@ -239,7 +238,7 @@ PIECES = {
 def test_however_a_text_is_cut_the_sum_is_the_same(dialect: ToolDialect, data: st.DataObject) -> None:
     text = "".join(data.draw(PIECES[dialect]))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=20)))
-    whole = dialect.parse(text, TOOLS)
+    whole = split(dialect, text)
     assert stream(dialect, [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]) == whole
     assert stream(dialect, list(text)) == whole
     # Nothing is lost: without calls, the text is the content.
@@ -256,7 +255,7 @@ def test_no_markup_is_shown_before_it_is_refused(dialect: ToolDialect) -> None:
     assert [found.name for found in shown[-1][1]] == ["click"]
     assert splitter.push(" a<") == (" a", [])
     assert splitter.push("b") == ("<b", [])
-    assert splitter.finish() == ("", [])
+    assert splitter.push("", last=True) == ("", [])
 
 
 @everywhere
@@ -282,7 +281,7 @@ def test_hostile_text_costs_no_more_than_its_length(dialect: ToolDialect, unit: 
     for prefix in ("", dialect.opening, dialect.opening + '{"name": "', dialect.opening + "<function=f><parameter=x>"):
         text = prefix + unit * (20_000 // len(unit))
         start = time.process_time()
-        assert dialect.parse(text, TOOLS) == (text, [])
+        assert split(dialect, text) == (text, [])
         assert time.process_time() - start < 0.5
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from holotron.server.tools import DIALECTS, NEMOTRON, XML, ToolDialect
+from holotron.server.tool_markup import ToolCall
+from holotron.server.tools import HERMES, NEMOTRON, XML, ToolDialect, ToolSplitter
 
 
 def tool(name: str, properties: dict[str, Any] | None = None, /, *required: str, **more: Any) -> dict[str, Any]:
@@ -50,9 +51,15 @@ def write(dialect: ToolDialect, *calls: tuple[str, dict[str, Any]]) -> str:
     return "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in texts)
 
 
+def split(dialect: ToolDialect, text: str) -> tuple[str, list[ToolCall]]:
+    """The content and the calls of a whole text."""
+    return ToolSplitter(dialect, TOOLS).push(text, last=True)
+
+
 def read(dialect: ToolDialect, text: str, tools: list[dict[str, Any]] = TOOLS) -> tuple[str, list[tuple[str, Any]]]:
-    content, calls = dialect.parse(text, tools)
+    content, calls = ToolSplitter(dialect, tools).push(text, last=True)
     return content, [(call.name, json.loads(call.arguments)) for call in calls]
 
 
+DIALECTS = (NEMOTRON, XML, HERMES)
 everywhere = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)

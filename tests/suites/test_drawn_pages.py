@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from holotron.suites.pages.builder import PageBuilder
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import all_templates, draw_task
 from holotron.suites.screens.pages import make_page
 from holotron.suites.screens.rendering import Document
@@ -20,7 +22,7 @@ from holotron.suites.screens.widgets import make_widgets
 
 HASHES = Path(__file__).with_name("drawn_pages.json")
 SEED = 5
-WIDGET_SEEDS = range(40)
+MANY_SEEDS = range(40)
 
 
 def hashed(*parts: object) -> str:
@@ -50,7 +52,7 @@ def screen_hashes() -> dict[str, str]:
 
 
 def widget_hashes() -> dict[str, str]:
-    return {"screens/widgets": hashed([hash_of_screen(make_widgets(seed)) for seed in WIDGET_SEEDS])}
+    return {"screens/widgets": hashed([hash_of_screen(make_widgets(seed)) for seed in MANY_SEEDS])}
 
 
 @pytest.mark.parametrize("hashes", [page_hashes, screen_hashes, widget_hashes])
@@ -61,6 +63,21 @@ def test_what_a_seed_draws_has_not_moved(hashes) -> None:  # type: ignore[no-unt
 
 def test_every_hash_belongs_to_a_template() -> None:
     assert json.loads(HASHES.read_text()).keys() == (page_hashes() | screen_hashes() | widget_hashes()).keys()
+
+
+def test_every_wording_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: set[str] = set()
+    saying = PageBuilder.saying
+
+    def noted(builder: PageBuilder, name: str) -> str:
+        drawn.add(name)
+        return saying(builder, name)
+
+    monkeypatch.setattr(PageBuilder, "saying", noted)
+    for template in all_templates():
+        for seed in MANY_SEEDS:
+            draw_task(template.name, seed)
+    assert drawn == read_data("wordings").keys()
 
 
 if __name__ == "__main__":

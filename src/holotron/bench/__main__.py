@@ -9,26 +9,33 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from itertools import chain
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from holotron.bench import kernels
 from holotron.bench.agent import AgentLoad, AgentWorkload
 from holotron.bench.loop import measure_loop
 from holotron.bench.phases import measure_phases
-from holotron.bench.report import agent_report, machine, print_agent, write_json
+from holotron.bench.report import agent_report, machine, print_agent, print_figures, write_json
 from holotron.bench.suite import CASES, run_suite
 from holotron.engine.build import EngineOptions, build_engine, load_model
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.info import counters
-from holotron.model.grids import image_tokens
 from holotron.model.model import Model
 from holotron.model.presets import PRESETS
+from holotron.plan.errors import PlanError
+from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, parse_size
 
 STATE_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 KV_TYPES = {"bf16": None, "fp8": "fp8"}
+# Options of the agent workload that are called as its fields are.
+WORKLOAD_OPTIONS = (
+    *("sessions", "steps", "system_tokens", "image_tokens", "text_tokens", "generated_tokens"),
+    *("history", "group", "changed"),
+)
 
 ABOUT = """Measures the engine on this machine. On a machine with only torch: python -m holotron.bench"""
 EXAMPLES = """examples:
@@ -46,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="what", required=True)
     agent = commands.add_parser("agent", help="the agent workload, closed loop, in the steady state")
     phases = commands.add_parser("phases", help="prefill and decode by themselves")
-    kernels = commands.add_parser("kernels", help="each kernel's time and share of the roofline (CUDA)")
+    kernel = commands.add_parser("kernels", help="each kernel's time and share of the roofline (CUDA)")
     loop = commands.add_parser("loop", help="what the engine's loop costs besides the model (CPU)")
     loop.add_argument("--sessions", type=int, default=64)
     soak = commands.add_parser("soak", help="many clients against a server for minutes: no error, no leak")
@@ -66,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernels, loop, soak, browsers):
+    for command in (agent, phases, kernel, loop, soak, browsers):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)
@@ -74,7 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run_suite(options.cases, options.folder, options.common, parser.parse_args, _load, _agent_report)
         return 0
     measures = {"agent": _agent, "phases": _phases, "kernels": _kernels, "loop": _loop}
-    report = (measures | {"soak": _soak, "browsers": _browsers})[options.what](options)
+    try:
+        # The others need an HTTP client or a browser, which a bare GPU machine has not.
+        run = measures.get(options.what) or import_module(f"holotron.bench.{options.what}").run
+        report = run(options)
+    except PlanError as error:
+        raise SystemExit(str(error)) from error
     if options.out:
         write_json(options.out, report)
     if options.json:
@@ -103,7 +115,9 @@ def _add_workload_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--system-tokens", type=int, default=1024)
     command.add_argument("--history", type=int, default=0, help="tokens before the first step, besides the system's")
     command.add_argument("--ages", help="steps that sessions begin with, as LOW-HIGH (default: all ages)")
-    command.add_argument("--image-tokens", type=int, help="tokens per screenshot, given as text")
+    command.add_argument(
+        "--image-tokens", type=int, default=DEFAULT_IMAGE_TOKENS, help="tokens per screenshot, given as text"
+    )
     command.add_argument("--screen", help="WIDTHxHEIGHT of real screenshots through the vision tower")
     command.add_argument("--changed", type=float, default=1.0, help="share of the screen that changes per step")
     command.add_argument("--text-tokens", type=int, default=64)
@@ -152,36 +166,22 @@ def _agent(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
-    screen = _screen(options.screen) if options.screen else None
-    tokens = options.image_tokens if options.image_tokens is not None else 2304
-    if screen is not None:
+    named = {name: getattr(options, name) for name in WORKLOAD_OPTIONS}
+    if options.screen:
         if model.config.vision is None:
-            raise SystemExit(
-                f"{model.config.name} has no vision tower: leave --screen out, or choose a model with vision"
-            )
-        tokens = image_tokens(*screen, model.config.vision)
+            raise SystemExit(f"{model.config.name} has no vision tower: leave --screen out, or choose another model")
+        named |= {"screen": parse_size("--screen", options.screen), "text_only": False, "image_tokens": None}
     low, _, high = options.think.partition("-")
     workload = AgentWorkload(
-        sessions=options.sessions,
-        steps=options.steps,
-        system_tokens=options.system_tokens,
-        image_tokens=tokens,
-        text_tokens=options.text_tokens,
-        generated_tokens=options.generated_tokens,
-        history=options.history,
         ages=_ages(options.ages, options.steps) if options.ages else None,
-        group=options.group,
         think_seconds=(float(low), float(high or low)),
-        screen=screen,
-        changed=options.changed,
-    )
-    mean_tokens = (workload.start_tokens + workload.end_tokens) // 2
-    loop = _loop_for(options, model, mean_tokens, workload.end_tokens + 64)
+        **named,
+    ).resolved(model.config)
+    loop = _loop_for(options, model, workload.mean_tokens, workload.end_tokens + 64)
     agents = AgentLoad(loop, workload)
+    figures = agents.run(options.warmup, options.seconds, _tell).summary()
     if options.profile:
-        figures = _profiled(agents, options)
-    else:
-        figures = agents.run(options.warmup, options.seconds, _tell).summary()
+        _profile(agents, options.profile)
     counted = counters(loop)
     figures |= {f"traffic_{name}": counted[name] for name in ("evicted", "restored", "dropped", "recomputed_tokens")}
     figures |= {name: counted[name] for name in ("encoded_parts", "reused_parts")}
@@ -195,21 +195,12 @@ def _ages(text: str, steps: int) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def _screen(text: str) -> tuple[int, int]:
-    width, _, height = text.lower().partition("x")
-    if not (width.isdigit() and height.isdigit() and int(width) and int(height)):
-        raise SystemExit(f"--screen is {text!r}; it must be WIDTHxHEIGHT, such as 1920x1080")
-    return int(width), int(height)
-
-
-def _profiled(agents: AgentLoad, options: argparse.Namespace) -> dict[str, Any]:
-    """The same, with torch's profiler over the last seconds of it."""
-    figures = agents.run(options.warmup, options.seconds, _tell).summary()
+def _profile(agents: AgentLoad, path: Path) -> None:
+    """Some seconds more, under torch's profiler."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         agents.run_more(4.0)
-    options.profile.parent.mkdir(parents=True, exist_ok=True)
-    options.profile.write_text(profiler.key_averages().table(sort_by="cuda_time_total", row_limit=40))
-    return figures
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(profiler.key_averages().table(sort_by="cuda_time_total", row_limit=40))
 
 
 def _phases(options: argparse.Namespace) -> dict[str, Any]:
@@ -217,18 +208,15 @@ def _phases(options: argparse.Namespace) -> dict[str, Any]:
     loop = _loop_for(options, model, 4608, 8192)
     figures = machine() | {"model": model.config.name} | measure_phases(loop, sequences=options.sessions)
     if not options.json:
-        for key, value in figures.items():
-            print(f"  {key:40s} {value:,.0f}" if isinstance(value, float) else f"  {key:40s} {value}")
+        print_figures(figures, digits=0)
     return figures
 
 
 def _kernels(options: argparse.Namespace) -> dict[str, Any]:
     if not torch.cuda.is_available():
         raise SystemExit("holotron bench kernels needs a CUDA device; the kernels' results are tested without one")
-    from holotron.bench import kernels_attention, kernels_mamba
-
     rows: list[dict[str, Any]] = []
-    for row in chain(kernels_mamba.rows(), kernels_attention.rows()):
+    for row in kernels.rows():
         rows.append(row)
         if not options.json:
             print("  " + "  ".join(f"{key}={value}" for key, value in row.items()), flush=True)
@@ -242,18 +230,6 @@ def _loop(options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         print(f"{figures['loop_milliseconds']:.3f} ms per step of {options.sessions} sessions, besides the model")
     return figures
-
-
-def _soak(options: argparse.Namespace) -> dict[str, Any]:
-    from holotron.bench.soak import run  # needs a client, which a bare GPU machine has not
-
-    return run(options)
-
-
-def _browsers(options: argparse.Namespace) -> dict[str, Any]:
-    from holotron.bench.browsers import run
-
-    return run(options)
 
 
 def _tell(message: str) -> None:

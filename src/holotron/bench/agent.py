@@ -11,12 +11,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from heapq import heappop, heappush
+from itertools import count
 from statistics import mean
+from typing import Any
 
-import torch
-
+from holotron.bench.measuring import quantile, random_tokens, time_when_idle
 from holotron.bench.screens import Screens
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.images import PreparedImage
@@ -24,45 +25,41 @@ from holotron.engine.info import device_usage
 from holotron.engine.requests import Event, FinishEvent, GenerationRequest
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
+from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, Workload
 
 
 @dataclass(frozen=True)
-class AgentWorkload:
-    """What every session does. With `screen` the screenshots are real images, else `image_tokens` random tokens.
+class AgentWorkload(Workload):
+    """What every session does. With text_only, screenshots are `image_tokens` random tokens, else real images.
 
-    `ages` are the steps that the youngest session has behind it at the beginning and that the oldest has not reached.
+    `history` is what a session has before its first step, besides the system prompt. `ages` are the steps that the
+    youngest session has behind it at the beginning and that the oldest has not reached.
     """
 
-    sessions: int = 100
-    steps: int = 20
-    system_tokens: int = 1024
-    image_tokens: int = 2304
-    text_tokens: int = 64
-    generated_tokens: int = 128
+    image_tokens: int | None = DEFAULT_IMAGE_TOKENS
+    text_only: bool = True
     history: int = 0
     ages: tuple[int, int] | None = None
     group: int = 1
     think_seconds: tuple[float, float] = (0.0, 0.0)
-    screen: tuple[int, int] | None = None
     changed: float = 1.0
     seed: int = 0
 
     @property
-    def new_tokens(self) -> int:
-        return self.image_tokens + self.text_tokens
-
-    @property
-    def step_tokens(self) -> int:
-        return self.new_tokens + self.generated_tokens
-
-    @property
     def start_tokens(self) -> int:
-        """A session's tokens before its first step."""
         return self.system_tokens + self.history
 
-    @property
-    def end_tokens(self) -> int:
-        return self.start_tokens + self.steps * self.step_tokens
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; the size of the screen where there is one."""
+        return asdict(self) | {"screen": None if self.text_only else self.screen}
+
+
+@dataclass
+class AgentGroup:
+    """Sessions forked from one: the leader stays open until the last of them has ended."""
+
+    leader: SessionState
+    members: int
 
 
 @dataclass
@@ -72,6 +69,7 @@ class AgentSession:
     number: int
     session: SessionState
     step: int
+    group: AgentGroup | None = None
     begun: float = 0.0
 
 
@@ -93,21 +91,20 @@ class Measurement:
     failures: int = 0
 
     def summary(self) -> dict[str, float]:
-        ordered = sorted(self.latencies) or [0.0]
         seconds = max(self.seconds, 1e-9)
         return {
             "seconds": self.seconds,
             "agent_steps": self.steps,
             "steps_per_second": self.steps / seconds,
-            "latency_p50": ordered[len(ordered) // 2],
-            "latency_p95": ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))],
+            "latency_p50": quantile(self.latencies, 0.5),
+            "latency_p95": quantile(self.latencies, 0.95),
             "logical_tokens_per_second": self.logical_tokens / seconds,
             "computed_tokens_per_second": self.computed_tokens / seconds,
             "redundancy": self.computed_tokens / max(1, self.new_tokens),
-            "mean_history": mean(self.histories) if self.histories else 0.0,
-            "bytes_per_session": mean(self.bytes_per_session) if self.bytes_per_session else 0.0,
-            "tokens_per_session": mean(self.tokens_per_session) if self.tokens_per_session else 0.0,
-            "resident_sessions": mean(self.resident) if self.resident else 0.0,
+            "mean_history": mean(self.histories or [0.0]),
+            "bytes_per_session": mean(self.bytes_per_session or [0.0]),
+            "tokens_per_session": mean(self.tokens_per_session or [0.0]),
+            "resident_sessions": mean(self.resident or [0.0]),
             "engine_steps": self.loop_steps,
             "milliseconds_per_engine_step": 1000 * seconds / max(1, self.loop_steps),
             "failures": self.failures,
@@ -125,11 +122,11 @@ class AgentLoad:
         self._done: deque[tuple[GenerationRequest, FinishEvent]] = deque()
         self._thinking: list[tuple[float, int, AgentSession]] = []
         self._seeing: deque[tuple[AgentSession, Future[PreparedImage]]] = deque()
-        self._groups: dict[int, set[int]] = {}
-        self._leaders: dict[int, SessionState] = {}
-        self._numbers = 0
+        self._numbers = count(1)
         vision = loop.model.config.vision
-        self._screens = Screens(workload.screen, vision, workload.changed) if workload.screen and vision else None
+        self._screens = None
+        if vision is not None and not workload.text_only:
+            self._screens = Screens(workload.screen, vision, workload.changed)
         self._workers = ThreadPoolExecutor(8) if self._screens else None
         self.measurement = Measurement()
         self._sampling = SamplingParams(max_tokens=workload.generated_tokens, temperature=0.0, ignore_eos=True)
@@ -138,13 +135,11 @@ class AgentLoad:
         """Age the sessions, warm up, then measure for so many seconds."""
         self._populate(progress)
         self._loop(time.perf_counter() + warmup, progress, "warming up")
-        self._begin_measuring()
-        start = time.perf_counter()
+        start = time_when_idle()
+        result = self.measurement = Measurement()
         before = (self.loop.counters.computed_tokens, self._new_tokens(), self.loop.counters.steps)
         self._loop(start + seconds, progress, "measuring")
-        _synchronize()
-        result = self.measurement
-        result.seconds = time.perf_counter() - start
+        result.seconds = time_when_idle() - start
         result.computed_tokens = self.loop.counters.computed_tokens - before[0]
         result.new_tokens = self._new_tokens() - before[1]
         result.loop_steps = self.loop.counters.steps - before[2]
@@ -157,10 +152,6 @@ class AgentLoad:
 
     def _new_tokens(self) -> int:
         return self.loop.counters.appended_tokens + self.loop.counters.generated_tokens
-
-    def _begin_measuring(self) -> None:
-        _synchronize()
-        self.measurement = Measurement()
 
     # ---- sessions ----
 
@@ -183,7 +174,7 @@ class AgentLoad:
             if length > len(model.tokens):
                 self.loop.append(model, self._tokens(length - len(model.tokens)))
                 self._compute(model)
-            agents.append(AgentSession(self._next_number(), self.loop.duplicate(model), age))
+            agents.append(AgentSession(next(self._numbers), self.loop.duplicate(model), age))
             if done % 10 == 9:
                 progress(f"aged {done + 1} of {load.sessions} sessions")
         self.loop.close(model)
@@ -201,28 +192,22 @@ class AgentLoad:
         load = self.workload
         leader = self.loop.open()
         self.loop.append(leader, self._tokens(load.start_tokens + load.new_tokens))
-        members = self.loop.fork(leader, load.group)
-        group = self._next_number()
-        self._groups[group] = set()
-        for session in members:
-            agent = AgentSession(self._next_number(), session, 0)
-            self._groups[group].add(agent.number)
-            self._generate(agent)
-        self._leaders[group] = leader
+        group = AgentGroup(leader, load.group)
+        for session in self.loop.fork(leader, load.group):
+            self._generate(AgentSession(next(self._numbers), session, 0, group))
 
     def _end(self, agent: AgentSession) -> None:
         """A finished session makes place for a new one, a finished group for a new group."""
         self.loop.close(agent.session)
-        for group, members in list(self._groups.items()):
-            members.discard(agent.number)
-            if not members and self.workload.group > 1:
-                del self._groups[group]
-                self.loop.close(self._leaders.pop(group))
-                self._start_group()
-        if self.workload.group == 1:
+        if agent.group is None:
             session = self.loop.open()
             self.loop.append(session, self._tokens(self.workload.start_tokens))
-            self._begin_step(AgentSession(self._next_number(), session, 0))
+            self._begin_step(AgentSession(next(self._numbers), session, 0))
+            return
+        agent.group.members -= 1
+        if not agent.group.members:
+            self.loop.close(agent.group.leader)
+            self._start_group()
 
     # ---- steps ----
 
@@ -297,8 +282,7 @@ class AgentLoad:
             self._sample_memory()
             if now - told > 5:
                 told = now
-                rate = self.measurement.steps
-                progress(f"{what}: {rate} steps, {until - now:.0f} s left")
+                progress(f"{what}: {self.measurement.steps} steps, {until - now:.0f} s left")
 
     def _sample_memory(self) -> None:
         if self.loop.counters.steps % 10:
@@ -309,17 +293,5 @@ class AgentLoad:
             self.measurement.resident.append(sessions)
             self.measurement.tokens_per_session.append(tokens / sessions)
 
-    def _tokens(self, count: int) -> list[int]:
-        config = self.loop.model.config
-        tokens = self._draw.choices(range(min(50_000, config.vocab_size)), k=count)
-        image_token = config.vision.image_token_id if config.vision else None
-        return [token if token != image_token else 0 for token in tokens]
-
-    def _next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers
-
-
-def _synchronize() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    def _tokens(self, number: int) -> list[int]:
+        return random_tokens(self.loop.model.config, number, self._draw)

@@ -5,56 +5,41 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import suppress
 from pathlib import Path
-from statistics import quantiles
 from typing import Any
 
-from holotron.bench.report import machine
+from holotron.bench.measuring import process_memory, quantile
+from holotron.bench.report import machine, print_figures
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
 from holotron.env.errors import EnvError
 from holotron.env.safety.policy import SafetyPolicy
+from holotron.plan.workload import parse_size
 
 PAGE = b"""<!doctype html><title>A form</title><style>body { font: 16px sans-serif; margin: 2rem }</style>
 <h1>Order</h1><p>Choose what you like.</p><label>Name <input id=name></label>
 <button onclick="this.textContent = 'Added ' + ++n">Add</button><script>let n = 0</script>
 <ul>""" + b"".join(b"<li>Item %d <a href='#%d'>more</a>" % (i, i) for i in range(40))
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
 
 
-@contextmanager
-def _site() -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("content-type", "text/html")
-            self.send_header("content-length", str(len(PAGE)))
-            self.end_headers()
-            self.wfile.write(PAGE)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(asyncio.IncompleteReadError, ConnectionError):  # Chromium opens connections that it may not use
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD % len(PAGE) + PAGE)
+        await writer.drain()
+    writer.close()
 
 
 async def measure_browsers(sessions: int, processes: int, seconds: float, size: tuple[int, int]) -> dict[str, Any]:
     """Open so many contexts, click and look in all of them for a while."""
     times: list[float] = []
     failures: list[str] = []
-    with _site() as origin:
+    async with await asyncio.start_server(_answer, "127.0.0.1", 0) as site:
+        origin = f"http://127.0.0.1:{site.sockets[0].getsockname()[1]}"
         options = EnvOptions(width=size[0], height=size[1], safety=SafetyPolicy([origin]), call_seconds=120)
         async with Browsers(processes) as browsers:
             began = time.monotonic()
@@ -80,7 +65,6 @@ async def measure_browsers(sessions: int, processes: int, seconds: float, size: 
             memory = _memory(os.getpid())
             titles = [(await env.observe()).title for env in envs]
             await asyncio.gather(*(env.close() for env in envs))
-    cuts = quantiles(times, n=20) if len(times) > 1 else [0.0] * 19
     return {
         "sessions": sessions,
         "processes": processes,
@@ -91,15 +75,15 @@ async def measure_browsers(sessions: int, processes: int, seconds: float, size: 
         "failures": failures,
         "steps": len(times),
         "steps_per_second": len(times) / took,
-        "step_seconds_p50": cuts[9],
-        "step_seconds_p95": cuts[18],
+        "step_seconds_p50": quantile(times, 0.5),
+        "step_seconds_p95": quantile(times, 0.95),
         "memory_mib": memory / 2**20,
         "memory_mib_per_session": memory / 2**20 / sessions,
     }
 
 
 def _memory(root: int) -> int:
-    """Bytes of this process and all below it, shared pages divided among those who share them."""
+    """Bytes of this process and all below it."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -109,26 +93,13 @@ def _memory(root: int) -> int:
     family = {root}
     while grown := {pid for pid, parent in parents.items() if parent in family} - family:
         family |= grown
-    return sum(_share(pid) for pid in family)
-
-
-def _share(pid: int) -> int:
-    try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
+    return sum(map(process_memory, family))
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """`holotron bench browsers`."""
-    width, _, height = options.size.partition("x")
-    size = (int(width), int(height))
-    figures = asyncio.run(measure_browsers(options.sessions, options.processes, options.seconds, size))
-    report = machine() | figures
+    size = parse_size("--size", options.size)
+    report = machine() | asyncio.run(measure_browsers(options.sessions, options.processes, options.seconds, size))
     if not options.json:
-        for key, value in report.items():
-            print(f"  {key:24s} {value:,.2f}" if isinstance(value, float) else f"  {key:24s} {value}", file=sys.stdout)
+        print_figures(report, digits=2)
     return report

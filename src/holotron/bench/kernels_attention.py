@@ -6,17 +6,15 @@ per page, M pages per session.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.bias import causal_lower_right
-from triton.testing import do_bench
 
+from holotron.bench.kernels import Case
 from holotron.ops.packing import Packing
 from holotron.ops.triton import norm
 from holotron.ops.triton.attention_decode import DecodeTuning, DecodeWorkspace, paged_decode_attention
@@ -24,10 +22,9 @@ from holotron.ops.triton.attention_flash import PrefillTuning, paged_flash_prefi
 from holotron.ops.triton.attention_library import WAYS, cudnn
 from holotron.ops.triton.attention_prefill import attend, merge, paged_prefill_attention
 from holotron.ops.triton.pages import gather_pages, write_pages
+from holotron.plan.gpus import GPUS
 
-# Data sheet of the H200.
-PEAK_BANDWIDTH = 4.8e12
-PEAK_BF16 = 989e12
+PEAK = (GPUS["H200"].bandwidth, GPUS["H200"].bf16_flops)
 
 SESSIONS = 100
 HISTORY = 25_000
@@ -39,32 +36,11 @@ PROJECTION = 10240 + 12288 + 128
 EPS = 1e-5
 BF16, FP8 = torch.bfloat16, torch.float8_e4m3fn
 
-Row = dict[str, Any]
 
-
-def rows(device: str = "cuda") -> Iterator[Row]:
-    """One row per kernel, shape and configuration, each as soon as it is known; a variant that fails says why."""
+def cases(device: torch.device) -> Iterator[Case]:
     for part in (_decode, _prefill, _pages, _elementwise):
-        yield from part(torch.device(device))
+        yield from part(device)
         torch.cuda.empty_cache()
-
-
-def _row(
-    kernel: str, shape: str, config: str, compute: Callable[[], object], *, nbytes: float = 0.0, flops: float = 0.0
-) -> Row:
-    row: Row = {"kernel": kernel, "shape": shape, "config": config}
-    try:
-        ms = float(do_bench(compute, warmup=50, rep=200, return_mode="median"))
-    except Exception as error:  # whatever went wrong, the other variants are still worth their time
-        return row | {"error": f"{type(error).__name__}: {error}"[:400]}
-    row["ms"] = round(ms, 5)
-    if flops:
-        row["tflops"] = round(flops / ms / 1e9, 1)
-        row["share_of_peak"] = round(flops / ms * 1e3 / PEAK_BF16, 3)
-    else:
-        row["gbytes_per_s"] = round(nbytes / ms / 1e6, 1)
-        row["share_of_peak"] = round(nbytes / ms * 1e3 / PEAK_BANDWIDTH, 3)
-    return row
 
 
 def _random_pages(count: int, page_size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -89,7 +65,7 @@ def _table(counts: list[int], device: torch.device) -> Tensor:
     return table
 
 
-def _decode(device: torch.device) -> Iterator[Row]:
+def _decode(device: torch.device) -> Iterator[Case]:
     equal = [HISTORY] * SESSIONS
     # Sessions of all ages, as in the steady state of the agent workload; the same number of tokens in all.
     staggered = [2 * HISTORY * (i + 1) // (SESSIONS + 1) for i in range(SESSIONS)]
@@ -98,10 +74,10 @@ def _decode(device: torch.device) -> Iterator[Row]:
         pages = -(-2 * HISTORY // 64) * SESSIONS // 2 + SESSIONS
         k, v = (_random_pages(pages, 64, dtype, device) for _ in range(2))
         for page_size, lengths, tuning, splits in _decode_variants(equal, staggered):
-            yield _decode_row(q, k, v, lengths, page_size, splits, tuning, "ages" if lengths is staggered else "equal")
-        yield _decode_row(q[:, :32], k, v, equal, 64, None, DecodeTuning(), "equal")
-        yield _decode_row(q, k, v, [256] * SESSIONS, 64, None, DecodeTuning(), "equal")
-        yield _decode_row(q[:1], k, v, [2 * HISTORY], 64, None, DecodeTuning(), "equal")
+            yield _decode_case(q, k, v, lengths, page_size, splits, tuning, "ages" if lengths is staggered else "equal")
+        yield _decode_case(q[:, :32], k, v, equal, 64, None, DecodeTuning(), "equal")
+        yield _decode_case(q, k, v, [256] * SESSIONS, 64, None, DecodeTuning(), "equal")
+        yield _decode_case(q[:1], k, v, [2 * HISTORY], 64, None, DecodeTuning(), "equal")
         del k, v
         torch.cuda.empty_cache()
 
@@ -123,7 +99,7 @@ def _decode_variants(
             yield page_size, equal, DecodeTuning(block=block), None
 
 
-def _decode_row(
+def _decode_case(
     q_SHD: Tensor,
     k_pages: Tensor,
     v_pages: Tensor,
@@ -132,7 +108,7 @@ def _decode_row(
     splits: int | None,
     tuning: DecodeTuning,
     ages: str,
-) -> Row:
+) -> Case:
     k, v = _resized(k_pages, page_size), _resized(v_pages, page_size)
     table = _table([-(-n // page_size) for n in lengths], q_SHD.device)
     kv_lengths = torch.tensor(lengths, dtype=torch.int32, device=q_SHD.device)
@@ -146,7 +122,7 @@ def _decode_row(
     shape = f"S={len(lengths)} tokens={tokens} {ages} H={q_SHD.shape[1]} Z={page_size} {str(k.dtype)[6:]}"
     config = f"splits={splits or 'auto'} block={tuning.block} warps={tuning.num_warps} stages={tuning.num_stages}"
     nbytes = 2 * tokens * KV_HEADS * HEAD_DIM * k.element_size()
-    return _row("paged_decode_attention", shape, config, compute, nbytes=nbytes)
+    return Case("paged_decode_attention", shape, config, compute, nbytes=nbytes)
 
 
 PREFILL_TUNINGS = (
@@ -160,7 +136,7 @@ PREFILL_TUNINGS = (
 )
 
 
-def _prefill(device: torch.device) -> Iterator[Row]:
+def _prefill(device: torch.device) -> Iterator[Case]:
     entries = HISTORY + NEW
     q = torch.randn(NEW, HEADS + 2 * KV_HEADS, HEAD_DIM, device=device, dtype=BF16)[:, :HEADS]
     flops = 4 * HEADS * HEAD_DIM * (NEW * HISTORY + NEW * (NEW + 1) / 2)
@@ -171,27 +147,27 @@ def _prefill(device: torch.device) -> Iterator[Row]:
         scale = 0.01 if dtype == FP8 else 1.0
         gather = partial(gather_pages, k, table[0], entries, scale=scale, dtype=BF16)
         moved = entries * KV_HEADS * HEAD_DIM * (2 + k.element_size())
-        yield _row("gather_pages", shape, "keys alone", gather, nbytes=moved)
+        yield Case("gather_pages", shape, "keys alone", gather, nbytes=moved)
         arguments = q, k, v, table, (entries,), Packing((NEW,))
         for way in WAYS:
             if way != "formula":
                 compute = partial(paged_prefill_attention, *arguments, k_scale=scale, v_scale=scale, way=way)
-                yield _row("paged_prefill_attention", shape, f"{way}, with gather", compute, flops=flops)
+                yield Case("paged_prefill_attention", shape, f"{way}, with gather", compute, flops=flops)
         for tuning in PREFILL_TUNINGS:
             compute = partial(paged_flash_prefill, *arguments, k_scale=scale, v_scale=scale, tuning=tuning)
             config = f"rows={tuning.rows} block={tuning.block} warps={tuning.num_warps} stages={tuning.num_stages}"
-            yield _row("paged_flash_prefill", shape, config, compute, flops=flops)
+            yield Case("paged_flash_prefill", shape, config, compute, flops=flops)
     yield from _library_attention(q, flops)
 
 
-def _library_attention(q_LHD: Tensor, flops: float) -> Iterator[Row]:
+def _library_attention(q_LHD: Tensor, flops: float) -> Iterator[Case]:
     """The library kernels alone, on keys and values at hand."""
     new, entries = q_LHD.shape[0], HISTORY + NEW
     k, v = (torch.randn(entries, KV_HEADS, HEAD_DIM, device=q_LHD.device, dtype=BF16).transpose(0, 1) for _ in "kv")
     shape = f"L={new} E={entries} bfloat16"
     for name, way in WAYS.items():
         if name != "formula":
-            yield _row("attend", shape, name, partial(attend, q_LHD, k, v, way), flops=flops)
+            yield Case("attend", shape, name, partial(attend, q_LHD, k, v, way), flops=flops)
     q_HLD = q_LHD.transpose(0, 1)
     for repeats in (1, HEADS // KV_HEADS):
         wide_k, wide_v = (x.repeat_interleave(repeats, 0)[None] for x in (k, v))
@@ -199,27 +175,16 @@ def _library_attention(q_LHD: Tensor, flops: float) -> Iterator[Row]:
         sdpa = partial(F.scaled_dot_product_attention, attn_mask=bias, enable_gqa=repeats == 1)
         compute = partial(sdpa, q_HLD[None], wide_k, wide_v)
         config = f"causal_lower_right, heads repeated {repeats} times"
-        yield _row("scaled_dot_product_attention", shape, config, compute, flops=flops)
+        yield Case("scaled_dot_product_attention", shape, config, compute, flops=flops)
     parts = [torch.randn(new, HEADS, HEAD_DIM, device=q_LHD.device, dtype=BF16).transpose(0, 1) for _ in "ab"]
     lse = torch.randn(HEADS, new, device=q_LHD.device)
-    yield _row("merge", shape, "", partial(merge, parts[0], lse, parts[1], lse), nbytes=3 * parts[0].nbytes)
-    yield _plan_row(q_HLD, k, v)
+    yield Case("merge", shape, "", partial(merge, parts[0], lse, parts[1], lse), nbytes=3 * parts[0].nbytes)
+    # cuDNN plans when it meets a size for the first time.
+    first = partial(cudnn, q_HLD, k[:, :4999], v[:, :4999], False)
+    yield Case("cudnn", f"L={new} E=4999", "first call, planning", first, once=True)
 
 
-def _plan_row(q_HLD: Tensor, k_KED: Tensor, v_KED: Tensor) -> Row:
-    """What cuDNN's planning costs when a size is met for the first time."""
-    row: Row = {"kernel": "cudnn", "shape": f"L={q_HLD.shape[1]} E=4999", "config": "first call, planning"}
-    try:
-        torch.cuda.synchronize()
-        started = time.perf_counter()
-        cudnn(q_HLD, k_KED[:, :4999], v_KED[:, :4999], False)
-        torch.cuda.synchronize()
-        return row | {"ms": round(1e3 * (time.perf_counter() - started), 3)}
-    except Exception as error:
-        return row | {"error": f"{type(error).__name__}: {error}"[:400]}
-
-
-def _pages(device: torch.device) -> Iterator[Row]:
+def _pages(device: torch.device) -> Iterator[Case]:
     for tokens in (SESSIONS, NEW):
         qkv = torch.randn(tokens, HEADS + 2 * KV_HEADS, HEAD_DIM, device=device, dtype=BF16)
         k, v = qkv[:, HEADS:-KV_HEADS], qkv[:, -KV_HEADS:]
@@ -228,10 +193,10 @@ def _pages(device: torch.device) -> Iterator[Row]:
             k_pages, v_pages = (_random_pages(40 * NEW // 64, 64, dtype, device) for _ in range(2))
             compute = partial(write_pages, k, v, k_pages, v_pages, places)
             moved = 2 * k.numel() * (2 + k_pages.element_size())
-            yield _row("write_pages", f"T={tokens} {str(dtype)[6:]}", "", compute, nbytes=moved)
+            yield Case("write_pages", f"T={tokens} {str(dtype)[6:]}", "", compute, nbytes=moved)
 
 
-def _elementwise(device: torch.device) -> Iterator[Row]:
+def _elementwise(device: torch.device) -> Iterator[Case]:
     for tokens in (SESSIONS, NEW):
         x, delta = (torch.randn(tokens, HIDDEN, device=device, dtype=BF16) for _ in range(2))
         weight = torch.randn(HIDDEN, device=device, dtype=BF16)
@@ -246,4 +211,4 @@ def _elementwise(device: torch.device) -> Iterator[Row]:
             ("relu_squared in place", partial(norm.relu_squared, wide, out=wide), 2 * wide.nbytes),
         ]
         for name, compute, nbytes in variants:
-            yield _row(name, f"T={tokens}", "", compute, nbytes=nbytes)
+            yield Case(name, f"T={tokens}", "", compute, nbytes=nbytes)

@@ -5,15 +5,14 @@ Shapes: T packed tokens, S sessions, H heads, P head dim, N state size, G groups
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from triton.testing import do_bench
 
+from holotron.bench.kernels import Case
 from holotron.ops.packing import Packing
 from holotron.ops.triton.conv import CONV_CONFIGS, causal_conv_
 from holotron.ops.triton.mamba import STEP_CONFIGS, mamba_step_
@@ -24,46 +23,14 @@ INNER, SHARED = HEADS * HEAD_DIM, GROUPS * STATE
 CHANNELS = INNER + 2 * SHARED
 LAYERS, LAYER = 2, 1  # of the pools: enough for slots that do not lie side by side
 SESSIONS = 100
-CHUNK = 64  # what the scan's arithmetic is counted for, whatever a configuration cuts
+CHUNK = 64  # what the scan's arithmetic is counted for, in all configurations
 BATCHES = [(2368,), (2368,) * 4]
-BYTES_PER_S, FLOP_PER_S = 4.3e12, 790e12  # what one H200 reaches in copies and in large products
+PEAK = (4.3e12, 790e12)  # what one H200 reaches in copies and in large products
 
 
-@torch.no_grad()
-def rows(
-    device: str = "cuda", bytes_per_s: float = BYTES_PER_S, flop_per_s: float = FLOP_PER_S
-) -> Iterator[dict[str, Any]]:
-    """One row per kernel, shape and configuration, each as soon as it is known; a variant that fails says why.
-
-    `share_of_peak` is the time that the row's bytes, or its arithmetic where that takes longer, would need at the
-    given rates, over the time measured.
-    """
-    for cases in (_scans, _convs, _steps):
-        for kernel, shape, config, run, moved, arithmetic in cases(torch.device(device)):
-            yield _row(kernel, shape, config, run, moved, arithmetic, bytes_per_s, flop_per_s)
-
-
-def _row(
-    kernel: str,
-    shape: str,
-    config: Any,
-    run: Callable[[], Tensor],
-    moved: float,
-    arithmetic: float,
-    bytes_per_s: float,
-    flop_per_s: float,
-) -> dict[str, Any]:
-    row: dict[str, Any] = {"kernel": kernel, "shape": shape, "config": str(config)}
-    try:
-        ms = float(do_bench(run, warmup=20, rep=100, return_mode="median"))
-    except Exception as failure:  # whatever it is, the other configurations still count
-        return row | {"error": f"{type(failure).__name__}: {failure}"[:300]}
-    limit = max(moved / bytes_per_s, arithmetic / flop_per_s)
-    rates = {"gbytes_per_s": round(moved / ms / 1e6), "tflops": round(arithmetic / ms / 1e9, 1)}
-    return row | {"ms": round(ms, 4)} | rates | {"share_of_peak": round(limit / ms * 1e3, 3)}
-
-
-Case = tuple[str, str, Any, Callable[[], Tensor], float, float]
+def cases(device: torch.device) -> Iterator[Case]:
+    for part in (_scans, _convs, _steps):
+        yield from part(device)
 
 
 def _scans(device: torch.device) -> Iterator[Case]:
@@ -89,7 +56,7 @@ def _scans(device: torch.device) -> Iterator[Case]:
             states = 2 * sequences * INNER * STATE * dtype.itemsize
             for config in SCAN_CONFIGS if dtype == torch.float32 else SCAN_CONFIGS[:2]:
                 run = partial(ssd_scan_, *inputs, packing, CHUNK, pool, slots, config=config)
-                yield "scan", f"{lengths} {dtype}", config, run, moved + states, arithmetic
+                yield Case("scan", f"{lengths} {dtype}", str(config), run, moved + states, arithmetic)
 
 
 def _convs(device: torch.device) -> Iterator[Case]:
@@ -101,7 +68,7 @@ def _convs(device: torch.device) -> Iterator[Case]:
         slots = _slots(packing.sequences, device)
         for config in CONV_CONFIGS:
             run = partial(causal_conv_, x_TC, weight, bias, packing, pool, slots, config=config)
-            yield "conv", f"{lengths}", config, run, packing.tokens * CHANNELS * 4.0, 0.0
+            yield Case("conv", f"{lengths}", str(config), run, packing.tokens * CHANNELS * 4.0)
 
 
 def _steps(device: torch.device) -> Iterator[Case]:
@@ -123,7 +90,7 @@ def _steps(device: torch.device) -> Iterator[Case]:
         for config in STEP_CONFIGS:
             step = partial(mamba_step_, groups=GROUPS, eps=1e-5, out=out, config=config)
             run = partial(step, z_SI, xBC_SC, dt_SH, *weights, conv_pool, ssm_pool, slots)
-            yield "step", f"{SESSIONS} {dtype}", config, run, moved, 0.0
+            yield Case("step", f"{SESSIONS} {dtype}", str(config), run, moved)
 
 
 def _draw(*shape: int, device: torch.device) -> Tensor:

@@ -9,22 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from holotron.bench.measuring import quantile
+from holotron.bench.tiny import TINY
 from holotron.engine.build import EngineOptions, build_engine
 from holotron.engine.requests import GenerationRequest
 from holotron.engine.sampling import SamplingParams
-from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig
 from holotron.model.initialize import random_model
-
-# A model so small that the loop shows: one layer of each kind.
-TINY = ModelConfig(
-    name="tiny",
-    pattern="M-*-",
-    hidden_size=32,
-    vocab_size=256,
-    mamba=MambaConfig(heads=4, head_dim=16, state_size=16, groups=2),
-    attention=AttentionConfig(heads=4, kv_heads=2, head_dim=8),
-    mlp=MlpConfig(64),
-)
 
 
 def measure_loop(sessions: int = 64, steps: int = 300) -> dict[str, Any]:
@@ -34,7 +24,7 @@ def measure_loop(sessions: int = 64, steps: int = 300) -> dict[str, Any]:
     sampling = SamplingParams(max_tokens=steps + 50, temperature=0.0, ignore_eos=True)
     for number in range(sessions):
         session = loop.open()
-        loop.submit(GenerationRequest(session, emit=lambda *_: None, sampling=sampling), [1 + number % 200] * 20)
+        loop.submit(GenerationRequest(session, emit=lambda *_: None, sampling=sampling), [10 + number % 200] * 20)
     clock = ModelClock(loop.model)
     outside, inside = [], []
     for _ in range(20):
@@ -49,7 +39,7 @@ def measure_loop(sessions: int = 64, steps: int = 300) -> dict[str, Any]:
         "sessions": sessions,
         "threads": torch.get_num_threads(),
         "loop_milliseconds": 1000 * median(outside),
-        "loop_milliseconds_p95": 1000 * sorted(outside)[int(steps * 0.95)],
+        "loop_milliseconds_p95": 1000 * quantile(outside, 0.95),
         "model_milliseconds": 1000 * median(inside),
     }
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import torch
-
+from holotron.bench.measuring import random_tokens, time_when_idle
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.requests import GenerationRequest
 from holotron.engine.sampling import SamplingParams
+from holotron.engine.session_state import SessionState
 
 
 def measure_phases(
@@ -31,49 +32,39 @@ def measure_phases(
     return figures
 
 
-def _tokens(loop: EngineLoop, count: int) -> list[int]:
-    return random.choices(range(min(50_000, loop.model.config.vocab_size)), k=count)
-
-
 def _prefill(loop: EngineLoop, prompt: int, count: int) -> float:
-    sessions = [loop.open() for _ in range(count)]
-    for session in sessions:
-        loop.append(session, _tokens(loop, prompt))
-        loop.submit(GenerationRequest(session, emit=lambda *_: None))
-    _wait()
-    start = time.perf_counter()
-    while loop.requests:
-        loop.step()
-    _wait()
-    seconds = time.perf_counter() - start
-    for session in sessions:
-        loop.close(session)
-    return seconds
+    with _prompted(loop, prompt, count):
+        start = time_when_idle()
+        _compute(loop)
+        return time_when_idle() - start
 
 
 def _decode(loop: EngineLoop, sequences: int, context: int, steps: int) -> float:
     sampling = SamplingParams(max_tokens=steps + 24, temperature=0.0, ignore_eos=True)
-    sessions = [loop.open() for _ in range(sequences)]
+    with _prompted(loop, context, sequences) as sessions:
+        _compute(loop)
+        for session in sessions:
+            loop.submit(GenerationRequest(session, emit=lambda *_: None, sampling=sampling))
+        for _ in range(16):  # the first steps record the graph
+            loop.step()
+        start = time_when_idle()
+        for _ in range(steps):
+            loop.step()
+        return sequences * steps / (time_when_idle() - start)
+
+
+@contextmanager
+def _prompted(loop: EngineLoop, prompt: int, count: int) -> Iterator[list[SessionState]]:
+    """Sessions with a prompt that waits to be computed."""
+    draw, sessions = random.Random(0), [loop.open() for _ in range(count)]
     for session in sessions:
-        loop.append(session, _tokens(loop, context))
+        loop.append(session, random_tokens(loop.model.config, prompt, draw))
         loop.submit(GenerationRequest(session, emit=lambda *_: None))
-    while loop.requests:
-        loop.step()
-    for session in sessions:
-        loop.submit(GenerationRequest(session, emit=lambda *_: None, sampling=sampling))
-    for _ in range(16):  # the first steps record the graph
-        loop.step()
-    _wait()
-    start = time.perf_counter()
-    for _ in range(steps):
-        loop.step()
-    _wait()
-    seconds = time.perf_counter() - start
+    yield sessions
     for session in sessions:
         loop.close(session)
-    return sequences * steps / seconds
 
 
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+def _compute(loop: EngineLoop) -> None:
+    while loop.requests:
+        loop.step()

@@ -6,7 +6,6 @@ import datetime
 import json
 import platform
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,14 @@ from holotron.plan.errors import PlanError
 from holotron.plan.gpus import GPUS, Gpu
 from holotron.plan.memory import Precision, session_bytes
 from holotron.plan.roofline import step_cost
-from holotron.plan.workload import Workload
 
 
 def machine() -> dict[str, Any]:
     """The hardware and software a figure belongs to."""
+    words = sys.argv[2:] if sys.argv[1:2] == ["bench"] else sys.argv[1:]  # `holotron bench`, or this package by itself
     facts: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "command": "holotron bench " + " ".join(_shareable(sys.argv[1:])),
+        "command": "holotron bench " + " ".join(_shareable(words)),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": platform.processor() or platform.machine(),
@@ -58,17 +57,8 @@ def limit(
     gpu = known_gpu()
     if gpu is None:
         return None
-    workload = Workload(
-        sessions=load.sessions,
-        steps=load.steps,
-        system_tokens=load.system_tokens,
-        image_tokens=load.image_tokens,
-        text_tokens=load.text_tokens,
-        generated_tokens=load.generated_tokens,
-        text_only=load.screen is None,
-    )
     try:
-        return step_cost(model, gpu, workload, precision(config), history=history, batch=max(1, batch)).to_dict()
+        return step_cost(model, gpu, load, precision(config), history=history, batch=max(1, batch)).to_dict()
     except PlanError:
         return None
 
@@ -90,7 +80,7 @@ def agent_report(
         **machine(),
         "model": model.name,
         "sessions": load.sessions,
-        "workload": asdict(load),
+        "workload": load.to_dict(),
         "engine": {key: str(value) for key, value in vars(config).items()},
         **figures,
         "predicted_bytes_per_session": predicted,
@@ -124,6 +114,11 @@ def print_agent(report: dict[str, Any]) -> None:
         if key == "bytes_per_session":
             value = value / 2**20
         print(f"  {label:32s} {'–' if value is None else form.format(value):>12s}")
+
+
+def print_figures(figures: dict[str, Any], digits: int) -> None:
+    for key, value in figures.items():
+        print(f"  {key:40s} {value:,.{digits}f}" if isinstance(value, float) else f"  {key:40s} {value}")
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -20,7 +20,7 @@ class Screens:
 
     def __init__(self, size: tuple[int, int], vision: VisionConfig, changed: float) -> None:
         self._processor = ImageProcessor(vision)
-        self._files = [_png(draw_screen(size, kind, changed)) for kind in range(KINDS)]
+        self._files = [png(draw_screen(size, kind, changed)) for kind in range(KINDS)]
         self._taken = 0
 
     def next(self) -> PreparedImage:
@@ -57,7 +57,7 @@ def _paint(image: Image.Image, draw: random.Random, top: int, bottom: int) -> No
             x += w + draw.randint(8, 60)
 
 
-def _png(image: Image.Image) -> bytes:
+def png(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()

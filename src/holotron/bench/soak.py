@@ -9,9 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
-import io
 import json
-import os
 import random
 import signal
 import socket
@@ -29,7 +27,9 @@ from typing import Any
 import httpx
 from PIL import Image
 
+from holotron.bench.measuring import process_memory, quantile
 from holotron.bench.report import machine
+from holotron.bench.screens import png
 from holotron.bench.tiny import write_checkpoint
 
 CHAT = "/v1/chat/completions"
@@ -171,7 +171,7 @@ async def soak(url: str, pids: list[int], clients: int, seconds: float, tell: An
         pictures = _pictures() if card["has_vision"] else []
         crowd = [asyncio.create_task(Client(n, url, record, pictures).live(began + seconds)) for n in range(clients)]
         while (now := time.monotonic() - began) < seconds:
-            memory.append((now, sum(map(_resident, pids)) / 2**20))
+            memory.append((now, sum(map(process_memory, pids)) / 2**20))
             tell(
                 f"{now:4.0f} s: {sum(record.counts.values())} requests, {sum(record.errors.values())} errors, "
                 f"{memory[-1][1]:.0f} MiB"
@@ -207,9 +207,7 @@ async def _settled(http: httpx.AsyncClient) -> dict[str, float]:
 
 
 def _quantiles(values: list[float]) -> dict[str, float]:
-    ordered = sorted(values)
-    at = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-    return {name: round(ordered[min(len(ordered) - 1, int(len(ordered) * q))], 4) for name, q in at.items()}
+    return {f"p{percent}": round(quantile(values, percent / 100), 4) for percent in (50, 95, 99)}
 
 
 def _growth(memory: list[tuple[float, float]]) -> float:
@@ -217,14 +215,6 @@ def _growth(memory: list[tuple[float, float]]) -> float:
     settled = [value for at, value in memory if at > memory[-1][0] / 3]
     size = max(1, len(settled) // 4)
     return sum(settled[-size:]) / size / (sum(settled[:size]) / size) if settled else 1.0
-
-
-def _resident(pid: int) -> int:
-    try:
-        fields = Path(f"/proc/{pid}/statm").read_text().split()
-    except OSError:
-        return 0
-    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _figures(text: str) -> dict[str, float]:
@@ -237,12 +227,8 @@ def _figures(text: str) -> dict[str, float]:
 
 
 def _pictures() -> list[str]:
-    pictures = []
-    for color in ("red", "green", "blue"):
-        buffer = io.BytesIO()
-        Image.new("RGB", (96, 64), color).save(buffer, "PNG")
-        pictures.append("data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode())
-    return pictures
+    files = [png(Image.new("RGB", (96, 64), colour)) for colour in ("red", "green", "blue")]
+    return ["data:image/png;base64," + base64.b64encode(file).decode() for file in files]
 
 
 @asynccontextmanager

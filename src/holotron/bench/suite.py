@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from holotron.bench.plot import Series, line_plot
 from holotron.bench.report import print_agent, write_json
 from holotron.model.model import Model
+from holotron.train.plot import Point, draw_panels
 
 # In the order of interest: a run that is cut short has the first ones.
 CASES = {
@@ -80,20 +80,15 @@ def plot_sessions(reports: list[dict[str, Any]], path: Path) -> None:
             kv = "fp8 KV" if "float8" in report["engine"]["kv_dtype"] else "bf16 KV"
             lines.setdefault(f"{report['model']}, {kv}", []).append(report)
 
-    def series(key: str, scale: float) -> list[Series]:
-        return [Series(name, sorted((r["sessions"], r[key] * scale) for r in rows)) for name, rows in lines.items()]
+    def points(key: str, scale: float) -> list[list[Point]]:
+        return [sorted((each["sessions"], each[key] * scale) for each in rows) for rows in lines.values()]
 
     if lines:
-        device = f"{reports[0]['device']}, {reports[0]['date']}"
-        figure = line_plot(
-            [
-                ("agent steps per second", series("steps_per_second", 1.0)),
-                ("GiB per session on the device", series("bytes_per_session", 2.0**-30)),
-            ],
-            title=f"The agent workload on one {device}",
-            x_label="sessions",
-        )
-        path.write_text(figure, encoding="utf-8")
+        panels = [
+            (f"agent steps/s on one {reports[0]['device']}", points("steps_per_second", 1.0), False),
+            (f"GiB per session on the device, {reports[0]['date']}", points("bytes_per_session", 2.0**-30), False),
+        ]
+        path.write_text(draw_panels(list(lines), panels, "sessions"), encoding="utf-8")
 
 
 def _free() -> None:

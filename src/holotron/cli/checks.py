@@ -11,11 +11,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from holotron.cli.errors import told
 from holotron.cli.output import GIB, size
 from holotron.env.browser.chromium import find_chromium
 
@@ -26,6 +27,9 @@ MEMORY_WANTED = 4 * GIB
 DISK_WANTED = 30 * GIB
 FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts", "~/.local/share/fonts", "~/.fonts")
 FONT_FAMILIES = ("Liberation", "DejaVu", "Noto")
+
+
+Finding = tuple[State, str] | tuple[State, str, str]  # what there is, in which words, and the command that helps
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,6 @@ class Check:
     @property
     def failed(self) -> bool:
         return self.required and self.state == "missing"
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -98,61 +99,58 @@ PACKAGES = (
 
 def run_checks() -> list[Check]:
     """Every check in turn. One that breaks is reported as that check's problem and does not stop the others."""
-    checks: list[tuple[str, str, bool, Callable[[], Check]]] = [("python", "everything", True, check_python)]
-    for package in PACKAGES:
-        checks.append((package.name, package.needed_for, package.required, partial(check_package, package)))
-    checks += [
+    packages = [(each.name, each.needed_for, each.required, partial(check_package, each)) for each in PACKAGES]
+    checks: list[tuple[str, str, bool, Callable[[], Finding]]] = [
+        ("python", "everything", True, check_python),
+        *packages,
         ("GPU", "models beyond laptop size", False, check_gpu),
         ("memory", "holding a model", False, check_memory),
         ("disk", "downloading a model", False, check_disk),
         ("chromium", "web tasks", False, check_chromium),
         ("fonts", "screenshots that look right", False, check_fonts),
     ]
-    return [_guarded(*check) for check in checks]
+    return [run_check(*check) for check in checks]
 
 
-def _guarded(name: str, needed_for: str, required: bool, check: Callable[[], Check]) -> Check:
+def run_check(name: str, needed_for: str, required: bool, check: Callable[[], Finding]) -> Check:
     try:
-        return check()
+        state, detail, *fix = check()
     except Exception as error:
-        detail = f"this check broke: {type(error).__name__}: {' '.join(str(error).split())}"
-        return Check(name, "missing" if required else "note", detail, needed_for, required=required)
+        state, detail, fix = "missing" if required else "note", f"this check broke: {told(error)}", []
+    return Check(name, state, detail, needed_for, fix[0] if fix else None, required)
 
 
 # ---- Python and its packages --------------------------------------------------------------------------------------
 
 
-def check_python() -> Check:
+def check_python() -> Finding:
     version = ".".join(str(part) for part in sys.version_info[:3])
     if (3, 11) <= sys.version_info[:2] <= (3, 13):
-        return Check("python", "ok", version, "everything", required=True)
+        return "ok", version
     fix = "uv venv --python 3.13   (or install Python 3.11, 3.12 or 3.13)"
-    return Check("python", "missing", f"{version} is not 3.11 to 3.13", "everything", fix, required=True)
+    return "missing", f"{version} is not 3.11 to 3.13", fix
 
 
-def check_package(package: Package) -> Check:
-    def found(state: State, detail: str, fix: str | None = None) -> Check:
-        return Check(package.name, state, detail, package.needed_for, fix, package.required)
-
+def check_package(package: Package) -> Finding:
     if importlib.util.find_spec(package.module or package.name) is None:
         if package.gpu_only and not has_driver():
-            return found("note", "not installed; only a GPU has a use for it")
-        return found("missing", "not installed", package.fix)
+            return "note", "not installed; only a GPU has a use for it"
+        return "missing", "not installed", package.fix
     try:
         version = importlib.metadata.version(package.name)
     except importlib.metadata.PackageNotFoundError:
-        return found("note", "importable, but its version is unknown", package.fix)
+        return "note", "importable, but its version is unknown", package.fix
     if package.least and version_numbers(version) < version_numbers(package.least):
-        return found("missing", f"{version} is older than {package.least}", package.fix)
+        return "missing", f"{version} is older than {package.least}", package.fix
     if package.below and version_numbers(version) >= version_numbers(package.below):
-        return found("missing", f"{version} is not below {package.below}", package.fix)
+        return "missing", f"{version} is not below {package.below}", package.fix
     if package.import_it:
         try:
             importlib.import_module(package.module or package.name)
         except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            return found("missing", f"{version} is installed but cannot be imported: {reason}", package.reinstall)
-    return found("ok", version)
+            detail = f"{version} is installed but cannot be imported: {told(error)}"
+            return "missing", detail, package.reinstall
+    return "ok", version
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
@@ -168,10 +166,9 @@ def has_driver() -> bool:
     return shutil.which("nvidia-smi") is not None
 
 
-def check_gpu() -> Check:
-    needed_for = "models beyond laptop size"
+def check_gpu() -> Finding:
     if importlib.util.find_spec("torch") is None:
-        return Check("GPU", "note", "cannot be seen without torch", needed_for)
+        return "note", "cannot be seen without torch"
     import torch
 
     if torch.cuda.is_available():
@@ -179,23 +176,23 @@ def check_gpu() -> Check:
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
             cards.append(f"{properties.name} ({size(properties.total_memory)})")
-        return Check("GPU", "ok", ", ".join(cards), needed_for)
+        return "ok", ", ".join(cards)
     if not has_driver():
-        return Check("GPU", "note", "no NVIDIA driver here; small models run on the CPU", needed_for)
+        return "note", "no NVIDIA driver here; small models run on the CPU"
     if torch.version.cuda is None:
         fix = next(package.reinstall for package in PACKAGES if package.name == "torch")
-        return Check("GPU", "note", f"there is a driver, but torch {torch.__version__} has no CUDA", needed_for, fix)
-    return Check("GPU", "note", "there is a driver, but torch sees no GPU", needed_for, "nvidia-smi")
+        return "note", f"there is a driver, but torch {torch.__version__} has no CUDA", fix
+    return "note", "there is a driver, but torch sees no GPU", "nvidia-smi"
 
 
-def check_memory() -> Check:
+def check_memory() -> Finding:
     available = available_memory()
     if available is None:
-        return Check("memory", "note", "this system does not say how much is free", "holding a model")
+        return "note", "this system does not say how much is free"
     if available < MEMORY_WANTED:
         detail = f"{size(available)} free, {size(MEMORY_WANTED)} wanted"
-        return Check("memory", "note", detail, "holding a model", "close other programs")
-    return Check("memory", "ok", f"{size(available)} free", "holding a model")
+        return "note", detail, "close other programs"
+    return "ok", f"{size(available)} free"
 
 
 def available_memory() -> int | None:
@@ -208,33 +205,33 @@ def available_memory() -> int | None:
     return int(match[1]) * 1024 if match else None
 
 
-def check_disk() -> Check:
+def check_disk() -> Finding:
     folder = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     if free < DISK_WANTED:
         detail = f"{size(free)} free at {folder}; a 12B model takes {size(DISK_WANTED)}"
-        return Check("disk", "note", detail, "downloading a model", "export HF_HOME=/a/folder/with/more/room")
-    return Check("disk", "ok", f"{size(free)} free at {folder}", "downloading a model")
+        return "note", detail, "export HF_HOME=/a/folder/with/more/room"
+    return "ok", f"{size(free)} free at {folder}"
 
 
-def check_chromium() -> Check:
+def check_chromium() -> Finding:
     path, detail = find_chromium()
     if path is not None:
-        return Check("chromium", "ok", str(path), "web tasks")
+        return "ok", str(path)
     fix = "python -m playwright install --with-deps chromium"
     if importlib.util.find_spec("playwright") is None:
         fix = f"python -m pip install playwright && {fix}"
-    return Check("chromium", "missing", detail, "web tasks", fix)
+    return "missing", detail, fix
 
 
-def check_fonts() -> Check:
+def check_fonts() -> Finding:
     names = " ".join(installed_fonts()).lower()
     found = [family for family in FONT_FAMILIES if family.lower() in names]
     if found:
-        return Check("fonts", "ok", ", ".join(found), "screenshots that look right")
+        return "ok", ", ".join(found)
     fix = "sudo apt-get install -y fonts-liberation fonts-dejavu-core"
-    return Check("fonts", "missing", f"none of {', '.join(FONT_FAMILIES)}", "screenshots that look right", fix)
+    return "missing", f"none of {', '.join(FONT_FAMILIES)}", fix
 
 
 def installed_fonts() -> list[str]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from holotron.cli import generate
-from holotron.cli.errors import DONE, FAILED, MISUSED, Misuse, misuse
-from holotron.cli.output import console, examples, print_json
+from holotron.cli.errors import DONE, FAILED, Misuse, choose, failure, misuse
+from holotron.cli.output import JsonOption, command_group, console, examples, plain_table, print_json
+from holotron.cli.progress import passing_progress
 
 if TYPE_CHECKING:
     from holotron.episodes.replay import ReplayReport
@@ -21,26 +20,17 @@ if TYPE_CHECKING:
 FORMATS = ("parquet", "openai", "browsergym", "uitars")
 IMAGES = ("embed", "reference")
 
-app = typer.Typer(
-    help="To learn from: episodes by teachers (miniwob, pages), and screens. Stored episodes: export, import, check, "
-    "replay.",
-    epilog=examples(
+app = command_group(
+    "To learn from: episodes by teachers (miniwob, pages), and screens. Stored episodes: export, import, check,"
+    " replay.",
+    examples(
         "holotron data miniwob --out data/miniwob --episodes 5000 --workers 4",
         "holotron data export runs/today today.parquet --format parquet",
     ),
-    rich_markup_mode="rich",
 )
 
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A folder of episodes.")]
 FormatOption = Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-
-
-@app.callback(invoke_without_command=True)
-def _data(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(MISUSED)
 
 
 app.command("screens", epilog=generate.SCREENS_EXAMPLES)(generate.screens)
@@ -63,19 +53,19 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Write all finished episodes of a store into one file. Parquet keeps everything, the others what they can say."""
-    _choose("--format", format, FORMATS)
-    _choose("--images", images, IMAGES)
+    choose("--format", format, FORMATS)
+    choose("--images", images, IMAGES)
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise Misuse(f"{out} cannot be written: " + ("it is a folder" if out.is_dir() else "its folder is not there"))
     from holotron.episodes.transfer import export as write
 
     damage: list[str] = []
-    with _progress("episodes") as (begin, advance):
-        opened = _watched(_existing(store), advance)
+    with passing_progress("episodes") as update:
+        opened = _watched(_existing(store), update)
         chosen = opened.list_episodes(finished=True, on_damage=lambda error: damage.append(str(error)))
         if not chosen:
             raise ValueError(f"{store} has no finished episode to export" + (f": {damage[0]}" if damage else ""))
-        begin(len(chosen))
+        update(total=len(chosen))
         count = write(opened, out, format, images=images, episodes=chosen)  # type: ignore[arg-type]
     for problem in damage:
         typer.echo(f"left out: {problem}", err=True)
@@ -102,7 +92,7 @@ def import_(
     json: JsonOption = False,
 ) -> None:
     """Bring a file's episodes into a store. Those it has finished are left alone."""
-    _choose("--format", format, FORMATS)
+    choose("--format", format, FORMATS)
     if not file.is_file():
         raise Misuse(f"there is no file {file}")
     if store.exists() and not store.is_dir():
@@ -111,9 +101,8 @@ def import_(
     from holotron.episodes.transfer import import_ as read
 
     named = None if images_from is None else EpisodeStore(_existing(images_from)).images
-    with _progress("episodes") as (begin, advance):
-        begin(None)
-        imported = read(file, _watched(store, advance), format, images=named)  # type: ignore[arg-type]
+    with passing_progress("episodes") as update:
+        imported = read(file, _watched(store, update), format, images=named)  # type: ignore[arg-type]
     if json:
         print_json({"store": str(store), "imported": imported})
     else:
@@ -123,10 +112,10 @@ def import_(
 @app.command("check", epilog=examples("holotron data check runs/today", "holotron data check runs/today --json"))
 def check(store: StoreArgument, json: JsonOption = False) -> None:
     """Read everything in a store and list what is damaged or missing."""
-    with _progress("episodes") as (begin, advance):
-        opened = _watched(_existing(store), advance)
+    with passing_progress("episodes") as update:
+        opened = _watched(_existing(store), update)
         infos = opened.list_episodes(on_damage=lambda _: None)  # check() tells about these
-        begin(len(infos))
+        update(total=len(infos))
         problems = opened.check()
     unfinished = sum(not info.finished for info in infos)
     if json:
@@ -164,10 +153,12 @@ def replay(
     import asyncio
 
     from holotron.env.browser.options import EnvOptions
+    from holotron.env.browser.pool import Browsers
     from holotron.env.errors import InfrastructureError, Refused
     from holotron.env.safety.policy import SafetyPolicy
     from holotron.episodes.errors import Damaged, EpisodeError, NewerSchema
     from holotron.episodes.replay import TOLERANCE, ReplayError
+    from holotron.episodes.replay import replay as play
     from holotron.episodes.store import EpisodeStore
 
     opened = EpisodeStore(store)
@@ -181,16 +172,29 @@ def replay(
         raise Misuse(str(error)) from error
     if out is not None and out.exists() and not out.is_dir():
         raise Misuse(f"--out {out} is a file; it must be a folder")
+
+    async def main() -> ReplayReport:
+        with passing_progress("steps") as update:
+            update(total=opened.info(episode).step_count)
+            async with Browsers() as browsers:
+                return await play(
+                    opened,
+                    episode,
+                    browsers,
+                    out=out,
+                    tolerance=TOLERANCE if tolerance is None else tolerance,
+                    go_on=go_on,
+                    options=options,
+                    on_step=lambda _: update(advance=1),
+                )
+
     try:
-        report = asyncio.run(
-            _replay(opened, episode, out, TOLERANCE if tolerance is None else tolerance, go_on, options)
-        )
+        with failure(InfrastructureError):
+            report = asyncio.run(main())
     except ReplayError as error:
         if not isinstance(error.__cause__, Refused):
             raise
         raise ReplayError(f"{error}; --allow ORIGIN lets it be visited") from error
-    except InfrastructureError as error:
-        raise OSError(str(error)) from error  # the machine's fault, and said in one line as such
     if json:
         print_json(report.to_dict())
     else:
@@ -198,34 +202,12 @@ def replay(
     raise typer.Exit(DONE if report.same else FAILED)
 
 
-async def _replay(
-    store: EpisodeStore, episode: str, out: Path | None, tolerance: float, go_on: bool, options: Any
-) -> ReplayReport:
-    from holotron.env.browser.pool import Browsers
-    from holotron.episodes.replay import replay as play
-
-    with _progress("steps") as (begin, advance):
-        begin(store.info(episode).step_count)
-        async with Browsers() as browsers:
-            return await play(
-                store,
-                episode,
-                browsers,
-                out=out,
-                tolerance=tolerance,
-                go_on=go_on,
-                options=options,
-                on_step=lambda _: advance(),
-            )
-
-
 def _print_report(report: ReplayReport) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from holotron.episodes.replay import Status
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = plain_table(gap=1)
     for heading in ("step", "", "pixels", "action and what happened"):
         table.add_column(heading, justify="right" if heading in ("step", "pixels") else "left")
     colours = {"same": "green", "changed": "yellow", "failed": "red"}
@@ -242,41 +224,23 @@ def _print_report(report: ReplayReport) -> None:
 # ---- common ----
 
 
-def _choose(option: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise Misuse(f"{option} is {value!r}; choose one of {', '.join(known)}")
-
-
 def _existing(folder: Path) -> Path:
     if not (folder / "episodes").is_dir():
         raise Misuse(f"{folder} is no store of episodes; it has no folder 'episodes'")
     return folder
 
 
-def _watched(folder: Path, advance: Callable[[], None]) -> EpisodeStore:
+def _watched(folder: Path, update: Callable[..., None]) -> EpisodeStore:
     """A store that tells when an episode is begun or read."""
     from holotron.episodes.store import EpisodeStore
 
     class Watched(EpisodeStore):
         def begin(self, *arguments: Any, **options: Any) -> Any:
-            advance()
+            update(advance=1)
             return super().begin(*arguments, **options)
 
         def steps(self, *arguments: Any, **options: Any) -> Any:
-            advance()
+            update(advance=1)
             return super().steps(*arguments, **options)
 
     return Watched(folder)
-
-
-@contextmanager
-def _progress(unit: str) -> Iterator[tuple[Callable[[int | None], None], Callable[[], None]]]:
-    """A bar on stderr, if somebody looks at it: call the first to say how much there is, the second for each done."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    shown = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
-    with shown:
-        task = shown.add_task(unit, total=None)
-        yield (lambda total: shown.update(task, total=total)), (lambda: shown.advance(task))

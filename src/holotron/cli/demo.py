@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from holotron.cli import policies
 from holotron.cli.errors import failure
-from holotron.cli.output import examples
-from holotron.cli.policies import (
-    Chosen,
-    EndpointOption,
-    ModelOption,
-    NameOption,
-    agent_failures,
-    opened,
-)
+from holotron.cli.output import examples, print_step
+from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
-from holotron.cli.steps import tell_step
 
 if TYPE_CHECKING:
     from holotron.agent.agent import StepRecord
     from holotron.env.task import Task
+    from holotron.episodes.fleet import Counters
     from holotron.episodes.record import EpisodeInfo
 
 EXAMPLES = examples("holotron demo", "holotron demo --endpoint http://127.0.0.1:8000/v1 --out runs/large")
@@ -45,9 +38,9 @@ MOST_STEPS = 12
 
 
 def demo(
-    model: ModelOption = None,
-    endpoint: EndpointOption = None,
-    name: NameOption = None,
+    model: policies.ModelOption = None,
+    endpoint: policies.EndpointOption = None,
+    name: policies.NameOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the episodes; default: runs/demo and the time.")] = None,
 ) -> None:
     """Solve some widget tasks and three plain pages in a real browser, with seeds and pages kept out of training."""
@@ -59,53 +52,41 @@ def demo(
         console.print(introduction, style="dim")
     folder = out or Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
     with registered("demo"), agent_failures(), failure(ModelError):
-        played = asyncio.run(_play_all(chosen, folder, console))
+        played, seconds = asyncio.run(_play_all(chosen, folder, console))
     from holotron.episodes.store import EpisodeStore
     from holotron.web.report import write_report
 
     report = write_report(EpisodeStore(folder), folder / "report.html")
-    each = played.seconds / max(1, played.steps)
-    console.print(f"{played.solved} of {played.episodes} solved, {played.steps} steps, {each:.2f} s each")
+    each = seconds / max(1, played.steps)
+    console.print(f"{played.succeeded} of {played.finished} solved, {played.steps} steps, {each:.2f} s each")
     typer.echo(f"every step, with its screenshot: {report.page}")
 
 
-@dataclass
-class _Played:
-    """Tells what happens as it happens, and counts."""
-
-    console: Console
-    solved: int = 0
-    episodes: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-
-    def step(self, task: Task, step: StepRecord) -> None:
-        if step.index == 0:
-            self.console.print(f"[bold]{task.name}[/bold]  {task.text}", highlight=False)
-        tell_step(self.console, step)
-        self.steps += 1
-        self.seconds += step.timings.total
-
-    def episode(self, info: EpisodeInfo) -> None:
-        solved = info.outcome is not None and info.outcome.success is True
-        self.console.print("     [green]solved[/green]" if solved else "     [red]not solved[/red]")
-        self.episodes += 1
-        self.solved += solved
-
-
-async def _play_all(chosen: Chosen, folder: Path, console: Console) -> _Played:
+async def _play_all(chosen: Chosen, folder: Path, console: Console) -> tuple[Counters, float]:
+    """What was played, told as it happens, and the seconds that the steps took."""
     from holotron.agent.agent import Budget
     from holotron.agent.chat import ChatOptions
     from holotron.env.task import Task
-    from holotron.episodes.fleet import Fleet
-    from holotron.episodes.record import PolicyInfo
+    from holotron.episodes.fleet import Counters, Fleet
     from holotron.episodes.store import EpisodeStore
     from holotron.eval.plain_pages import plain_pages, served
     from holotron.suites.play import Play
     from holotron.suites.suite import HELD_OUT_SEEDS, find_suite
     from holotron.suites.web import SUCCESS, WebSuite
 
-    played, widgets = _Played(console), find_suite("miniwob")
+    played, seconds, widgets = Counters(), 0.0, find_suite("miniwob")
+
+    def told(task: Task, step: StepRecord) -> None:
+        nonlocal seconds
+        seconds += step.timings.total
+        if step.index == 0:
+            console.print(f"[bold]{task.name}[/bold]  {task.text}", highlight=False)
+        print_step(console, step)
+
+    def ended(info: EpisodeInfo) -> None:
+        solved = info.outcome is not None and info.outcome.success is True
+        console.print("     [green]solved[/green]" if solved else "     [red]not solved[/red]")
+
     web = WebSuite(*(chosen.policy_format().size or (1280, 800)))
     with served() as address:
         pages = [
@@ -117,7 +98,7 @@ async def _play_all(chosen: Chosen, folder: Path, console: Console) -> _Played:
         async with opened(chosen, style) as policy:
             for suite, tasks in ((widgets, small), (web, pages)):
                 policy_format = chosen.policy_format(kinds=suite.kinds if suite is widgets else None)
-                info = PolicyInfo(model=chosen.label, extra={"format": policy_format.spec})
+                info = chosen.info(policy_format)
                 play = Play(suite, folder, info, policy_format, Budget(steps=MOST_STEPS), "positive")
                 async with suite.pool(1) as pool:
                     fleet = Fleet(
@@ -126,8 +107,8 @@ async def _play_all(chosen: Chosen, folder: Path, console: Console) -> _Played:
                         info,
                         suite.environment,
                         sessions=1,
-                        on_step=played.step,
-                        on_episode=played.episode,
+                        on_step=told,
+                        on_episode=ended,
                     )
-                    await fleet.run(tasks)
-    return played
+                    played.add(await fleet.run(tasks))
+    return played, seconds

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
 
 import typer
 
 from holotron import __version__
 from holotron.cli.checks import Check, run_checks
 from holotron.cli.errors import FAILED
-from holotron.cli.output import console, examples, print_json, print_wrapped
+from holotron.cli.output import JsonOption, console, examples, plain_table, print_json, print_wrapped
 
 EXAMPLES = examples("holotron doctor", "holotron doctor --json")
 _STYLES = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
-def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False) -> None:
+def doctor(json: JsonOption = False) -> None:
     """Check this machine and say how to fix what is missing.
 
     Leaves with 1 if something that everything needs is missing, with 0 otherwise.
@@ -23,7 +23,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON for a p
     checks = run_checks()
     healthy = not any(check.failed for check in checks)
     if json:
-        print_json({"holotron": __version__, "ok": healthy, "checks": [check.to_dict() for check in checks]})
+        print_json({"holotron": __version__, "ok": healthy, "checks": [asdict(check) for check in checks]})
     else:
         _print_report(checks, healthy)
     if not healthy:
@@ -31,14 +31,14 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON for a p
 
 
 def _print_report(checks: list[Check], healthy: bool) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     table.add_column("check", no_wrap=True)
     table.add_column("state", no_wrap=True)
     table.add_column("found", overflow="fold")
     for check in checks:
-        table.add_row(check.name, f"[{_style(check)}]{check.state}[/]", check.detail)
+        # Red is for what stops the work.
+        style = "yellow" if check.state == "missing" and not check.required else _STYLES[check.state]
+        table.add_row(check.name, f"[{style}]{check.state}[/]", check.detail)
     out = console()
     out.print(table)
     fixes = [check for check in checks if check.fix and check.state != "ok"]
@@ -56,8 +56,3 @@ def _print_report(checks: list[Check], healthy: bool) -> None:
         print_wrapped("Holotron runs here. What is optional is listed above.", style="green")
     else:
         print_wrapped("Everything is here.", style="green")
-
-
-def _style(check: Check) -> str:
-    """Red is for what stops the work."""
-    return "yellow" if check.state == "missing" and not check.required else _STYLES[check.state]

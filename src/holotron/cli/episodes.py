@@ -1,11 +1,11 @@
-"""What `run` and `rollout` share: how a browser is set up from the command line, and the episode it leaves."""
+"""How `holotron run` sets up a browser, and the episode it leaves."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -14,17 +14,9 @@ import typer
 from holotron.cli.errors import Misuse
 
 if TYPE_CHECKING:
-    from holotron.agent.agent import Ending, StepRecord
     from holotron.env.browser.options import EnvOptions
     from holotron.episodes.record import PolicyInfo
     from holotron.episodes.writer import EpisodeWriter
-
-
-def origin_of(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Misuse(f"--url is {url!r}; it must begin with http:// or https://")
-    return f"{parts.scheme}://{parts.netloc.rsplit('@', 1)[-1]}"
 
 
 def environment_options(
@@ -42,7 +34,10 @@ def environment_options(
     from holotron.env.safety.policy import SafetyPolicy
     from holotron.env.safety.secrets import Secret, Secrets
 
-    home = origin_of(url)
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Misuse(f"--url is {url!r}; it must begin with http:// or https://")
+    home = f"{parts.scheme}://{parts.netloc.rsplit('@', 1)[-1]}"
     safety = SafetyPolicy(None) if anywhere else SafetyPolicy([home, *(allow or ())])
     known = {}
     for text in secrets or ():
@@ -64,48 +59,24 @@ def environment_options(
     )
 
 
-class Recorder:
-    """Writes one episode, or nothing where no folder was named."""
+@contextmanager
+def recorded(
+    folder: Path | None, task: str, url: str, policy: PolicyInfo, options: EnvOptions
+) -> Iterator[EpisodeWriter | None]:
+    """The writer of one episode, or None where no folder was named. What breaks inside is the episode's outcome."""
+    if folder is None:
+        yield None
+        return
+    from holotron.env.task import Task
+    from holotron.episodes.record import EnvironmentInfo, Outcome
+    from holotron.episodes.store import EpisodeStore, new_id
 
-    def __init__(self, folder: Path | None, task: str, url: str, policy: PolicyInfo, options: EnvOptions) -> None:
-        self._writer: EpisodeWriter | None = None
-        self._finished = False
-        if folder is None:
-            return
-        from holotron.env.task import Task
-        from holotron.episodes.record import EnvironmentInfo
-        from holotron.episodes.store import EpisodeStore, new_id
-
-        store = EpisodeStore(folder, redact=options.secrets.redact)
-        viewport = (options.width, options.height)
-        environment = EnvironmentInfo(name="browser", viewport=viewport)
-        self._writer = store.begin(Task(text=task, url=url), policy, environment, episode_id=new_id())
-
-    def __enter__(self) -> Recorder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._writer is None:
-            return
-        from holotron.episodes.record import Outcome
-
-        if not self._finished and error is not None:
+    store = EpisodeStore(folder, redact=options.secrets.redact)
+    environment = EnvironmentInfo(name="browser", viewport=(options.width, options.height))
+    with store.begin(Task(text=task, url=url), policy, environment, episode_id=new_id()) as writer:
+        try:
+            yield writer
+        except BaseException as error:
             stopped = isinstance(error, KeyboardInterrupt | asyncio.CancelledError)
-            outcome = Outcome(reason="stopped" if stopped else "infrastructure", detail=str(error)[:1000])
-            self._writer.finish(outcome)
-        self._writer.close()
-
-    async def add(self, step: StepRecord) -> None:
-        if self._writer is not None:
-            from holotron.episodes.recording import step_of
-
-            await asyncio.to_thread(self._writer.add_step, step_of(step), step.observation.image)
-
-    def finish(self, ending: Ending) -> None:
-        if self._writer is not None:
-            from holotron.episodes.recording import outcome_of
-
-            self._writer.finish(outcome_of(ending))
-            self._finished = True
+            writer.finish(Outcome(reason="stopped" if stopped else "infrastructure", detail=str(error)[:1000]))
+            raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 DONE, FAILED, MISUSED = 0, 1, 2
@@ -13,6 +13,12 @@ DEBUG_VARIABLE = "HOLOTRON_DEBUG"
 
 class Misuse(ValueError):
     """The command was asked for something that cannot be: a wrong name, a value out of range."""
+
+
+def choose(option: str, value: str, known: Iterable[str]) -> None:
+    """Misuse where the option's value is none of those known."""
+    if value not in known:
+        raise Misuse(f"{option} is {value!r}; choose one of {', '.join(known)}")
 
 
 @contextmanager
@@ -26,7 +32,7 @@ def misuse(*kinds: type[ValueError]) -> Iterator[None]:
 
 @contextmanager
 def failure(*kinds: type[Exception]) -> Iterator[None]:
-    """Inside, errors of these kinds are told in a line: nobody typed anything wrong, and it is no bug either."""
+    """Inside, errors of these kinds are told in a line: they are neither misuse nor a bug."""
     try:
         yield
     except kinds as error:
@@ -50,8 +56,12 @@ def report(error: Exception) -> int:
         return _say(_one_line(str(error)), MISUSED)
     if isinstance(error, ValueError | OSError):
         return _say(_one_line(str(error)) or type(error).__name__, FAILED)
-    message = f"{type(error).__name__}: {error} (a bug; {DEBUG_VARIABLE}=1 shows where)"
-    return _say(_one_line(message), FAILED)
+    return _say(f"{told(error)} (a bug; {DEBUG_VARIABLE}=1 shows where)", FAILED)
+
+
+def told(error: Exception) -> str:
+    """An error with its kind, in one line."""
+    return _one_line(f"{type(error).__name__}: {error}")
 
 
 def _say(message: str, code: int) -> int:

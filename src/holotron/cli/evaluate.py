@@ -13,10 +13,12 @@ import typer
 from rich.table import Table
 
 from holotron.cli.errors import Misuse, misuse
-from holotron.cli.output import console, examples, print_json
+from holotron.cli.output import command_group, console, examples, print_json
 from holotron.cli.policies import (
     BUNDLED,
+    BareOption,
     Chosen,
+    DeviceOption,
     EndpointOption,
     FormatOption,
     MaxTokensOption,
@@ -24,13 +26,14 @@ from holotron.cli.policies import (
     NameOption,
     RandomOption,
     TemperatureOption,
+    WorkersOption,
     agent_failures,
     opened,
 )
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
 
-app = typer.Typer(help="Evaluate a policy.", no_args_is_help=True, rich_markup_mode="rich")
+app = command_group("Evaluate a policy.")
 MINIWOB_EXAMPLES = examples(
     "holotron eval miniwob --endpoint http://127.0.0.1:8000/v1 --protocol browsergym-125 --sessions 16",
     "holotron eval miniwob --protocol browsergym-125,strict-125 --sessions 112 --workers 14 --device cuda",
@@ -43,7 +46,6 @@ PAGES_EXAMPLES = examples(
     "holotron eval pages --episodes-per-task 5",
     "holotron eval pages --model runs/navigation/weights --protocol taught --workers 8 --device cuda --out runs/taught",
 )
-DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
 
 
 def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callable[..., None]:
@@ -61,9 +63,7 @@ def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callabl
         seeds: Annotated[str | None, typer.Option(help="Other seeds than the protocol's, with commas between.")] = None,
         episodes_per_task: Annotated[int | None, typer.Option(min=1, help="Fewer than the protocol's.")] = None,
         sessions: Annotated[int, typer.Option(min=1, max=512, help="Episodes that are played at once.")] = 8,
-        workers: Annotated[
-            int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")
-        ] = 1,
+        workers: WorkersOption = 1,
         browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")] = 1,
         out: Annotated[Path | None, typer.Option(help="Folder of the run; a second one goes on in it.")] = None,
         temperature: TemperatureOption = 0.0,
@@ -72,9 +72,7 @@ def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callabl
             float, typer.Option(min=0, max=1, help="With scripted: how often something clumsy comes first.")
         ] = 0,
         device: DeviceOption = None,
-        bare: Annotated[
-            bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")
-        ] = False,
+        bare: BareOption = False,
         format_: FormatOption = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     ) -> None:
@@ -223,9 +221,7 @@ def _screens_command(name: str, each: str, what: str) -> None:
         screens: int = 100,
         sources: Annotated[str | None, typer.Option(help="widgets, miniwob, pages, packages; default: all.")] = None,
         device: DeviceOption = None,
-        workers: Annotated[
-            int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")
-        ] = 1,
+        workers: WorkersOption = 1,
         at_once: Annotated[int, typer.Option(min=1, max=64, help="Screens of each process.")] = 4,
         out: Annotated[Path | None, typer.Option(dir_okay=False, help="File for the whole report as JSON.")] = None,
     ) -> None:

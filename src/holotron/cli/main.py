@@ -15,8 +15,8 @@ from typer.core import TyperGroup
 from holotron import __version__
 from holotron.cli import bench, data, demo, doctor, evaluate, models, pipeline, plan, rollout, run, serve, train, view
 from holotron.cli import process_registry as running
-from holotron.cli.errors import DONE, FAILED, MISUSED, debugging, report
-from holotron.cli.output import examples
+from holotron.cli.errors import DONE, FAILED, debugging, report
+from holotron.cli.output import examples, show_help
 
 
 class CommandGroup(TyperGroup):
@@ -69,9 +69,7 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(MISUSED)
+    show_help(context)
 
 
 def main() -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from holotron.cli.output import MIB, billions, console, examples, print_json, print_wrapped
+from holotron.cli.output import MIB, JsonOption, billions, console, examples, plain_table, print_json, print_wrapped
 from holotron.model.config import ModelConfig
 from holotron.model.presets import PRESETS, Preset
+from holotron.plan.planner import describe_model
 
 EXAMPLES = examples("holotron models", "holotron models --json")
 
 
-def models(json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False) -> None:
+def models(json: JsonOption = False) -> None:
     """List the known models: layers, parameters, memory per token and per session."""
     if json:
         print_json([_describe(preset) for preset in PRESETS.values()])
@@ -23,19 +22,9 @@ def models(json: Annotated[bool, typer.Option("--json", help="Print JSON for a p
 
 def _describe(preset: Preset) -> dict[str, Any]:
     config = preset.config
-    return {
-        "name": config.name,
+    return describe_model(config) | {
         "about": preset.about,
         "hub_id": preset.hub_id,
-        "layers": config.layers,
-        "mamba_layers": config.count("M"),
-        "mlp_layers": config.count("-"),
-        "moe_layers": config.count("E"),
-        "attention_layers": config.count("*"),
-        "text_parameters": config.text_parameters,
-        "active_parameters": config.active_parameters,
-        "vision_parameters": config.vision_parameters,
-        "projector_parameters": config.projector_parameters,
         "kv_bytes_per_token": 2 * config.kv_values_per_token,
         "state_bytes_16_bit": 2 * config.ssm_values,
         "state_bytes_32_bit": 4 * config.ssm_values,
@@ -45,21 +34,13 @@ def _describe(preset: Preset) -> dict[str, Any]:
 
 
 def _print_table() -> None:
-    from rich.table import Table
-
-    sizes = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    sizes = plain_table(gap=1)
     sizes.add_column("\nmodel", style="cyan", no_wrap=True)
-    for heading in (
-        "layers\nM/-E/*",
-        "text\nparams",
-        "active\nparams",
-        "eyes\nparams",
-        "KV bytes\nper token",
-        "state MiB\n16/32 bit",
-    ):
+    shares = [f"{part}\nparams" for part in ("text", "active", "vision")]
+    for heading in ("layers\nM/-E/*", *shares, "KV bytes\nper token", "state MiB\n16/32 bit"):
         sizes.add_column(heading, justify="right", no_wrap=True)
     # Hub ids are long and meant to be copied: in a table of their own they are never cut off.
-    homes = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    homes = plain_table()
     homes.add_column("model", style="cyan", no_wrap=True)
     homes.add_column("weights on the Hugging Face hub", overflow="fold")
     for preset in PRESETS.values():
@@ -81,7 +62,7 @@ def _print_table() -> None:
     out.print()
     print_wrapped(
         "Layers: M Mamba-2, - MLP or E mixture of experts, * attention. KV in bf16. The state is what one session"
-        " carries, whatever its length. Eyes: vision tower and projector."
+        " carries, however long it is. Vision: tower and projector."
     )
 
 

@@ -4,18 +4,44 @@ from __future__ import annotations
 
 import json
 import textwrap
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
+from holotron.cli.errors import MISUSED
+
+if TYPE_CHECKING:
+    from holotron.agent.agent import StepRecord
+
 MIB, GIB = 2**20, 2**30
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+
+def show_help(context: typer.Context) -> None:
+    """The callback of a group of commands: without one of them its help is shown, and that is misuse."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(MISUSED)
+
+
+def command_group(about: str, epilog: str | None = None) -> typer.Typer:
+    """A command that has commands."""
+    return typer.Typer(
+        help=about, epilog=epilog, callback=show_help, invoke_without_command=True, rich_markup_mode="rich"
+    )
 
 
 def console() -> Console:
     """Standard output. Rich leaves out colours by itself when that is a file or a pipe."""
     return Console(highlight=False)
+
+
+def plain_table(*headings: str, gap: int = 2) -> Table:
+    """A table without lines, its columns so many spaces apart."""
+    return Table(*headings, box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
 
 
 def print_json(value: Any) -> None:
@@ -31,6 +57,18 @@ def print_wrapped(text: str, *, bullet: str = "", style: str = "") -> None:
         text, out.width, initial_indent=bullet, subsequent_indent=" " * len(bullet), break_on_hyphens=False
     )
     out.print(Text(lines, style=style), soft_wrap=True)
+
+
+def print_step(out: Console, step: StepRecord) -> None:
+    """A step of an agent in a line or three."""
+    from holotron.actions.describe import describe
+
+    what = describe(step.action) if step.action is not None else f"no action: {step.error}"
+    out.print(f"{step.index + 1:3d}  {step.timings.total:5.1f} s  {what}", markup=False)
+    if step.thought:
+        out.print(f"             {step.thought}", style="dim", markup=False)
+    if step.action is not None and step.error:
+        out.print(f"             {step.error}", style="yellow", markup=False)
 
 
 def examples(*commands: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 
 from holotron.cli.errors import Misuse, misuse
-from holotron.cli.output import examples, print_json
+from holotron.cli.output import JsonOption, examples, print_json
 from holotron.cli.plan_table import print_plans
 from holotron.engine.options import EngineOptions
 from holotron.model.config import ModelConfig
@@ -20,10 +19,10 @@ from holotron.model.presets import PRESETS, preset
 from holotron.plan.efficiency import MEASURED
 from holotron.plan.errors import PlanError
 from holotron.plan.gpus import GPUS, gpu
-from holotron.plan.memory import Format, Precision
+from holotron.plan.memory import Precision
 from holotron.plan.notes import assumptions, corrections, verdict
 from holotron.plan.planner import plan as make_plan
-from holotron.plan.workload import Workload
+from holotron.plan.workload import Workload, parse_size
 
 EXAMPLES = examples(
     "holotron plan holotron-12b --gpu H100 --sessions 100 --steps 20",
@@ -63,7 +62,7 @@ def plan(
         float | None,
         typer.Option(help="Share of the GPU kept as workspace.", show_default="10 GiB, as `holotron serve`"),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Work out what fits on one GPU and how fast it can go, next to a transformer.
 
@@ -71,12 +70,12 @@ def plan(
     """
     with misuse(PlanError):
         chosen_gpu = gpu(gpu_name)
-        precision = Precision(_format("--weights", weights), _format("--kv", kv), state)
+        precision = Precision(weights.lower(), kv.lower(), state)
         workload = Workload(
             sessions=sessions,
             steps=steps,
             system_tokens=system_tokens,
-            screen=parse_screen(screen),
+            screen=parse_size("--screen", screen),
             image_tokens=image_tokens,
             text_tokens=text_tokens,
             generated_tokens=generated_tokens,
@@ -118,19 +117,3 @@ def find_model(name: str) -> ModelConfig:
         return preset(name).config
     except ConfigError as error:
         raise Misuse(f"{error}; a folder with a config.json will do as well") from error
-
-
-def parse_screen(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d{1,6})[xX×](\d{1,6})", text.strip())
-    if match is None or int(match[1]) == 0 or int(match[2]) == 0:
-        raise Misuse(f"--screen is {text!r}; write WIDTHxHEIGHT in pixels, such as 1920x1080")
-    return int(match[1]), int(match[2])
-
-
-def _format(option: str, text: str) -> Format:
-    match text.lower():
-        case "bf16":
-            return "bf16"
-        case "fp8":
-            return "fp8"
-    raise Misuse(f"{option} is {text!r}; write bf16 or fp8")

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from rich.table import Table
 
-from holotron.cli.output import console, milliseconds, print_wrapped, rate, size
+from holotron.cli.output import console, milliseconds, plain_table, print_wrapped, rate, size
+from holotron.plan.notes import plural
 from holotron.plan.planner import SessionPlan
 from holotron.plan.roofline import StepCost
 
@@ -37,9 +38,7 @@ def print_plans(
 
 def _headline(plan: SessionPlan) -> str:
     workload = plan.workload
-    sessions = "1 session" if workload.sessions == 1 else f"{workload.sessions:,} sessions"
-    steps = "1 step" if workload.steps == 1 else f"{workload.steps:,} steps"
-    return f"{sessions} of {steps} on one {plan.gpu.name}"
+    return f"{plural(workload.sessions, 'session')} of {plural(workload.steps, 'step')} on one {plan.gpu.name}"
 
 
 def _setting(plan: SessionPlan) -> str:
@@ -55,7 +54,7 @@ def _setting(plan: SessionPlan) -> str:
 
 
 def _table(plans: list[SessionPlan]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     # The labels keep their lines; where space is short the model names are broken instead.
     table.add_column("", no_wrap=True)
     for each in plans:
@@ -78,7 +77,7 @@ def _section(table: Table, plans: list[SessionPlan], title: str, rows: list[tupl
 
 def _memory_rows(plans: list[SessionPlan]) -> list[tuple[str, Cell]]:
     mean, end = (_token_label(plans, name) for name in ("mean_tokens", "end_tokens"))
-    count = f"{plans[0].workload.sessions:,} session{'s' if plans[0].workload.sessions > 1 else ''}"
+    count = plural(plans[0].workload.sessions, "session")
     rows: list[tuple[str, Cell]] = [
         ("GPU", lambda p: size(p.memory.gpu_bytes)),
         ("weights", lambda p: size(p.memory.weight_bytes)),
@@ -121,25 +120,24 @@ def _cost_rows(plans: list[SessionPlan]) -> list[tuple[str, Cell]]:
     new = {each.workload.new_tokens for each in plans}
     prefill = f"prefill {new.pop():,} tokens" if len(new) == 1 else "prefill"
     generated = plans[0].workload.generated_tokens
-    rows: list[tuple[str, Cell]] = [
-        (f"{prefill}: matrices", _part("prefill_matrices")),
-        ("prefill: attention over the history", _part("prefill_attention")),
-        ("prefill: Mamba-2 scan", _part("prefill_scan")),
-        ("vision", _part("vision")),
-        (f"decode {generated:,} tokens: weights", lambda p: _of(p, lambda c: c.decode_weights + c.decode_head)),
-        ("decode: states, read and written", _part("decode_states")),
-        ("decode: KV, read", _part("decode_kv")),
-        ("[bold]whole step[/bold]", _part("total")),
+    return [
+        (f"{prefill}: matrices", _seconds("prefill_matrices")),
+        ("prefill: attention over the history", _seconds("prefill_attention")),
+        ("prefill: Mamba-2 scan", _seconds("prefill_scan")),
+        ("vision", _seconds("vision")),
+        (f"decode {generated:,} tokens: weights", _seconds("decode_weights", "decode_head")),
+        ("decode: states, read and written", _seconds("decode_states")),
+        ("decode: KV, read", _seconds("decode_kv")),
+        ("[bold]whole step[/bold]", _seconds("total")),
     ]
-    return rows
 
 
 def _limit_rows() -> list[tuple[str, Cell]]:
     return [
-        ("sessions decoding together", lambda p: f"{p.cost.batch:,}" if p.cost else NOTHING),
-        ("[bold]agent steps/s[/bold]", lambda p: rate(p.cost.steps_per_second) if p.cost else NOTHING),
-        ("decode tokens/s", lambda p: f"{p.cost.decode_tokens_per_second:,.0f}" if p.cost else NOTHING),
-        ("logical tokens/s", lambda p: f"{p.cost.logical_tokens_per_second:,.0f}" if p.cost else NOTHING),
+        ("sessions decoding together", _of_cost(lambda cost: f"{cost.batch:,}")),
+        ("[bold]agent steps/s[/bold]", _of_cost(lambda cost: rate(cost.steps_per_second))),
+        ("decode tokens/s", _of_cost(lambda cost: f"{cost.decode_tokens_per_second:,.0f}")),
+        ("logical tokens/s", _of_cost(lambda cost: f"{cost.logical_tokens_per_second:,.0f}")),
         (
             "steps/s if history is prefilled anew",
             lambda p: rate(p.stateless.steps_per_second) if p.stateless else NOTHING,
@@ -147,12 +145,15 @@ def _limit_rows() -> list[tuple[str, Cell]]:
     ]
 
 
-def _part(name: str) -> Cell:
-    return lambda plan: _of(plan, lambda cost: float(getattr(cost, name)))
+def _of_cost(text: Callable[[StepCost], str]) -> Cell:
+    return lambda plan: text(plan.cost) if plan.cost else NOTHING
 
 
-def _of(plan: SessionPlan, seconds: Callable[[StepCost], float]) -> str:
-    """One part of the cost; a part that does not exist in this model is shown as nothing rather than as zero."""
-    if plan.cost is None or (value := seconds(plan.cost)) == 0:
-        return NOTHING
-    return milliseconds(value)
+def _seconds(*names: str) -> Cell:
+    """Parts of the cost, added up; one that does not exist in this model is shown as nothing rather than as zero."""
+
+    def text(cost: StepCost) -> str:
+        seconds = sum(getattr(cost, name) for name in names)
+        return milliseconds(seconds) if seconds else NOTHING
+
+    return _of_cost(text)

@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from holotron.cli.errors import Misuse, failure, misuse
 if TYPE_CHECKING:
     from holotron.agent.chat import ChatModel, ChatOptions
     from holotron.agent.policy_format import PolicyFormat
+    from holotron.episodes.record import PolicyInfo
 
 BUNDLED = "holotron-nano"
 
@@ -32,6 +33,9 @@ FormatOption = Annotated[
     typer.Option("--format", help="How the model is asked: nano, json or json-bare; default: as its checkpoint says."),
 ]
 MaxTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of one answer.")]
+BareOption = Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
+WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")]
 KEY_VARIABLES = ("HOLOTRON_API_KEY", "OPENAI_API_KEY")
 
 
@@ -59,6 +63,12 @@ class Chosen:
     @property
     def label(self) -> str:
         return self.name or self.model or self.endpoint or BUNDLED
+
+    def info(self, policy_format: PolicyFormat, **more: Any) -> PolicyInfo:
+        """What an episode keeps about the policy that played it."""
+        from holotron.episodes.record import PolicyInfo
+
+        return PolicyInfo(model=self.label, extra={"format": policy_format.spec}, **more)
 
     @property
     def local(self) -> str | None:
@@ -94,7 +104,7 @@ class Chosen:
         return found.with_kinds(kinds) if kinds else found
 
     def introduction(self) -> str:
-        """What somebody should know who named no model."""
+        """What a user should know who named no model."""
         if self.model is not None or self.endpoint is not None:
             return ""
         return (

@@ -53,7 +53,7 @@ def _began(pid: int) -> str:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
         return ""
-    return "" if fields[0] == "Z" else fields[19]  # a zombie has ended, only nobody has asked after it
+    return "" if fields[0] == "Z" else fields[19]  # a zombie has ended; its parent has not asked after it
 
 
 def stop(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -13,6 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holotron.episodes.fleet import Counters
+
+
+@contextmanager
+def passing_progress(what: str) -> Iterator[Callable[..., None]]:
+    """A bar that a terminal shows until the work is done: it takes total=, completed= and advance=."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        yield partial(progress.update, progress.add_task(what, total=None))
 
 
 @contextmanager

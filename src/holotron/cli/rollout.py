@@ -9,20 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from holotron.cli import policies
 from holotron.cli.errors import misuse
 from holotron.cli.output import examples, print_json
-from holotron.cli.policies import (
-    Chosen,
-    EndpointOption,
-    FormatOption,
-    MaxTokensOption,
-    ModelOption,
-    NameOption,
-    RandomOption,
-    TemperatureOption,
-    agent_failures,
-    opened,
-)
+from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
 
@@ -37,31 +27,30 @@ def rollout(
         Path, typer.Argument(help='JSON lines: {"task": "…", "url": "…"}, if wanted "name", "seed", "success".')
     ],
     out: Annotated[Path, typer.Option(help="Folder for the episodes; a second run goes on in it.")],
-    model: ModelOption = None,
-    random: RandomOption = False,
-    endpoint: EndpointOption = None,
-    name: NameOption = None,
+    model: policies.ModelOption = None,
+    random: policies.RandomOption = False,
+    endpoint: policies.EndpointOption = None,
+    name: policies.NameOption = None,
     sessions: Annotated[int, typer.Option(min=1, max=4096, help="Agents at work at once.")] = 8,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")] = 1,
+    workers: policies.WorkersOption = 1,
     browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")] = 2,
     group: Annotated[int, typer.Option(min=1, max=1024, help="Attempts at each task.")] = 1,
     steps: Annotated[int, typer.Option(min=1, max=1000, help="Most steps of one episode.")] = 30,
     seconds: Annotated[float, typer.Option(min=1, help="Most seconds of one episode.")] = 600.0,
-    temperature: TemperatureOption = 1.0,
-    max_tokens: MaxTokensOption = 512,
+    temperature: policies.TemperatureOption = 1.0,
+    max_tokens: policies.MaxTokensOption = 512,
     width: Annotated[int, typer.Option(min=100, max=8000)] = 1280,
     height: Annotated[int, typer.Option(min=100, max=8000)] = 800,
     allow: Annotated[list[str] | None, typer.Option(help="Origins besides the task's own.")] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site.")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")] = None,
-    bare: Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")] = False,
-    format_: FormatOption = None,
+    device: policies.DeviceOption = None,
+    bare: policies.BareOption = False,
+    format_: policies.FormatOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
     """Run a fleet. What breaks is tried again; what is finished is never lost; Ctrl-C and a new start go on."""
     from holotron.agent.agent import Budget
     from holotron.agent.chat import ChatOptions
-    from holotron.episodes.record import PolicyInfo
     from holotron.suites.play import Play, play_tasks
     from holotron.suites.web import TaskFileError, WebSuite, read_tasks
 
@@ -74,7 +63,7 @@ def rollout(
     play = Play(
         suite,
         out,
-        PolicyInfo(model=chosen.label, extra={"format": policy_format.spec}, sampling={"temperature": temperature}),
+        chosen.info(policy_format, sampling={"temperature": temperature}),
         policy_format,
         Budget(steps=steps, seconds=seconds),
         suite.rule,

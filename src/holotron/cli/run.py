@@ -10,22 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from holotron.cli.errors import FAILED, Misuse, failure
-from holotron.cli.output import examples
-from holotron.cli.policies import (
-    Chosen,
-    EndpointOption,
-    FormatOption,
-    MaxTokensOption,
-    ModelOption,
-    NameOption,
-    RandomOption,
-    TemperatureOption,
-    agent_failures,
-    opened,
-)
+from holotron.cli import policies
+from holotron.cli.errors import FAILED, failure, misuse
+from holotron.cli.output import examples, print_step
+from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
-from holotron.cli.steps import tell_step
 
 if TYPE_CHECKING:
     from holotron.agent.agent import Ending, StepRecord
@@ -40,14 +29,14 @@ EXAMPLES = examples(
 def run(
     task: Annotated[str, typer.Argument(help="What is to be done.")],
     url: Annotated[str, typer.Option(help="The page to start on.")],
-    model: ModelOption = None,
-    random: RandomOption = False,
-    endpoint: EndpointOption = None,
-    name: NameOption = None,
+    model: policies.ModelOption = None,
+    random: policies.RandomOption = False,
+    endpoint: policies.EndpointOption = None,
+    name: policies.NameOption = None,
     steps: Annotated[int, typer.Option(min=1, max=1000, help="Most steps.")] = 30,
     seconds: Annotated[float, typer.Option(min=1, help="Most seconds.")] = 600.0,
-    temperature: TemperatureOption = 0.0,
-    max_tokens: MaxTokensOption = 512,
+    temperature: policies.TemperatureOption = 0.0,
+    max_tokens: policies.MaxTokensOption = 512,
     size: Annotated[
         str | None,
         typer.Option(help="WIDTHxHEIGHT of the browser's view; default 1280x800, or what the model is best at"),
@@ -64,16 +53,20 @@ def run(
     ask: Annotated[
         list[str] | None, typer.Option(help="Ask before actions that match this pattern, such as 'buy|pay|delete'.")
     ] = None,
-    bare: Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")] = False,
-    format_: FormatOption = None,
+    bare: policies.BareOption = False,
+    format_: policies.FormatOption = None,
 ) -> None:
     """Do one task in a browser. Ctrl-C, or `holotron stop` elsewhere, ends it."""
     from holotron.model.errors import ModelError
+    from holotron.plan.errors import PlanError
+    from holotron.plan.workload import parse_size
 
     chosen = Chosen(model, random, endpoint, name, format_)
     with failure(ModelError):
         policy_format = chosen.policy_format(bare)
-    width, height = _size(size) if size else policy_format.size or (1280, 800)
+    with misuse(PlanError):
+        parsed = parse_size("--size", size, 100, 8000) if size else None
+    width, height = parsed or policy_format.size or (1280, 800)
     out = Console(stderr=True, highlight=False)
     if introduction := chosen.introduction():
         out.print(introduction, style="dim")
@@ -81,11 +74,11 @@ def run(
     async def main() -> Ending:
         from holotron.agent.agent import Agent, Budget
         from holotron.agent.chat import ChatOptions
-        from holotron.cli.episodes import Recorder, environment_options
+        from holotron.cli.episodes import environment_options, recorded
         from holotron.env.browser.environment import BrowserEnv
         from holotron.env.browser.launch import LaunchOptions
         from holotron.env.browser.pool import Browsers
-        from holotron.episodes.record import PolicyInfo
+        from holotron.episodes.recording import outcome_of, step_of
 
         style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
         options = environment_options(url, width, height, allow, anywhere, secret, ask)
@@ -94,21 +87,22 @@ def run(
             Browsers(options=LaunchOptions(headless=not headed)) as browsers,
             await BrowserEnv.open(browsers, options) as env,
         ):
-            policy = PolicyInfo(model=chosen.label, extra={"format": policy_format.spec})
-            with Recorder(record, task, url, policy, options) as recorder:
+            with recorded(record, task, url, chosen.info(policy_format), options) as writer:
                 began = time.monotonic()
 
                 async def told(step: StepRecord) -> None:
-                    tell_step(out, step)
-                    await recorder.add(step)
+                    print_step(out, step)
+                    if writer is not None:
+                        await asyncio.to_thread(writer.add_step, step_of(step), step.observation.image)
 
                 await env.goto(url)
                 budget = Budget(steps=steps, seconds=seconds)
                 agent = Agent(acting, env, policy_format=policy_format, budget=budget, on_step=told)
                 ending = await agent.run(task)
-                recorder.finish(ending)
-                out.print(f"{ending.reason} after {len(agent.steps)} steps, {time.monotonic() - began:.1f} s")
-                return ending
+                if writer is not None:
+                    writer.finish(outcome_of(ending))
+            out.print(f"{ending.reason} after {len(agent.steps)} steps, {time.monotonic() - began:.1f} s")
+            return ending
 
     with registered("run"), agent_failures():
         ending = asyncio.run(main())
@@ -118,10 +112,3 @@ def run(
         out.print(f"recorded; look at it with: holotron view {record}")
     if ending.reason not in ("answered", "done"):
         raise typer.Exit(FAILED)
-
-
-def _size(text: str) -> tuple[int, int]:
-    width, _, height = text.lower().partition("x")
-    if not (width.isdigit() and height.isdigit() and 100 <= int(width) <= 8000 and 100 <= int(height) <= 8000):
-        raise Misuse(f"--size is {text!r}; it must be WIDTHxHEIGHT, such as 1280x800, 100 to 8000 each")
-    return int(width), int(height)

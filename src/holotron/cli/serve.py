@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from holotron.cli.errors import Misuse
+from holotron.cli.errors import Misuse, choose
 from holotron.cli.output import examples
 from holotron.engine.options import EngineOptions
 
@@ -67,9 +67,8 @@ def serve(
     cors_origin: Annotated[list[str] | None, typer.Option(help="Let pages of this origin call the API.")] = None,
 ) -> None:
     """Serve a model to OpenAI clients, with sessions that fork, roll back and never compute a token twice."""
-    for name, value, known in (("--state", state, STATE_TYPES), ("--kv", kv, KV_TYPES)):
-        if value not in known:
-            raise Misuse(f"{name} is {value!r}; choose one of {', '.join(known)}")
+    choose("--state", state, STATE_TYPES)
+    choose("--kv", kv, KV_TYPES)
     keys = _keys(api_key, api_key_file)
     if not keys and host not in (*LOOPBACK, "::1"):
         raise Misuse(f"--host {host} opens the server to the network; give --api-key or --api-key-file, too")

@@ -12,12 +12,12 @@ import typer
 
 from holotron.cli.errors import Misuse, misuse
 from holotron.cli.output import examples, size
+from holotron.cli.progress import passing_progress
 
 if TYPE_CHECKING:
     from socket import socket
 
     from holotron.web.catalog import Catalog
-    from holotron.web.rows import Row
 
 EXAMPLES = examples(
     "holotron view runs/nightly",
@@ -66,7 +66,8 @@ def _catalog(folder: Path) -> Catalog:
     from holotron.web.catalog import Catalog
 
     catalog = Catalog(EpisodeStore(folder))
-    rows = _read(catalog)
+    with passing_progress("reading episodes") as update:
+        rows = catalog.rows(lambda done, total: update(completed=done, total=total))
     if not rows:
         hint = f"; give the folder above it, {folder.parent}" if folder.name == "episodes" else ""
         raise Misuse(f"there are no episodes in {folder}: none below {folder / 'episodes'}{hint}")
@@ -77,17 +78,6 @@ def _catalog(folder: Path) -> Catalog:
     if len(damaged) > 5:
         typer.echo(f"damaged: {len(damaged) - 5:,} more; the list shows them all", err=True)
     return catalog
-
-
-def _read(catalog: Catalog) -> list[Row]:
-    if not sys.stderr.isatty():
-        return catalog.rows()
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        reading = progress.add_task("reading episodes", total=None)
-        return catalog.rows(lambda done, total: progress.update(reading, completed=done, total=total))
 
 
 def _write(catalog: Catalog, out: Path) -> str:

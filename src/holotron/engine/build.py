@@ -19,12 +19,7 @@ from holotron.model.text.tokenizer import Tokenizer, load_tokenizer
 
 __all__ = ["EngineOptions", "build_engine", "engine_config", "load_model"]
 
-DTYPES = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "fp8": torch.float8_e4m3fn,
-}
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 
 
 def build_engine(options: EngineOptions, model: Model | None = None, *, stepped: bool = False) -> Engine:

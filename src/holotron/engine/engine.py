@@ -25,7 +25,7 @@ from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
 from holotron.engine.images import PreparedImage, prepare_image
 from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
 from holotron.engine.prefix import close_unused, continue_or_open
-from holotron.engine.requests import Event, FinishEvent, GenerationRequest, StartEvent
+from holotron.engine.requests import Event, FinishEvent, GenerationRequest, PlacedImages, StartEvent
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session import Session
 from holotron.engine.session_state import OnUpdate
@@ -45,7 +45,7 @@ ImageLike = ProcessedImage | Image.Image | bytes | Path
 
 
 class Engine:
-    """Sessions over one model on one device. Use as a session manager, or close it.
+    """Sessions over one model on one device. Use it as a context manager, or close it.
 
     A stepped engine has no thread: its caller drives `loop` itself, on one thread, and awaits nothing.
     """
@@ -120,12 +120,7 @@ class Engine:
         return self._call(lambda: counters(self.loop))
 
     def continue_or_open(
-        self,
-        token_ids: Sequence[int],
-        images: Sequence[tuple[int, PreparedImage]] = (),
-        pool: str | None = None,
-        *,
-        any_epoch: bool = False,
+        self, token_ids: Sequence[int], images: PlacedImages = (), pool: str | None = None, *, any_epoch: bool = False
     ) -> tuple[Session, int]:
         """A session whose next tokens are the rest of these: one that has computed their beginning, or a new one.
 
@@ -165,7 +160,7 @@ class Engine:
         *,
         session_id: str | None = None,
         pool: str | None = None,
-        images: Sequence[tuple[int, PreparedImage]] = (),
+        images: PlacedImages = (),
         grammar: GrammarState | None = None,
         choices: int = 1,
     ) -> Submission:
@@ -270,9 +265,7 @@ class Engine:
             self._commands.append(run)
             self._wake.notify()
 
-    def _submit(
-        self, request: GenerationRequest, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]
-    ) -> None:
+    def _submit(self, request: GenerationRequest, token_ids: Sequence[int], images: PlacedImages) -> None:
         """Have a request submitted, without waiting for it: where that fails, its only event says so."""
 
         def submit() -> None:

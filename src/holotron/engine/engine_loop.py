@@ -124,7 +124,6 @@ class EngineLoop:
                 raise EngineError("there is nothing to continue: append at least one token before generating")
             self.check_length(len(session.tokens) + len(token_ids) + request.sampling.max_tokens)
         before, logits = len(session.tokens), session.logits
-        request.held = session.held
         self.append(session, token_ids, images)
         # The turn's prompt begins after the last turn; with nothing appended the last answer goes on.
         request.start = session.turns[-1].end if session.turns else 0
@@ -442,12 +441,6 @@ class EngineLoop:
         if self.asleep:
             self.memory.reopen()
             self.asleep = False
-
-    def check(self) -> None:
-        """The invariants that hold between steps; for tests."""
-        self.memory.check(self.sessions.values())
-        for session in self.sessions.values():
-            assert (session.request is not None) == any(request.session is session for request in self.requests)
 
 
 def _silent(*_: object) -> None:

@@ -113,16 +113,17 @@ class MemoryManager:
         return -(-entries // self.config.page_size) if self._has_pages else 0
 
     def _make_room(self, slots: int, pages: int, victims: Iterable[SessionState]) -> bool:
-        if slots <= self.slots.free and pages <= self.pages.free:
+        def fits() -> bool:
+            return slots <= self.slots.free and pages <= self.pages.free
+
+        if fits():
             return True
         for victim in victims:
             if victim.checkpoints and slots > self.slots.free:
                 self.drop_checkpoints(victim)
-                if slots <= self.slots.free and pages <= self.pages.free:
-                    return True
-            if victim.slot is not None:
+            if victim.slot is not None and not fits():
                 self.evict(victim)
-            if slots <= self.slots.free and pages <= self.pages.free:
+            if fits():
                 return True
         return False
 
@@ -211,9 +212,7 @@ class MemoryManager:
             return
         best = max(usable, key=lambda c: c.position)
         self.runner.copy_slot(best.slot, session.slot)
-        for late in [c for c in session.checkpoints if c.position > position]:
-            session.checkpoints.remove(late)
-            self.slots.release(late.slot)
+        self.drop_checkpoints(session, keep=range(position + 1))
         self.evictions.recomputed_tokens += position - best.position
         self._truncate(session, best.position)
         session.logits = best.logits if best.position == position else None
@@ -224,10 +223,12 @@ class MemoryManager:
         self.pages.release(session.pages[keep:])
         del session.pages[keep:]
 
-    def drop_checkpoints(self, session: SessionState) -> None:
+    def drop_checkpoints(self, session: SessionState, keep: range = range(0)) -> None:
+        """Free the session's checkpoints, except those at the positions to keep."""
         for kept in session.checkpoints:
-            self.slots.release(kept.slot)
-        session.checkpoints.clear()
+            if kept.position not in keep:
+                self.slots.release(kept.slot)
+        session.checkpoints = [kept for kept in session.checkpoints if kept.position in keep]
 
     def fork_into(self, parent: SessionState, child: SessionState, victims: Iterable[SessionState]) -> bool:
         """Give the child the parent's memory: a copy of its state, the same pages. False if there is no slot."""
@@ -287,20 +288,4 @@ class MemoryManager:
                 session.dropped += (last - first) * size
                 self.runner.set_pages(session.slot, session.pages, first)
             session.dropped_before = span.end
-        stale = [c for c in session.checkpoints if c.position < session.dropped_before]
-        for kept in stale:
-            session.checkpoints.remove(kept)
-            self.slots.release(kept.slot)
-
-    def check(self, sessions: Iterable[SessionState]) -> None:
-        """Every slot and page is owned as often as it is counted."""
-        sessions = list(sessions)
-        slots = [c.slot for c in sessions if c.slot is not None]
-        slots += [kept.slot for c in sessions for kept in c.checkpoints]
-        self.slots.check(slots)
-        self.pages.check(c.pages for c in sessions)
-        for session in sessions:
-            assert session.slot is None or session.offloaded is None
-            assert session.computed <= len(session.tokens)
-            if session.slot is not None:
-                assert len(session.pages) >= self._pages_for(session.entries)
+        self.drop_checkpoints(session, keep=range(session.dropped_before, len(session.tokens) + 1))

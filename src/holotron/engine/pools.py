@@ -28,12 +28,6 @@ class StatePool:
         self._used.remove(slot)  # a KeyError here is a slot released twice
         self._free.append(slot)
 
-    def check(self, owned: Iterable[int]) -> None:
-        """Every slot is free or has exactly one owner."""
-        owners = sorted(owned)
-        assert owners == sorted(self._used), f"slots used {sorted(self._used)}, owned {owners}"
-        assert sorted(self._free + owners) == list(range(1, self.size))
-
 
 class PagePool:
     """Pages with reference counts: forked sessions share them until one writes. Page 0 is scratch."""
@@ -70,12 +64,3 @@ class PagePool:
             assert self._references[page] >= 0, f"page {page} was released more often than it was taken"
             if self._references[page] == 0:
                 self._free.append(page)
-
-    def check(self, owned: Iterable[Iterable[int]]) -> None:
-        """Reference counts equal the number of owners, and every other page is free."""
-        counts = [0] * self.size
-        for pages in owned:
-            for page in pages:
-                counts[page] += 1
-        assert counts == self._references, "reference counts do not match the owners"
-        assert sorted(self._free) == [p for p in range(1, self.size) if counts[p] == 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -16,20 +16,28 @@ if TYPE_CHECKING:
 ImageKeys = Sequence[tuple[int, bytes]]
 
 
-def longest_match(
-    token_ids: Sequence[int], image_keys: ImageKeys, sessions: Iterable[SessionState]
+def match(
+    loop: EngineLoop,
+    token_ids: Sequence[int],
+    image_keys: ImageKeys = (),
+    pool: str | None = None,
+    *,
+    any_epoch: bool = False,
 ) -> tuple[SessionState, int] | None:
-    """The session and how many tokens of the request its memory (or one of its checkpoints) stands at.
+    """The idle session of the pool that has computed the longest beginning of these tokens, and how much of it.
 
-    The request is read once, whatever the number of sessions: fingerprints are compared, not tokens. At least one
-    token of the request is left to compute, since its logits are wanted.
+    Its memory, or one of its checkpoints, stands there. What other weights have computed is passed over, unless with
+    any_epoch. At least one token of the request is left to compute, since its logits are wanted.
     """
     places: dict[int, list[SessionState]] = {}
-    for session in sessions:
-        for position in session.resume_positions():
-            if 0 < position < len(token_ids):
-                places.setdefault(position, []).append(session)
+    for session in loop.sessions.values():
+        is_idle = session.request is None and session.waits_for is None and not session.claimed
+        if is_idle and session.pool == pool and (any_epoch or session.epoch == loop.epoch):
+            for position in session.resume_positions():
+                if 0 < position < len(token_ids):
+                    places.setdefault(position, []).append(session)
     best: tuple[SessionState, int] | None = None
+    # The request is read once for any number of sessions: fingerprints are compared, not tokens.
     tokens = memoryview(array("i", token_ids))
     state, done = blake2b(digest_size=16), 0
     for position in sorted(places):
@@ -47,37 +55,8 @@ def longest_match(
     return best
 
 
-def match(
-    loop: EngineLoop,
-    token_ids: Sequence[int],
-    image_keys: Sequence[tuple[int, bytes]] = (),
-    pool: str | None = None,
-    *,
-    any_epoch: bool = False,
-) -> tuple[SessionState, int] | None:
-    """The idle session of the pool that has computed the longest beginning of these tokens, and how much of it.
-
-    What other weights have computed is passed over, unless with any_epoch.
-    """
-    idle = (
-        session
-        for session in loop.sessions.values()
-        if session.pool == pool
-        and session.request is None
-        and session.waits_for is None
-        and not session.claimed
-        and (any_epoch or session.epoch == loop.epoch)
-    )
-    return longest_match(token_ids, image_keys, idle)
-
-
 def continue_or_open(
-    loop: EngineLoop,
-    token_ids: Sequence[int],
-    image_keys: Sequence[tuple[int, bytes]] = (),
-    pool: str | None = None,
-    *,
-    any_epoch: bool = False,
+    loop: EngineLoop, token_ids: Sequence[int], image_keys: ImageKeys, pool: str | None, *, any_epoch: bool = False
 ) -> tuple[SessionState, int]:
     """A session that goes on with the rest of these tokens, and how many of them it has already."""
     found = match(loop, token_ids, image_keys, pool, any_epoch=any_epoch)

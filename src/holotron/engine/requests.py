@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
 from holotron.engine.grammar import GrammarState
+from holotron.engine.images import PreparedImage
 from holotron.engine.sampling import RowState, SamplingParams
 from holotron.engine.session_state import SessionState
 from holotron.engine.stopping import StopChecker
+
+PlacedImages = Sequence[tuple[int, PreparedImage]]  # each with the offset of its first token among those given
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,6 @@ class GenerationRequest:
     seed: int = 0
     start: int = 0  # the session's tokens when this request's turn began
     prompt_end: int = 0
-    held: int = 0  # of the prompt's tokens, those that need not be computed again
     begun: bool = False
     generated: int = 0
     alone: bool = False  # a step with it failed: it is tried again by itself

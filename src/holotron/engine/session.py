@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from holotron.engine.images import PreparedImage
 from holotron.engine.info import SessionInfo, describe
-from holotron.engine.requests import Event, TokenEvent, TokenLogprobs
+from holotron.engine.requests import Event, PlacedImages, TokenEvent, TokenLogprobs
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
 from holotron.engine.stream import Stream
@@ -64,16 +63,12 @@ class Session:
     def token_ids(self) -> list[int]:
         return self._engine._call(lambda: list(self._state.tokens))
 
-    def append(self, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = ()) -> None:
+    def append(self, token_ids: Sequence[int], images: PlacedImages = ()) -> None:
         """Add tokens, and images with the offset of their first token among these. Nothing is computed yet."""
         self._engine._call(lambda: self._engine.loop.append(self._state, token_ids, images))
 
     async def generate(
-        self,
-        token_ids: Sequence[int] = (),
-        sampling: SamplingParams | None = None,
-        *,
-        images: Sequence[tuple[int, PreparedImage]] = (),
+        self, token_ids: Sequence[int] = (), sampling: SamplingParams | None = None, *, images: PlacedImages = ()
     ) -> Generation:
         """One turn: append, then generate."""
         generation = Generation()
@@ -84,11 +79,7 @@ class Session:
         return generation
 
     def stream(
-        self,
-        token_ids: Sequence[int] = (),
-        sampling: SamplingParams | None = None,
-        *,
-        images: Sequence[tuple[int, PreparedImage]] = (),
+        self, token_ids: Sequence[int] = (), sampling: SamplingParams | None = None, *, images: PlacedImages = ()
     ) -> Stream:
         """One turn, as it happens. Leaving the loop early, or being cancelled, ends the generation."""
         return Stream(self._engine, self._state, sampling or SamplingParams(), token_ids, images)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from holotron.engine.images import PreparedImage
-from holotron.engine.requests import Event, FinishEvent, GenerationRequest, TokenEvent
+from holotron.engine.requests import Event, FinishEvent, GenerationRequest, PlacedImages, TokenEvent
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
 
@@ -24,6 +23,7 @@ class Listener:
     hear: Callable[[Any], None]
 
 
+@dataclass(eq=False)
 class Stream(AsyncIterator[Event]):
     """The events of one turn. It begins when the first is asked for, and ends early when the next is not asked for.
 
@@ -31,24 +31,15 @@ class Stream(AsyncIterator[Event]):
     Not an async generator: one that is left early is closed some time later, and until then its session is busy.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        state: SessionState,
-        sampling: SamplingParams | None,
-        token_ids: Sequence[int] = (),
-        images: Sequence[tuple[int, PreparedImage]] = (),
-        add: Callable[[TokenEvent], None] | None = None,
-    ) -> None:
-        self._engine = engine
-        self._state = state
-        self._sampling = sampling
-        self._token_ids = token_ids
-        self._images = images
-        self._add = add
-        self._events: asyncio.Queue[Event] | None = None
-        self._request: GenerationRequest | None = None
-        self._over = False
+    engine: Engine
+    state: SessionState
+    sampling: SamplingParams | None
+    token_ids: Sequence[int] = ()
+    images: PlacedImages = ()
+    add: Callable[[TokenEvent], None] | None = None
+    _events: asyncio.Queue[Event] | None = field(init=False, default=None)
+    _request: GenerationRequest | None = field(init=False, default=None)
+    _over: bool = field(init=False, default=False)
 
     async def __anext__(self) -> Event:
         if self._over:
@@ -68,7 +59,7 @@ class Stream(AsyncIterator[Event]):
         return event
 
     async def _begin(self, listener: Listener) -> None:
-        engine, add = self._engine, self._add
+        engine, add = self.engine, self.add
 
         # Nothing that the engine keeps may refer to this stream: it is dropped when its reader lets go of it.
         def emit(_: GenerationRequest, event: Event) -> None:
@@ -77,16 +68,16 @@ class Stream(AsyncIterator[Event]):
             else:
                 engine._tell(listener, event)
 
-        request = self._request = GenerationRequest(self._state, emit, self._sampling)
-        if self._sampling is not None and self._sampling.grammar is not None:
-            request.grammar = await engine.compile_grammar(self._sampling.grammar)
-        engine._submit(request, self._token_ids, self._images)
+        request = self._request = GenerationRequest(self.state, emit, self.sampling)
+        if self.sampling is not None and self.sampling.grammar is not None:
+            request.grammar = await engine.compile_grammar(self.sampling.grammar)
+        engine._submit(request, self.token_ids, self.images)
 
     def cancel(self) -> None:
         """End the generation, without waiting for it. What was said so far stays in the session."""
         request, self._request = self._request, None
         if request is not None and not self._over:
-            self._engine._cancel(request)
+            self.engine._cancel(request)
         self._over = True
 
     async def aclose(self) -> None:

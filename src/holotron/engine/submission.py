@@ -10,9 +10,8 @@ from typing import Any
 
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.grammar import GrammarState
-from holotron.engine.images import PreparedImage
 from holotron.engine.prefix import continue_or_open
-from holotron.engine.requests import Event, GenerationRequest, StartEvent
+from holotron.engine.requests import Event, GenerationRequest, PlacedImages, StartEvent
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
 
@@ -28,7 +27,7 @@ class Submission:
     emit: Emit  # on the engine's thread, with the number of the choice
     session_id: str | None
     pool: str | None
-    images: Sequence[tuple[int, PreparedImage]]
+    images: PlacedImages
     grammar: GrammarState | None
     choices: int
     post: Callable[[Callable[[EngineLoop], None]], Future[None]]
@@ -68,7 +67,7 @@ class Submission:
                 loop.submit(requests[-1], rest, images)
         except Exception:
             for request in requests:
-                request.emit = _silent
+                request.emit = lambda *_: None
                 loop.cancel(request)
             for target in sessions if self.session_id is None else sessions[1:]:
                 loop.close(target)
@@ -91,7 +90,3 @@ class Submission:
             sampling = replace(sampling, seed=sampling.seed + choice)  # or every choice would say the same
         grammar = self.grammar.copy() if self.grammar is not None else None
         return GenerationRequest(session, lambda _, event: self.emit(choice, event), sampling, grammar)
-
-
-def _silent(*_: object) -> None:
-    pass

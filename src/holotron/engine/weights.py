@@ -12,16 +12,8 @@ from holotron.model.checkpoint.reader import load_checkpoint
 from holotron.model.model import Model
 
 
-def load_weights(model: Model, source: str | Path | dict[str, Tensor]) -> None:
-    """Copy weights into the model from a checkpoint folder, or from tensors by our parameter names (a part will do).
-
-    Everything is checked before the first parameter changes.
-    """
-    copy_weights(model, read_weights(model, source))
-
-
 def read_weights(model: Model, source: str | Path | dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of a source, checked against the model's parameters, which do not change."""
+    """The tensors of a checkpoint folder, or given by parameter name (a part will do), once they fit the model."""
     if isinstance(source, dict):
         tensors = source
     else:

@@ -83,10 +83,6 @@ class Memory:
         )
 
     @property
-    def page_size(self) -> int:
-        return self.keys_ANKZD.shape[3]
-
-    @property
     def slot_bytes(self) -> int:
         """What one session's state takes."""
         return (self.ssm_VMHPN.nbytes + self.conv_VMCJ.nbytes) // self.ssm_VMHPN.shape[0]

@@ -277,7 +277,7 @@ class ModelConfig:
 
     @property
     def ssm_values(self) -> int:
-        """Values of SSM state that one session carries, whatever its length."""
+        """Values of SSM state that a session of any length carries."""
         if self.mamba is None:
             return 0
         return self.count("M") * self.mamba.inner_size * self.mamba.state_size

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import IO
 
 import numpy as np
@@ -38,33 +39,32 @@ def load_image(source: ImageSource, max_pixels: int = MAX_PIXELS) -> Image.Image
     16-bit grey is scaled to 8 bits; 32-bit integers and floats, which carry no range of their own, by their content.
     """
     name = _name(source)
-    try:
+    with _image_errors(name):
         if isinstance(source, Image.Image):
             return _plain(source, name, max_pixels)
         with _stream(source) as stream:
-            if not stream.read(1):
-                raise ImageError(f"{name} is empty; an image file was expected")
             return _plain(_identify(stream, name), name, max_pixels)
-    except ImageError:
-        raise
-    except Exception as error:  # Pillow's decoders fail with nearly every type there is
-        raise ImageError(f"{name} cannot be read: {type(error).__name__}: {error}") from error
 
 
 def image_size(data: bytes, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
     """Width and height of the upright image, from its header alone; ImageError where load_image would refuse them."""
     name = _name(data)
-    try:
-        if not data:
-            raise ImageError(f"{name} is empty; an image file was expected")
+    with _image_errors(name):
         image = _identify(io.BytesIO(data), name)
         _check_size(image, name, max_pixels)
         turned = image.getexif().get(0x0112) in (5, 6, 7, 8)  # orientations that swap the sides
+        return (image.height, image.width) if turned else (image.width, image.height)
+
+
+@contextmanager
+def _image_errors(name: str) -> Iterator[None]:
+    """Pillow's decoders fail with nearly every type there is: all of them leave here as ImageError."""
+    try:
+        yield
     except ImageError:
         raise
     except Exception as error:
         raise ImageError(f"{name} cannot be read: {type(error).__name__}: {error}") from error
-    return (image.height, image.width) if turned else (image.width, image.height)
 
 
 def _name(source: ImageSource) -> str:
@@ -94,6 +94,8 @@ def _identify(stream: IO[bytes], name: str) -> ImageFile.ImageFile:
     """
     stream.seek(0)
     prefix = stream.read(16)
+    if not prefix:
+        raise ImageError(f"{name} is empty; an image file was expected")
     for image_format in FORMATS:
         factory, accept = Image.OPEN[image_format]
         if accept is not None and accept(prefix) is True:

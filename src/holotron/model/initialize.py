@@ -16,10 +16,7 @@ SHORTEST_STEP, LONGEST_STEP = 1e-3, 1e-1
 
 
 def random_model(
-    config: ModelConfig,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float32,
-    seed: int = 0,
+    config: ModelConfig, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0
 ) -> Model:
     """A model of that shape with random weights; the same seed on the same kind of device gives the same ones."""
     device = torch.device(device)

@@ -65,7 +65,7 @@ def find_checkpoint(name: str) -> Path:
 
     try:
         return Path(snapshot_download(hub_id, allow_patterns=_HUB_FILES))
-    except Exception as error:  # whatever the hub client or the network raises, the way out is the same
+    except Exception as error:  # the hub client and the network raise many types; the way out is the same
         raise ModelError(
             f"{hub_id} could not be fetched from the model hub ({type(error).__name__}: {error}); check the name, the "
             "network and HF_TOKEN, or download it elsewhere and give the folder"

@@ -42,13 +42,8 @@ class MambaMixer(nn.Module):
         self.config = config
         self.eps = eps
         self.in_proj = nn.Linear(hidden_size, config.projection_size, bias=False)
-        self.conv1d = nn.Conv1d(
-            config.conv_channels,
-            config.conv_channels,
-            config.conv_kernel,
-            groups=config.conv_channels,
-            bias=config.conv_bias,
-        )
+        channels = config.conv_channels
+        self.conv1d = nn.Conv1d(channels, channels, config.conv_kernel, groups=channels, bias=config.conv_bias)
         self.A_log = nn.Parameter(torch.zeros(config.heads))
         self.D = nn.Parameter(torch.ones(config.heads))
         self.dt_bias = nn.Parameter(torch.zeros(config.heads))
@@ -151,30 +146,25 @@ class AttentionMixer(nn.Module):
 
     def _attend(self, q_THP: Tensor, k_TKP: Tensor, v_TKP: Tensor, batch: Batch, layer: LayerMemory) -> Tensor:
         """Into the pages, then over them."""
-        assert batch.page_table_SM is not None
+        n, table_SM, lengths_S = batch.steps, batch.page_table_SM, batch.kv_lengths_S
         assert batch.places_T is not None
-        assert batch.kv_lengths_S is not None
+        assert table_SM is not None
+        assert lengths_S is not None
         keys, values = layer.memory.keys_ANKZD[layer.index], layer.memory.values_ANKZD[layer.index]
         ops.write_pages(k_TKP, v_TKP, keys, values, batch.places_T)
-        n = batch.steps
         parts: list[Tensor] = []
         if n:
-            parts.append(
-                ops.paged_step_attention(q_THP[:n], keys, values, batch.page_table_SM[:n], batch.kv_lengths_S[:n])
-            )
+            parts.append(ops.paged_step_attention(q_THP[:n], keys, values, table_SM[:n], lengths_S[:n]))
         if batch.packing is not None:
             assert isinstance(batch.packing, Packing)
-            parts.append(
-                ops.paged_attention(
-                    q_THP[n:], keys, values, batch.page_table_SM[n:], batch.piece_lengths, batch.packing
-                )
-            )
+            lengths, packing = batch.piece_lengths, batch.packing
+            parts.append(ops.paged_attention(q_THP[n:], keys, values, table_SM[n:], lengths, packing))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def rotations(positions_T: Tensor, head_dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosines and sines of the rotary embedding, one row per token, to broadcast over heads."""
-    # float32 at least, whatever the weights are in: 16-bit angles would blur neighbouring positions.
+    # float32 at least, also with 16-bit weights: 16-bit angles would blur neighbouring positions.
     wide = torch.promote_types(dtype, torch.float32)
     half = torch.arange(0, head_dim, 2, device=positions_T.device, dtype=wide) / head_dim
     angles_TP = positions_T[:, None].to(wide) * theta**-half
@@ -201,7 +191,7 @@ class MlpMixer(nn.Module):
 
 
 class Router(nn.Module):
-    """Scores in float32, whatever the rest computes in: near ties decide which experts run."""
+    """Scores in float32, also where the rest computes in 16 bits: near ties decide which experts run."""
 
     def __init__(self, config: MoeConfig, hidden_size: int) -> None:
         super().__init__()

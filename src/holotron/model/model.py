@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from holotron.model.batch import Batch, Memory
-from holotron.model.checkpoint.source import Source
+from holotron.model.checkpoint.source import CheckpointSource
 from holotron.model.config import ModelConfig
 from holotron.model.decoder import Decoder
 from holotron.model.errors import ModelError
@@ -23,7 +23,7 @@ class Model(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.source: Source | None = None
+        self.source: CheckpointSource | None = None
         self.vision = VisionTower(config.vision) if config.vision else None
         self.projector = Projector(config.vision, config.hidden_size) if config.vision else None
         self.decoder = Decoder(config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-# Small in memory, large in effect: decay rates and routing corrections stay in float32 whatever the weights are in.
+# Small in memory, large in effect: decay rates and routing corrections stay in float32 beside 16-bit weights.
 WIDE_PARAMETERS = ("A_log", "D", "dt_bias", "e_score_correction_bias")
 
 

@@ -27,31 +27,39 @@ _NANO_12B = ModelConfig(
     mlp=MlpConfig(20480),
     eos_token_ids=(2, 11, 12),
 )
-_EYES_12B = VisionConfig()
+_VISION_12B = VisionConfig()
+_NANO_30B = ModelConfig(
+    name="nemotron-3-nano-30b-a3b",
+    pattern="MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+    hidden_size=2688,
+    vocab_size=131072,
+    mamba=MambaConfig(heads=64, head_dim=64),
+    attention=AttentionConfig(heads=32, kv_heads=2, head_dim=128),
+    moe=MoeConfig(experts=128, experts_per_token=6, expert_size=1856, shared_size=3712, scaling=2.5),
+    max_positions=262144,
+    eos_token_ids=(2, 11),
+)
 
 _PRESETS = (
     Preset(
-        replace(_NANO_12B, name="holotron-12b", vision=_EYES_12B, eos_token_ids=(12,)),
+        replace(_NANO_12B, name="holotron-12b", vision=_VISION_12B, eos_token_ids=(12,)),
         "Hcompany/Holotron-12B",
         "the computer-use policy this stack is built around",
     ),
     Preset(
-        ModelConfig(
+        replace(
+            _NANO_12B,
             name="nemotron-nano-9b-v2",
             pattern="M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-",
             hidden_size=4480,
-            vocab_size=131072,
-            mamba=MambaConfig(heads=128, head_dim=80),
-            attention=AttentionConfig(heads=40, kv_heads=8, head_dim=128),
             mlp=MlpConfig(15680),
-            eos_token_ids=(2, 11, 12),
         ),
         "nvidia/NVIDIA-Nemotron-Nano-9B-v2",
         "text only; pruned from the 12B",
     ),
     Preset(_NANO_12B, "nvidia/NVIDIA-Nemotron-Nano-12B-v2", "text only; the 12B's language model"),
     Preset(
-        replace(_NANO_12B, name="nemotron-nano-12b-v2-vl", vision=_EYES_12B, eos_token_ids=(12,)),
+        replace(_NANO_12B, name="nemotron-nano-12b-v2-vl", vision=_VISION_12B, eos_token_ids=(12,)),
         "nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL-BF16",
         "the vision-language base of holotron-12b",
     ),
@@ -69,34 +77,17 @@ _PRESETS = (
         "nvidia/Nemotron-H-8B-Base-8K",
         "text only; the first of the family",
     ),
+    Preset(_NANO_30B, "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "text only; mixture of experts, 3B active"),
     Preset(
-        ModelConfig(
-            name="nemotron-3-nano-30b-a3b",
-            pattern="MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
-            hidden_size=2688,
-            vocab_size=131072,
-            mamba=MambaConfig(heads=64, head_dim=64),
-            attention=AttentionConfig(heads=32, kv_heads=2, head_dim=128),
-            moe=MoeConfig(experts=128, experts_per_token=6, expert_size=1856, shared_size=3712, scaling=2.5),
-            max_positions=262144,
-            eos_token_ids=(2, 11),
-        ),
-        "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
-        "text only; mixture of experts, 3B active",
-    ),
-    Preset(
-        ModelConfig(
+        replace(
+            _NANO_30B,
             name="nemotron-3-super-120b-a12b",
             pattern="MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME",
             hidden_size=4096,
-            vocab_size=131072,
             mamba=MambaConfig(heads=128, head_dim=64),
-            attention=AttentionConfig(heads=32, kv_heads=2, head_dim=128),
             moe=MoeConfig(
                 experts=512, experts_per_token=22, expert_size=2688, shared_size=5376, latent_size=1024, scaling=5.0
             ),
-            max_positions=262144,
-            eos_token_ids=(2, 11),
         ),
         "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16",
         "text only; mixture of experts in a latent space, 12B active",

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from holotron.model.config import VisionConfig
 from holotron.model.errors import ImageError
-from holotron.model.grids import Grid, image_grids, image_tokens, thumbnails, tile_grid
+from holotron.model.grids import Grid, image_grids, thumbnails, tile_grid
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,6 @@ class ImageProcessor:
     def __init__(self, vision: VisionConfig, *, on_device: bool = False) -> None:
         self.vision = vision
         self._on_device = on_device
-
-    def tokens(self, width: int, height: int) -> int:
-        """How many image tokens an image of that size costs."""
-        return image_tokens(width, height, self.vision)
 
     def __call__(self, image: Image.Image) -> ProcessedImage:
         if image.mode != "RGB":

@@ -67,13 +67,7 @@ class FixedPacking:
 
     @classmethod
     def build(
-        cls,
-        lengths_S: NDArray[np.int64],
-        *,
-        tokens: int,
-        sequences: int,
-        longest: int,
-        scan: ScanTables | None = None,
+        cls, lengths_S: NDArray[np.int64], *, tokens: int, sequences: int, longest: int, scan: ScanTables | None = None
     ) -> Self:
         """At most `sequences` of at most `longest` tokens, and padding up to `tokens`."""
         used = int(lengths_S.sum())

@@ -12,47 +12,35 @@ from holotron.plan.errors import PlanError
 
 MEASURED_ON = "H200"
 
-# 68 ms for all layer matrices over 2,368 tokens: 51.9 TFLOP at 764 TFLOP/s of 989.
-# Longer batches fall to 670 TFLOP/s (620 ms at 18,944 tokens), because the card then runs into its power limit.
-PREFILL_BF16 = 0.772
-# 36 ms for the same matrices in fp8: 1,443 TFLOP/s of 1,979.
-PREFILL_FP8 = 0.729
-# Not measured here: FlashAttention-3 is published at 620 TFLOP/s on an H100 (head size 128, 16k tokens), 740 at best.
-PREFILL_ATTENTION = 0.627
-# Not measured here: set so that the scan takes about 2 ms of a 2,368-token prefill. It has 1% of the arithmetic and is
-# bound by memory traffic, so that twice this time would move a whole step by 2%.
-PREFILL_SCAN = 0.27
-# 287 ms for 90 tiles of 1,024 patches: 463 TFLOP/s, attention counted. Heads of 80 channels are the weak part.
-VISION = 0.468
-# 6.7 ms for the 21.9 GB of layer weights at 100 rows: 3.27 TB/s of 4.8. Thin matrices do not stream at full rate.
-DECODE_WEIGHTS_BF16 = 0.682
-# 4.75 ms for 11.0 GB: 2.31 TB/s. Half the bytes are far from half the time.
-DECODE_WEIGHTS_FP8 = 0.481
-# 0.35 ms for the 1.34 GB of lm_head at 100 rows: one wide matrix does better than many.
-DECODE_HEAD = 0.799
-# 3.65 ms to read and write the 16-bit states of 100 sessions: 4.02 TB/s (32-bit states: 7.0 ms, 4.19 TB/s).
-DECODE_STATES = 0.838
-# Decode attention over 100 sessions of 25,000 tokens streams the KV at 4.36 TB/s.
-DECODE_KV = 0.908
-# Pinned copies between host and device reach 55 GB/s each way over PCIe 5 x16 (64 GB/s raw).
-HOST_LINK = 0.86
-
 
 @dataclass(frozen=True)
 class Efficiency:
     """Shares of peak, one per kind of work. Infinity leaves a kind of work out of the account."""
 
-    prefill_bf16: float = PREFILL_BF16
-    prefill_fp8: float = PREFILL_FP8
-    prefill_attention: float = PREFILL_ATTENTION
-    prefill_scan: float = PREFILL_SCAN
-    vision: float = VISION
-    decode_weights_bf16: float = DECODE_WEIGHTS_BF16
-    decode_weights_fp8: float = DECODE_WEIGHTS_FP8
-    decode_head: float = DECODE_HEAD
-    decode_states: float = DECODE_STATES
-    decode_kv: float = DECODE_KV
-    host_link: float = HOST_LINK
+    # 68 ms for all layer matrices over 2,368 tokens: 51.9 TFLOP at 764 TFLOP/s of 989.
+    # Longer batches fall to 670 TFLOP/s (620 ms at 18,944 tokens), because the card then runs into its power limit.
+    prefill_bf16: float = 0.772
+    # 36 ms for the same matrices in fp8: 1,443 TFLOP/s of 1,979.
+    prefill_fp8: float = 0.729
+    # Not measured here: FlashAttention-3 is published at 620 TFLOP/s on an H100 (heads of 128, 16k tokens).
+    prefill_attention: float = 0.627
+    # Not measured here: set so that the scan takes about 2 ms of a 2,368-token prefill. It has 1% of the arithmetic and
+    # is bound by memory traffic, so that twice this time would move a whole step by 2%.
+    prefill_scan: float = 0.27
+    # 287 ms for 90 tiles of 1,024 patches: 463 TFLOP/s, attention counted. Heads of 80 channels are the weak part.
+    vision: float = 0.468
+    # 6.7 ms for the 21.9 GB of layer weights at 100 rows: 3.27 TB/s of 4.8. Thin matrices do not stream at full rate.
+    decode_weights_bf16: float = 0.682
+    # 4.75 ms for 11.0 GB: 2.31 TB/s. Half the bytes are far from half the time.
+    decode_weights_fp8: float = 0.481
+    # 0.35 ms for the 1.34 GB of lm_head at 100 rows: one wide matrix does better than many.
+    decode_head: float = 0.799
+    # 3.65 ms to read and write the 16-bit states of 100 sessions: 4.02 TB/s (32-bit states: 7.0 ms, 4.19 TB/s).
+    decode_states: float = 0.838
+    # Decode attention over 100 sessions of 25,000 tokens streams the KV at 4.36 TB/s.
+    decode_kv: float = 0.908
+    # Pinned copies between host and device reach 55 GB/s each way over PCIe 5 x16 (64 GB/s raw).
+    host_link: float = 0.86
 
     def __post_init__(self) -> None:
         for field in fields(self):

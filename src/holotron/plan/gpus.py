@@ -25,10 +25,6 @@ class Gpu:
     fp8_flops: float | None
     host_bandwidth: float
 
-    @property
-    def has_fp8(self) -> bool:
-        return self.fp8_flops is not None
-
 
 # The memory is what nvidia-smi shows: the "141 GB" of an H200 are 143,771 MiB, which is 150.8 billion bytes.
 _GPUS = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from holotron.engine.options import DEVICE_RESERVE, STATE_BYTES, EngineOptions
 from holotron.model.config import ModelConfig
@@ -12,8 +11,7 @@ from holotron.plan.errors import PlanError
 from holotron.plan.gpus import Gpu
 from holotron.plan.workload import Workload
 
-Format = Literal["bf16", "fp8"]
-_BYTES: dict[str, int] = {"bf16": 2, "fp8": 1}
+_BYTES = {"bf16": 2, "fp8": 1}
 
 
 @dataclass(frozen=True)
@@ -24,8 +22,8 @@ class Precision:
     checkpoints. The convolution's state always has 16.
     """
 
-    weights: Format = "bf16"
-    kv: Format = "bf16"
+    weights: str = "bf16"
+    kv: str = "bf16"
     state_bits: int = 8 * STATE_BYTES[EngineOptions.state_dtype]
 
     def __post_init__(self) -> None:
@@ -83,11 +81,6 @@ def layer_parameters(model: ModelConfig) -> int:
     return sum(model.count(symbol) * size for symbol, size in model.layer_parameters.items())
 
 
-def text_weight_bytes(model: ModelConfig, precision: Precision) -> int:
-    layers = layer_parameters(model)
-    return layers * precision.weight_bytes + (model.text_parameters - layers) * 2
-
-
 def kv_bytes_per_token(model: ModelConfig, precision: Precision) -> int:
     return model.kv_values_per_token * precision.kv_bytes
 
@@ -104,10 +97,6 @@ def session_bytes(model: ModelConfig, precision: Precision, tokens: int, checkpo
     """What one session of so many tokens keeps on the GPU: its KV, its state, and states for going back."""
     state = ssm_bytes(model, precision) + conv_bytes(model)
     return kv_bytes_per_token(model, precision) * tokens + state * (1 + checkpoints)
-
-
-def sessions_that_fit(free_bytes: int, bytes_per_session: int) -> int:
-    return free_bytes // max(bytes_per_session, 1)
 
 
 def plan_memory(
@@ -130,14 +119,15 @@ def plan_memory(
         raise PlanError(
             f"the reserve is {reserve}; it is a share of the GPU's memory, from 0 up to but not including 1"
         )
-    text = text_weight_bytes(model, precision)
+    layers = layer_parameters(model)
+    text = layers * precision.weight_bytes + (model.text_parameters - layers) * 2
     vision = (model.vision_parameters + model.projector_parameters) * 2
     reserved = DEVICE_RESERVE if reserve is None else int(gpu.memory_bytes * reserve)
     free = max(0, gpu.memory_bytes - reserved - text - vision)
     mean = session_bytes(model, precision, workload.mean_tokens, checkpoints)
     end = session_bytes(model, precision, workload.end_tokens, checkpoints)
     moved = session_bytes(model, precision, workload.mean_tokens)  # checkpoints stay behind
-    mean_fit = sessions_that_fit(free, mean)
+    mean_fit = free // max(mean, 1)
     kv, ssm = kv_bytes_per_token(model, precision), ssm_bytes(model, precision)
     return MemoryPlan(
         gpu_bytes=gpu.memory_bytes,
@@ -157,7 +147,7 @@ def plan_memory(
         end_tokens=workload.end_tokens,
         end_session_bytes=end,
         end_needed_bytes=end * workload.sessions,
-        end_fit=sessions_that_fit(free, end),
+        end_fit=free // max(end, 1),
         offloaded=max(0, workload.sessions - mean_fit),
         restore_seconds=moved / (gpu.host_bandwidth * efficiency.host_link),
     )

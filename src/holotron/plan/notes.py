@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from holotron.engine.options import EngineOptions
+from holotron.engine.options import GIB, EngineOptions
 from holotron.plan.efficiency import MEASURED_ON
+from holotron.plan.gpus import MIB
 from holotron.plan.planner import SessionPlan
 from holotron.plan.workload import DEFAULT_IMAGE_TOKENS
-
-GIB = 2**30
-MIB = 2**20
 
 
 def verdict(plan: SessionPlan) -> str:
@@ -25,14 +23,14 @@ def verdict(plan: SessionPlan) -> str:
     pace = f"The limit is {speed:.{1 if speed >= 1 else 2}f} steps/s."
     if not plan.fits:
         return (
-            f"{name}: {_sessions(sessions)} {_do(sessions)} not fit, {memory.mean_fit:,} {_do(memory.mean_fit)};"
-            f" {memory.offloaded:,} must wait in host memory. {pace}"
+            f"{name}: {plural(sessions, 'session')} {_do(sessions)} not fit, {memory.mean_fit:,} {_do(memory.mean_fit)}"
+            f"; {memory.offloaded:,} must wait in host memory. {pace}"
         )
     if memory.end_fit >= sessions:
         room = f"up to {memory.mean_fit:,} would, {memory.end_fit:,} if all ended at once"
     else:
         room = f"up to {memory.mean_fit:,} would at staggered ages, but only {memory.end_fit:,} if all ended at once"
-    return f"{name}: {_sessions(sessions)} {'fits' if sessions == 1 else 'fit'}; {room}. {pace}"
+    return f"{name}: {plural(sessions, 'session')} {'fits' if sessions == 1 else 'fit'}; {room}. {pace}"
 
 
 def assumptions(plan: SessionPlan, against: SessionPlan | None = None) -> list[str]:
@@ -47,7 +45,7 @@ def assumptions(plan: SessionPlan, against: SessionPlan | None = None) -> list[s
             f"`holotron serve` divides its memory for sessions of {EngineOptions.tokens_per_session:,} tokens; give it"
             f" --tokens-per-session {plan.memory.mean_tokens} for these."
         )
-    if plan.precision.weights == "fp8" and not plan.gpu.has_fp8:
+    if plan.precision.weights == "fp8" and plan.gpu.fp8_flops is None:
         notes.append(f"{plan.gpu.name} has no fp8 units: fp8 weights save memory but are multiplied at the bf16 rate.")
     if plan.gpu.name != MEASURED_ON:
         notes.append(f"The shares of peak were measured on an {MEASURED_ON} and are assumed for the {plan.gpu.name}.")
@@ -124,8 +122,8 @@ def _comparison_notes(plan: SessionPlan, against: SessionPlan) -> list[str]:
     return notes
 
 
-def _sessions(count: int) -> str:
-    return f"{count:,} session" if count == 1 else f"{count:,} sessions"
+def plural(count: int, word: str) -> str:
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def _do(count: int) -> str:

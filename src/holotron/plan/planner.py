@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from holotron.engine.options import EngineOptions
@@ -42,18 +43,7 @@ class SessionPlan:
         memory["weight_bytes"] = self.memory.weight_bytes
         memory["weights_fit"] = self.memory.weights_fit
         return {
-            "model": {
-                "name": self.model.name,
-                "layers": self.model.layers,
-                "mamba_layers": self.model.count("M"),
-                "attention_layers": self.model.count("*"),
-                "mlp_layers": self.model.count("-"),
-                "moe_layers": self.model.count("E"),
-                "text_parameters": self.model.text_parameters,
-                "active_parameters": self.model.active_parameters,
-                "vision_parameters": self.model.vision_parameters,
-                "projector_parameters": self.model.projector_parameters,
-            },
+            "model": describe_model(self.model),
             "gpu": asdict(self.gpu),
             "workload": {**asdict(self.workload), "screen": list(self.workload.screen)},
             "precision": asdict(self.precision),
@@ -62,6 +52,22 @@ class SessionPlan:
             "cost": self.cost.to_dict() if self.cost else None,
             "stateless": self.stateless.to_dict() if self.stateless else None,
         }
+
+
+def describe_model(model: ModelConfig) -> dict[str, Any]:
+    """Plain values for JSON: layers by kind, parameters by part."""
+    return {
+        "name": model.name,
+        "layers": model.layers,
+        "mamba_layers": model.count("M"),
+        "attention_layers": model.count("*"),
+        "mlp_layers": model.count("-"),
+        "moe_layers": model.count("E"),
+        "text_parameters": model.text_parameters,
+        "active_parameters": model.active_parameters,
+        "vision_parameters": model.vision_parameters,
+        "projector_parameters": model.projector_parameters,
+    }
 
 
 def plan(
@@ -84,13 +90,9 @@ def plan(
     batch = min(workload.sessions, memory.mean_fit)
     cost = stateless = None
     if batch > 0:
-        history = workload.mean_history
+        costed = partial(step_cost, model, gpu, workload, precision, efficiency=efficiency)
+        costed = partial(costed, history=workload.mean_history, batch=batch)
         # Sessions take turns fairly, so once some have to wait on the host, every step brings its session back.
-        restore = memory.restore_seconds if memory.offloaded else 0.0
-        cost = step_cost(
-            model, gpu, workload, precision, history=history, batch=batch, restore=restore, efficiency=efficiency
-        )
-        stateless = step_cost(
-            model, gpu, workload, precision, history=history, batch=batch, stateless=True, efficiency=efficiency
-        )
+        cost = costed(restore=memory.restore_seconds if memory.offloaded else 0.0)
+        stateless = costed(stateless=True)
     return SessionPlan(model, gpu, workload, precision, memory, cost, stateless)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from holotron.model.config import ModelConfig, VisionConfig
@@ -65,29 +65,14 @@ class StepCost:
 
     def to_dict(self) -> dict[str, Any]:
         """Times in milliseconds, rates per second."""
-        milliseconds = {
-            name: getattr(self, name) * 1e3
-            for name in (
-                "prefill_matrices",
-                "prefill_attention",
-                "prefill_scan",
-                "vision",
-                "decode_weights",
-                "decode_head",
-                "decode_states",
-                "decode_kv",
-                "restore",
-                "prefill",
-                "decode",
-                "total",
-            )
-        }
+        counts = asdict(self)
+        del counts["logical_tokens"]
+        parts = [name for name, value in counts.items() if isinstance(value, float)]
+        seconds = {name: counts.pop(name) for name in parts}
+        seconds |= {"prefill": self.prefill, "decode": self.decode, "total": self.total}
         return {
-            "batch": self.batch,
-            "history": self.history,
-            "prefilled_tokens": self.prefilled_tokens,
-            "generated_tokens": self.generated_tokens,
-            "milliseconds": milliseconds,
+            **counts,
+            "milliseconds": {name: value * 1e3 for name, value in seconds.items()},
             "steps_per_second": self.steps_per_second,
             "decode_tokens_per_second": self.decode_tokens_per_second,
             "logical_tokens_per_second": self.logical_tokens_per_second,
@@ -119,7 +104,8 @@ def step_cost(
     # While a session decodes it grows from history + new to history + new + generated.
     context = history + new + generated / 2
     per_session = generated / batch
-    weights, head = _decode_matrices(model, gpu, precision, batch, efficiency)
+    head = 2 * model.vocab_size * model.hidden_size  # operations on one token, and bytes
+    head_multiplied, head_fetched = head / (gpu.bf16_flops * efficiency.prefill_bf16), head / gpu.bandwidth
     states = 2 * batch * (ssm_bytes(model, precision) + conv_bytes(model))
     kv = batch * context * kv_bytes_per_token(model, precision)
     return StepCost(
@@ -128,12 +114,13 @@ def step_cost(
         prefilled_tokens=prefilled,
         generated_tokens=generated,
         logical_tokens=history + new + generated,
-        prefill_matrices=_prefill_matrices(model, gpu, precision, prefilled, efficiency),
+        # The layers see every token, lm_head only the last.
+        prefill_matrices=_layer_seconds(model, gpu, precision, prefilled, efficiency) + head_multiplied,
         prefill_attention=attention_flops(model, prefilled, kept) / (gpu.bf16_flops * efficiency.prefill_attention),
         prefill_scan=scan_flops(model, prefilled) / (gpu.bf16_flops * efficiency.prefill_scan),
         vision=0.0 if workload.text_only else vision_seconds(model, gpu, workload.tokens_per_image, efficiency),
-        decode_weights=per_session * weights,
-        decode_head=per_session * head,
+        decode_weights=per_session * _layer_seconds(model, gpu, precision, batch, efficiency),
+        decode_head=per_session * max(head_multiplied * batch, head_fetched / efficiency.decode_head),
         decode_states=per_session * states / (gpu.bandwidth * efficiency.decode_states),
         decode_kv=per_session * kv / (gpu.bandwidth * efficiency.decode_kv),
         restore=restore,
@@ -175,45 +162,18 @@ def touched_parameters(model: ModelConfig, tokens: float) -> float:
     return touched
 
 
-def _active_layer_parameters(model: ModelConfig) -> int:
-    return model.active_parameters - model.hidden_size * (model.vocab_size + 1)
-
-
-def _matrix_rate(gpu: Gpu, precision: Precision, efficiency: Efficiency) -> float:
-    """Without fp8 units, fp8 weights are widened on the way in and multiplied at the bf16 rate."""
-    if precision.weights == "fp8" and gpu.fp8_flops is not None:
-        return gpu.fp8_flops * efficiency.prefill_fp8
-    return gpu.bf16_flops * efficiency.prefill_bf16
-
-
-def _weight_rate(gpu: Gpu, precision: Precision, efficiency: Efficiency) -> float:
-    share = efficiency.decode_weights_fp8 if precision.weights == "fp8" else efficiency.decode_weights_bf16
-    return gpu.bandwidth * share
-
-
 def _layer_seconds(model: ModelConfig, gpu: Gpu, precision: Precision, tokens: int, efficiency: Efficiency) -> float:
-    """All layer matrices over a batch: whichever is longer, multiplying or fetching the weights."""
-    arithmetic = 2 * _active_layer_parameters(model) * tokens / _matrix_rate(gpu, precision, efficiency)
-    fetching = touched_parameters(model, tokens) * precision.weight_bytes / _weight_rate(gpu, precision, efficiency)
-    return max(arithmetic, fetching)
+    """All layer matrices over a batch: multiplying or fetching the weights, the longer of them.
 
-
-def _prefill_matrices(model: ModelConfig, gpu: Gpu, precision: Precision, tokens: int, efficiency: Efficiency) -> float:
-    """The layers see every token, lm_head only the last."""
-    head = 2 * model.vocab_size * model.hidden_size / (gpu.bf16_flops * efficiency.prefill_bf16)
-    return _layer_seconds(model, gpu, precision, tokens, efficiency) + head
-
-
-def _decode_matrices(
-    model: ModelConfig, gpu: Gpu, precision: Precision, batch: int, efficiency: Efficiency
-) -> tuple[float, float]:
-    """Seconds of one decode step of the whole batch for the layers' matrices and for lm_head."""
-    head_values = model.vocab_size * model.hidden_size
-    head = max(
-        2 * head_values * batch / (gpu.bf16_flops * efficiency.prefill_bf16),
-        2 * head_values / (gpu.bandwidth * efficiency.decode_head),
-    )
-    return _layer_seconds(model, gpu, precision, batch, efficiency), head
+    Without fp8 units, fp8 weights are widened on the way in and multiplied at the bf16 rate.
+    """
+    fp8 = precision.weights == "fp8"
+    flops = gpu.bf16_flops * efficiency.prefill_bf16
+    if fp8 and gpu.fp8_flops is not None:
+        flops = gpu.fp8_flops * efficiency.prefill_fp8
+    bandwidth = gpu.bandwidth * (efficiency.decode_weights_fp8 if fp8 else efficiency.decode_weights_bf16)
+    active = model.active_parameters - model.hidden_size * (model.vocab_size + 1)
+    return max(2 * active * tokens / flops, touched_parameters(model, tokens) * precision.weight_bytes / bandwidth)
 
 
 # ---- vision tower ------------------------------------------------------------------------------------------------

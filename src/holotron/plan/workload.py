@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from typing import Self
 
 from holotron.model.config import ModelConfig
 from holotron.model.grids import image_tokens
@@ -43,13 +45,13 @@ class Workload:
             if value is not None and value < least:
                 raise PlanError(f"{name} is {value}; it must be at least {least}")
 
-    def resolved(self, model: ModelConfig, beside: ModelConfig | None = None) -> Workload:
+    def resolved(self, model: ModelConfig, beside: ModelConfig | None = None) -> Self:
         """The same workload with image_tokens filled in, by the model's vision tower or else by that of `beside`."""
         if self.image_tokens is not None:
             return self
         for candidate in (model, beside):
             if candidate is not None and candidate.vision is not None:
-                return replace(self, image_tokens=screen_tokens(candidate, self.screen))
+                return replace(self, image_tokens=image_tokens(*self.screen, candidate.vision))
         return replace(self, image_tokens=DEFAULT_IMAGE_TOKENS)
 
     @property
@@ -68,23 +70,30 @@ class Workload:
         return self.new_tokens + self.generated_tokens
 
     @property
+    def start_tokens(self) -> int:
+        """Tokens a session holds before its first step."""
+        return self.system_tokens
+
+    @property
     def end_tokens(self) -> int:
         """Tokens a session holds when its episode is over."""
-        return self.system_tokens + self.steps * self.step_tokens
+        return self.start_tokens + self.steps * self.step_tokens
 
     @property
     def mean_tokens(self) -> int:
         """Tokens a session holds on average: half-way through its episode."""
-        return self.system_tokens + self.steps * self.step_tokens // 2
+        return (self.start_tokens + self.end_tokens) // 2
 
     @property
     def mean_history(self) -> int:
         """Tokens already there when a step begins, averaged over the steps of an episode."""
-        return self.system_tokens + (self.steps - 1) * self.step_tokens // 2
+        return self.start_tokens + (self.steps - 1) * self.step_tokens // 2
 
 
-def screen_tokens(model: ModelConfig, screen: tuple[int, int]) -> int:
-    """Tokens the model's own vision tower makes of one screenshot."""
-    if model.vision is None:
-        raise PlanError(f"{model.name} has no vision tower; give image_tokens")
-    return image_tokens(*screen, model.vision)
+def parse_size(option: str, text: str, least: int = 1, most: int = 999_999) -> tuple[int, int]:
+    """The WIDTHxHEIGHT in pixels that an option of the command line was given."""
+    match = re.fullmatch(r"(\d{1,6})[xX×](\d{1,6})", text.strip())
+    width, height = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not (least <= width <= most and least <= height <= most):
+        raise PlanError(f"{option} is {text!r}; write WIDTHxHEIGHT, such as 1920x1080, {least} to {most} pixels each")
+    return width, height

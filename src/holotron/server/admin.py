@@ -1,4 +1,4 @@
-"""What only the operator may do: pause, replace the weights, give the GPU to somebody else for a while."""
+"""What only the operator may do: pause, replace the weights, free the GPU for a while."""
 
 from __future__ import annotations
 
@@ -8,21 +8,18 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Query, Request
 
-from holotron.server import messages as m
-from holotron.server.answers import ERRORS, Done, ErrorAnswer
-from holotron.server.auth import Caller
 from holotron.server.engine_client import EngineRefused
 from holotron.server.errors import ApiError, as_api_error
+from holotron.server.response_models import ERRORS, Done, ErrorAnswer
 from holotron.server.schemas import PauseRequest, SleepRequest, UpdateRequest
-from holotron.server.state import State, admin_of, state_of
+from holotron.server.state import ServerState, StateDep, admin_of
 
-router = APIRouter(prefix="/admin", responses=ERRORS)
+router = APIRouter(prefix="/admin", responses=ERRORS, dependencies=[Depends(admin_of)])
 
 
 @router.get("/status", response_model=Done)
-async def status(http: Request, caller: Caller = Depends(admin_of)) -> Any:
+async def status(state: StateDep) -> Any:
     """What the engine last told about itself."""
-    state = state_of(http)
     stats = state.client.stats
     epoch = int(stats.values.get("epoch", 0))
     return {
@@ -38,37 +35,35 @@ async def status(http: Request, caller: Caller = Depends(admin_of)) -> Any:
 
 
 @router.post("/pause", response_model=Done)
-async def pause(http: Request, body: PauseRequest | None = None, caller: Caller = Depends(admin_of)) -> Any:
+async def pause(state: StateDep, body: PauseRequest | None = None) -> Any:
     """Stop computing. keep: turns stay where they are until resumed; wait: finish them first; abort: cancel them."""
-    mode = (body or PauseRequest()).mode
-    await state_of(http).client.call(lambda number: m.Pause(number, mode))
+    await state.client.call("pause", (body or PauseRequest()).mode)
     return {"ok": True}
 
 
 @router.post("/resume", response_model=Done)
-async def resume(http: Request, caller: Caller = Depends(admin_of)) -> Any:
-    await state_of(http).client.call(m.Resume)
+async def resume(state: StateDep) -> Any:
+    await state.client.call("unpause")
     return {"ok": True}
 
 
 @router.post("/sleep", response_model=Done)
-async def sleep(http: Request, body: SleepRequest | None = None, caller: Caller = Depends(admin_of)) -> Any:
+async def sleep(state: StateDep, body: SleepRequest | None = None) -> Any:
     """Give the device's memory back: sessions go to the host, with `weights` the model too."""
-    weights = (body or SleepRequest()).weights
-    await state_of(http).client.call(lambda number: m.Sleep(number, weights))
+    await state.client.call("sleep", weights=(body or SleepRequest()).weights)
     return {"ok": True}
 
 
 @router.post("/wake", response_model=Done)
-async def wake(http: Request, caller: Caller = Depends(admin_of)) -> Any:
-    await state_of(http).client.call(m.Wake)
+async def wake(state: StateDep) -> Any:
+    await state.client.call("wake")
     return {"ok": True}
 
 
 @router.post("/update_weights", response_model=Done)
-async def update_weights(body: UpdateRequest, http: Request, caller: Caller = Depends(admin_of)) -> Any:
+async def update_weights(state: StateDep, body: UpdateRequest) -> Any:
     """New weights from a folder or a safetensors file that the server can read. Sessions go on."""
-    return await _update(state_of(http), body.path, body.version, "path")
+    return await _update(state, body.path, body.version, "path")
 
 
 @router.put(
@@ -83,9 +78,7 @@ async def update_weights(body: UpdateRequest, http: Request, caller: Caller = De
     },
 )
 async def put_weights(
-    http: Request,
-    version: str | None = Query(None, min_length=1, max_length=128),
-    caller: Caller = Depends(admin_of),
+    http: Request, state: StateDep, version: str | None = Query(None, min_length=1, max_length=128)
 ) -> Any:
     """New weights from another process, which sends a safetensors file with tensors by parameter name."""
     with tempfile.TemporaryDirectory(prefix="holotron-weights-") as folder:
@@ -96,12 +89,12 @@ async def put_weights(
                     file.write(chunk)
         except OSError as error:
             raise ApiError(507, f"the weights could not be stored: {error.strerror}", code="no_room") from error
-        return await _update(state_of(http), str(path), version, "body")
+        return await _update(state, str(path), version, "body")
 
 
-async def _update(state: State, path: str, version: str | None, field: str) -> dict[str, Any]:
+async def _update(state: ServerState, path: str, version: str | None, field: str) -> dict[str, Any]:
     try:
-        epoch = await state.client.call(lambda number: m.UpdateWeights(number, path))
+        epoch = await state.client.call("update_weights", path)
     except EngineRefused as error:
         refusal = as_api_error(error)
         raise ApiError(refusal.status, f"{field}: {error}", param=field, code=refusal.code) from error

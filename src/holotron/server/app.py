@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from holotron import __version__
 from holotron.episodes.store import EpisodeStore
-from holotron.server import admin, chat_routes, completions, health_routes, session_routes, text_routes
+from holotron.server import admin, completion_routes, health_routes, session_routes, text_routes
 from holotron.server import messages as m
 from holotron.server.auth import Admission, Keys
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused
@@ -24,10 +24,10 @@ from holotron.server.fetch import Fetcher, FetchPolicy
 from holotron.server.images import ImageReader
 from holotron.server.loading import load_texts
 from holotron.server.metrics import Metrics
-from holotron.server.middleware import Envelope
+from holotron.server.middleware import RequestMiddleware
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
-from holotron.server.state import State
+from holotron.server.state import ServerState
 from holotron.server.streaming import ClientGone
 from holotron.server.tools import detect_dialect
 from holotron.web.app import create_app as view_episodes
@@ -64,12 +64,12 @@ def create_app(settings: ServerSettings) -> FastAPI:
             yield
 
     app = Application(title="Holotron", version=__version__, description=ABOUT, lifespan=lifespan)
-    for part in (chat_routes, completions, session_routes, text_routes, health_routes, admin):
+    for part in (completion_routes, session_routes, text_routes, health_routes, admin):
         app.include_router(part.router)
     add_handlers(app)
     for gone in (ClientGone, ClientDisconnect):
-        app.add_exception_handler(gone, _nobody)
-    app.add_middleware(Envelope, metrics=metrics, keys=keys, max_body_bytes=settings.max_body_bytes)
+        app.add_exception_handler(gone, _client_gone)
+    app.add_middleware(RequestMiddleware, metrics=metrics, keys=keys, max_body_bytes=settings.max_body_bytes)
     if settings.episodes is not None:
         app.mount("/view", view_episodes(Catalog(EpisodeStore(settings.episodes))))
     if settings.cors_origins:
@@ -79,7 +79,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
     return app
 
 
-async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stack: AsyncExitStack) -> State:
+async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stack: AsyncExitStack) -> ServerState:
     texts = await asyncio.to_thread(load_texts, settings.engine)
     sessions = SessionTable(settings)
     start = m.Start(settings.engine, settings.kept_seconds, settings.kept_most)
@@ -87,8 +87,8 @@ async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stac
     await client.start()
     stack.push_async_callback(client.close)
     policy = FetchPolicy(allowed_hosts=settings.image_hosts, max_bytes=settings.max_image_bytes)
-    fetcher = await stack.enter_async_context(Fetcher(policy))
-    state = State(
+    fetcher = await stack.enter_async_context(aclosing(Fetcher(policy)))
+    state = ServerState(
         settings=settings,
         texts=texts,
         client=client,
@@ -105,8 +105,8 @@ async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stac
     return state
 
 
-async def _sweep(state: State) -> None:
-    """Close sessions that nobody has used for as long as they asked to be kept."""
+async def _sweep(state: ServerState) -> None:
+    """Close sessions that were not used for as long as they asked to be kept."""
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
         for session in state.sessions.expired():
@@ -114,5 +114,5 @@ async def _sweep(state: State) -> None:
                 await session_routes.close(state, session)
 
 
-async def _nobody(_: Request, __: Exception) -> Response:
-    return Response(status_code=499)  # as nginx calls it; nobody reads it
+async def _client_gone(_: Request, __: Exception) -> Response:
+    return Response(status_code=499)  # as nginx calls it: for the log alone

@@ -19,10 +19,12 @@ ANYONE = "anyone"
 
 @dataclass(frozen=True)
 class Caller:
-    """Somebody with a key. The name is a fingerprint: it can be logged, and owns sessions."""
+    """The holder of a key. The name is a fingerprint: it can be logged, and owns sessions."""
 
     name: str
-    is_admin: bool = False
+
+
+ADMIN = Caller("admin")
 
 
 class Keys:
@@ -40,24 +42,20 @@ class Keys:
             if hmac.compare_digest(known, digest):
                 found = caller
         if self._admin is not None and hmac.compare_digest(self._admin, digest):
-            found = Caller("admin", is_admin=True)
+            found = ADMIN
         if found is None:
-            raise ApiError(
-                401,
-                "this server wants an API key; send it as 'Authorization: Bearer KEY'",
-                code="invalid_api_key",
-            )
+            message = "this server wants an API key; send it as 'Authorization: Bearer KEY'"
+            raise ApiError(401, message, code="invalid_api_key")
         return found
 
     def admin(self, request: Request) -> Caller:
         """The same for what only the operator may do."""
         if self._admin is None:
-            raise ApiError(
-                403, "this server was started without --admin-key, so that nobody may do this", code="no_admin_key"
-            )
+            message = "this server was started without --admin-key, so that nobody may do this"
+            raise ApiError(403, message, code="no_admin_key")
         if not hmac.compare_digest(self._admin, _digest(_bearer(request))):
             raise ApiError(401, "this wants the admin key, as 'Authorization: Bearer KEY'", code="invalid_api_key")
-        return Caller("admin", is_admin=True)
+        return ADMIN
 
 
 def _bearer(request: Request) -> str:
@@ -86,14 +84,15 @@ class Admission:
     @contextmanager
     def enter(self, caller: Caller, weight: int = 1) -> Iterator[None]:
         """Count a request, or tell its sender to come back later. A weight is its number of choices."""
+        running = self._running[caller.name]
+        full = None
         if self.total + weight > self._most:
+            full = f"{self.total} turns are under way, as many as this server takes"
+        elif running + weight > self._most_each:
+            full = f"your key has {running} turns under way, the most it may"
+        if full is not None:
             self.refused += 1
-            raise ApiError(429, f"{self.total} turns are under way, as many as this server takes", code="busy", retry=1)
-        if self._running[caller.name] + weight > self._most_each:
-            self.refused += 1
-            raise ApiError(
-                429, f"your key has {self._running[caller.name]} turns under way, the most it may", code="busy", retry=1
-            )
+            raise ApiError(429, full, code="busy", retry=1)
         self.total += weight
         self._running[caller.name] += weight
         try:

@@ -26,15 +26,10 @@ class Channel:
         return cls(*await asyncio.open_connection(sock=end))
 
     def send(self, message: Any) -> None:
-        """Say something, without waiting for anybody to hear it."""
+        """Send a message, without waiting for it to be out."""
         if not self._outgoing:
             asyncio.get_running_loop().call_soon(self._flush)
         self._outgoing.append(message)
-
-    async def drain(self) -> None:
-        """Wait until what was said is nearly out: for whoever has much to say."""
-        self._flush()
-        await self._writer.drain()
 
     async def frames(self) -> AsyncIterator[list[Any]]:
         """All that the other end says, until it is gone."""

@@ -9,11 +9,11 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holotron.engine.info import EngineStats
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.requests import Event, FinishEvent, StartEvent
 from holotron.server import messages as m
 from holotron.server.channel import Channel
 
@@ -37,48 +37,35 @@ class EngineRefused(Exception):
         self.index = index
 
 
-Happening = m.Started | m.Tokens | m.Finished
-
-
 @dataclass
 class PendingGeneration:
-    """The events of one request, until every choice is finished. Leave it with `cancel` if nobody wants the rest."""
+    """The events of one request, until every choice is finished. Its owner must `cancel` it, however it ends."""
 
     id: int
     choices: int
-    _cancel: Callable[[int], None]
-    events: asyncio.Queue[Happening | Exception] = field(default_factory=asyncio.Queue)
-    open_choices: int = 0  # whose end the reader has not seen
-    unfinished: int = 0  # whose end the engine has not told
+    _replies: asyncio.Queue[Any]
+    _leave: Callable[[int, bool], None]
+    _unread: int = field(init=False)  # choices whose end was not read
 
     def __post_init__(self) -> None:
-        self.open_choices = self.unfinished = self.choices
+        self._unread = self.choices
 
-    async def started(self) -> m.Started:
+    async def started(self) -> StartEvent:
         """The engine has taken the request; EngineRefused if it has not."""
-        event = await self._next()
-        assert isinstance(event, m.Started)
+        event = (await _next(self._replies)).event
+        assert isinstance(event, StartEvent)
         return event
 
-    async def __aiter__(self) -> AsyncIterator[m.Tokens | m.Finished]:
-        while self.open_choices:
-            event = await self._next()
-            assert not isinstance(event, m.Started)
-            if isinstance(event, m.Finished):
-                self.open_choices -= 1
-            yield event
-
-    async def _next(self) -> Happening:
-        event = await self.events.get()
-        if isinstance(event, Exception):
-            self.open_choices = 0
-            raise event
-        return event
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
+        """Choices by their number, and what each of them says."""
+        while self._unread:
+            message = await _next(self._replies)
+            self._unread -= isinstance(message.event, FinishEvent)
+            yield message.choice, message.event
 
     def cancel(self) -> None:
-        if self.open_choices:
-            self.open_choices = 0
-            self._cancel(self.id)
+        """Stop what still runs of it."""
+        self._leave(self.id, self._unread > 0)
 
 
 class EngineClient:
@@ -94,19 +81,17 @@ class EngineClient:
         self._ids = itertools.count(1)
         self._channel: Channel | None = None
         self._process: asyncio.subprocess.Process | None = None
-        self._calls: dict[int, asyncio.Future[Any]] = {}
-        self._generations: dict[int, PendingGeneration] = {}
+        self._replies: dict[int, asyncio.Queue[Any]] = {}  # to requests by their id
         self._supervisor: asyncio.Task[None] | None = None
-        self._looked_after: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
         self._is_ready = asyncio.Event()
-        self._hopeless: str | None = None
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
     def version_of(self, epoch: int) -> str:
-        """What the weights of that epoch are called: what the one who brought them said, or their number."""
+        """What the weights of that epoch are called: the version given with them, or their number."""
         return self.versions.get(epoch, str(epoch))
 
     async def start(self) -> None:
@@ -116,7 +101,7 @@ class EngineClient:
         await asyncio.wait({waiting, self._supervisor}, return_when=asyncio.FIRST_COMPLETED)
         if not self._is_ready.is_set():
             waiting.cancel()
-            raise EngineDown(self._hopeless or "the engine could not be started")
+            await self._supervisor
 
     async def close(self) -> None:
         """End the engine's process."""
@@ -126,49 +111,40 @@ class EngineClient:
 
     # ---- requests ----
 
-    async def call(self, make: Callable[[int], Any]) -> Any:
-        """Send the message that `make` makes with a fresh id, and wait for its answer."""
-        channel = self._connected()
-        message = make(next(self._ids))
-        future = self._calls[message.id] = asyncio.get_running_loop().create_future()
-        channel.send(message)
+    async def call(self, method: str, *args: Any, **options: Any) -> Any:
+        """Have the worker call a method, and wait for what it returns."""
+        id_ = next(self._ids)
+        replies = self._send(m.EngineCall(id_, method, args, options))
         try:
-            return await future
+            return (await _next(replies)).value
         finally:
-            self._calls.pop(message.id, None)
+            self._replies.pop(id_, None)
 
-    def generate(
-        self,
-        token_ids: tuple[int, ...],
-        images: tuple[tuple[int, bytes], ...],
-        sampling: SamplingParams,
-        *,
-        session: str | None = None,
-        pool: str | None = None,
-        choices: int = 1,
-    ) -> PendingGeneration:
+    def generate(self, turn: m.Generate) -> PendingGeneration:
         """Begin a turn."""
-        channel = self._connected()
-        generation = PendingGeneration(next(self._ids), choices, self._cancel)
-        self._generations[generation.id] = generation
-        channel.send(m.Generate(generation.id, session, pool, token_ids, images, sampling, choices))
-        return generation
+        turn = replace(turn, id=next(self._ids))
+        return PendingGeneration(turn.id, turn.choices, self._send(turn), self._leave)
 
-    def look_after(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done that nobody waits for."""
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done in the background."""
         task = asyncio.create_task(work)
-        self._looked_after.add(task)
-        task.add_done_callback(self._looked_after.discard)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
-    def _cancel(self, id_: int) -> None:
-        if self._generations.pop(id_, None) is not None and self._channel is not None:
+    def _send(self, message: m.EngineCall | m.Generate) -> asyncio.Queue[Any]:
+        """Where the replies to a message will be."""
+        channel = self.connected()
+        replies = self._replies[message.id] = asyncio.Queue()
+        channel.send(message)
+        return replies
+
+    def _leave(self, id_: int, running: bool) -> None:
+        """Read no more of a request's replies; the engine is told if it still works on it."""
+        if self._replies.pop(id_, None) is not None and running and self._channel is not None:
             self._channel.send(m.Cancel(id_))
 
-    def check(self) -> None:
+    def connected(self) -> Channel:
         """EngineDown if there is no engine to talk to."""
-        self._connected()
-
-    def _connected(self) -> Channel:
         if self._channel is None or not self._is_ready.is_set():
             raise EngineDown("the engine is being started; try again in a moment")
         return self._channel
@@ -181,8 +157,7 @@ class EngineClient:
             began = time.monotonic()
             code = await self._live()
             if code == CANNOT_START and self.restarts == 0:
-                self._hopeless = "the model could not be loaded"
-                return
+                raise EngineDown("the model could not be loaded")
             self.restarts += 1
             pause = FIRST_PAUSE if time.monotonic() - began > LONG_ENOUGH else min(LONGEST_PAUSE, 2 * pause)
             log.error("the engine's process ended with code %s; starting it again in %.1f s", code, pause)
@@ -209,20 +184,9 @@ class EngineClient:
 
     def _take(self, message: Any, channel: Channel) -> None:
         match message:
-            case m.Tokens() | m.Started() | m.Finished():
-                if generation := self._generations.get(message.id):
-                    generation.events.put_nowait(message)
-                    if isinstance(message, m.Finished):
-                        generation.unfinished -= 1
-                        if not generation.unfinished:
-                            del self._generations[message.id]
-            case m.CallResult():
-                self._resolve(message.id, lambda future: future.set_result(message.value))
-            case m.Failed():
-                error = EngineRefused(message.kind, message.message, message.index)
-                if generation := self._generations.pop(message.id, None):
-                    generation.events.put_nowait(error)
-                self._resolve(message.id, lambda future: future.set_exception(error))
+            case m.TurnEvent() | m.CallResult() | m.Failed():
+                if (replies := self._replies.get(message.id)) is not None:
+                    replies.put_nowait(message)
             case EngineStats():
                 self.stats = message
             case m.Ready():
@@ -230,26 +194,26 @@ class EngineClient:
                 self._channel = channel
                 self._is_ready.set()
 
-    def _resolve(self, id_: int, act: Callable[[asyncio.Future[Any]], None]) -> None:
-        future = self._calls.pop(id_, None)
-        if future is not None and not future.done():
-            act(future)
-
     def _lose(self) -> None:
-        """Whoever waits for an answer gets an error instead."""
+        """Requests that wait for an answer get an error instead."""
         self._is_ready.clear()
         self._channel = None
         self.stats = EngineStats()
         self.versions = {}
         error = EngineDown("the engine ended while it worked on this; it is being started again")
-        for generation in self._generations.values():
-            generation.events.put_nowait(error)
-        for future in self._calls.values():
-            if not future.done():
-                future.set_exception(error)
-        self._generations.clear()
-        self._calls.clear()
+        for replies in self._replies.values():
+            replies.put_nowait(error)
+        self._replies.clear()
         self._on_loss()
+
+
+async def _next(replies: asyncio.Queue[Any]) -> Any:
+    match reply := await replies.get():
+        case m.Failed():
+            raise EngineRefused(reply.kind, reply.message, reply.index)
+        case Exception():
+            raise reply
+    return reply
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

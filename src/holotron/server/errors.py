@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
@@ -58,45 +60,53 @@ def _tellable(text: str, most: int) -> str:
     return text[:most].encode("utf-8", "replace").decode() + ("…" if len(text) > most else "")
 
 
+def field_error(field: str, message: object, code: str | None = None) -> ApiError:
+    """What is wrong with one field of a request."""
+    return ApiError(400, f"{field}: {message}", param=field, code=code)
+
+
+@contextmanager
+def blaming(field: str, *kinds: type[Exception], code: str = "invalid_value") -> Iterator[None]:
+    """Let these errors be about a field of the request."""
+    try:
+        yield
+    except kinds as error:
+        raise field_error(field, error, code) from error
+
+
 def as_api_error(error: Exception) -> ApiError:
     """What to tell a client about something that went wrong."""
-    if isinstance(error, ApiError):
-        return error
-    if isinstance(error, EngineDown):
-        return ApiError(503, str(error), code="engine_unavailable", retry=2)
-    if isinstance(error, EngineRefused):
-        status, code, param = REFUSALS.get(error.kind, REFUSALS["internal"])
-        return ApiError(status, str(error), param=param, code=code)
-    if isinstance(error, TimeoutError):
-        return ApiError(504, "the turn took longer than the server allows; ask for fewer tokens", code="timeout")
+    match error:
+        case ApiError():
+            return error
+        case EngineDown():
+            return ApiError(503, str(error), code="engine_unavailable", retry=2)
+        case EngineRefused():
+            status, code, param = REFUSALS.get(error.kind, REFUSALS["internal"])
+            return ApiError(status, str(error), param=param, code=code)
+        case TimeoutError():
+            return ApiError(504, "the turn took longer than the server allows; ask for fewer tokens", code="timeout")
+        case RequestValidationError():
+            return _explain(error)
+        case AnyHTTPException():
+            # Of FastAPI's own errors only those about a body it cannot read are 400.
+            return ApiError(error.status_code, str(error.detail), param="body" if error.status_code == 400 else None)
     return ApiError(500, "something went wrong in the server; its log has the details", code="internal_error")
 
 
 def add_handlers(app: FastAPI) -> None:
     """Let every error come out in the same form."""
 
-    async def api(_: Request, error: Exception) -> JSONResponse:
-        return as_api_error(error).response()
-
-    async def validation(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, RequestValidationError)
-        return explain(error).response()
-
-    async def http(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, AnyHTTPException)
-        # Of FastAPI's own errors only those about a body it cannot read are 400.
-        param = "body" if error.status_code == 400 else None
-        response = ApiError(error.status_code, str(error.detail), param=param).response()
-        response.headers.update(error.headers or {})
+    async def answer(_: Request, error: Exception) -> JSONResponse:
+        response = as_api_error(error).response()
+        response.headers.update(getattr(error, "headers", None) or {})
         return response
 
-    for kind in (ApiError, EngineDown, EngineRefused, TimeoutError):
-        app.add_exception_handler(kind, api)
-    app.add_exception_handler(RequestValidationError, validation)
-    app.add_exception_handler(AnyHTTPException, http)
+    for kind in (AnyHTTPException, EngineDown, EngineRefused, RequestValidationError, TimeoutError):
+        app.add_exception_handler(kind, answer)
 
 
-def explain(error: RequestValidationError) -> ApiError:
+def _explain(error: RequestValidationError) -> ApiError:
     """The first thing that is wrong with a request, by the name of its field."""
     problems: list[dict[str, Any]] = list(error.errors())
     # Of the alternatives of a union, the one that was read furthest is the one that was meant.
@@ -107,4 +117,4 @@ def explain(error: RequestValidationError) -> ApiError:
         reason = first.get("ctx", {}).get("error", first["msg"])
         return ApiError(400, f"the body is not valid JSON: {reason}", param="body", code="invalid_json")
     message = str(first["msg"]).removeprefix("Value error, ")
-    return ApiError(400, f"{field or 'body'}: {message}", param=field or "body", code="invalid_value")
+    return field_error(field or "body", message, "invalid_value")

@@ -9,7 +9,6 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 
 import httpcore
 import httpx
@@ -77,7 +76,7 @@ class FetchPolicy:
 
 
 class Fetcher:
-    """Fetches images under a policy. Use it as an async context, or close it with `aclose`.
+    """Fetches images under a policy. Close it with `aclose`.
 
     A host name is resolved once, and the addresses that were checked are the ones that are connected to.
     """
@@ -91,14 +90,6 @@ class Fetcher:
             network_backend=_CheckedBackend(policy, resolve or _resolve),
             max_keepalive_connections=0,
         )
-
-    async def __aenter__(self) -> Fetcher:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         await self._pool.aclose()

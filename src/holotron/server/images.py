@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from holotron.model.errors import ImageError
 from holotron.model.image import image_size
-from holotron.server.errors import ApiError
-from holotron.server.fetch import Fetcher, FetchFailed, FetchRefused
+from holotron.server.errors import blaming, field_error
+from holotron.server.fetch import Fetcher
 from holotron.server.schemas import ChatMessage, ImagePart
 from holotron.server.settings import ServerSettings
 
-# Beyond this, decoding base64 would hold up everybody else.
+# Beyond this, decoding base64 would hold up other requests.
 LARGE = 256 * 1024
 
 
@@ -38,25 +38,20 @@ class ImageReader:
     async def read(self, messages: Sequence[ChatMessage]) -> list[SentImage]:
         places = list(_places(messages))
         if len(places) > self._settings.max_images:
-            raise ApiError(
-                400,
-                f"messages: {len(places)} images are more than the {self._settings.max_images} a request may have",
-                param="messages",
-                code="too_many_images",
-            )
+            problem = f"{len(places)} images are more than the {self._settings.max_images} a request may have"
+            raise field_error("messages", problem, "too_many_images")
         return list(await asyncio.gather(*(self._one(field, url) for field, url in places)))
 
     async def _one(self, field: str, url: str) -> SentImage:
         settings = self._settings
-        try:
-            data = _decode(url, settings.max_image_bytes) if len(url) < LARGE else None
-            if data is None and url[:5].lower() == "data:":
-                data = await asyncio.to_thread(_decode, url, settings.max_image_bytes)
-            if data is None:
+        with blaming(field, ImageError, ValueError, code="invalid_image"):
+            if url[:5].lower() != "data:":
                 data = await self._fetcher.fetch(url)
+            elif len(url) < LARGE:
+                data = _decode(url, settings.max_image_bytes)
+            else:
+                data = await asyncio.to_thread(_decode, url, settings.max_image_bytes)
             return SentImage(data, image_size(data, settings.max_image_pixels), field)
-        except (ImageError, FetchRefused, FetchFailed, ValueError) as error:
-            raise ApiError(400, f"{field}: {error}", param=field, code="invalid_image") from error
 
 
 def _places(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, str]]:
@@ -67,10 +62,8 @@ def _places(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, str]]:
                     yield f"messages.{i}.content.{j}.image_url.url", part.image_url.url
 
 
-def _decode(url: str, most: int) -> bytes | None:
-    """The bytes in a data URL; None if it is another kind of URL."""
-    if url[:5].lower() != "data:":
-        return None
+def _decode(url: str, most: int) -> bytes:
+    """The bytes in a data URL."""
     head, comma, body = url.partition(",")
     if not comma or not head.lower().endswith(";base64"):
         raise ValueError("a data URL of an image looks like data:image/png;base64,…")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from holotron.engine.requests import TokenLogprobs
@@ -37,10 +38,7 @@ def completion_logprobs(
     tokenizer: Tokenizer, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs | None], offset: int = 0
 ) -> dict[str, Any]:
     texts = [token_text(tokenizer, id_) for id_ in token_ids]
-    offsets = []
-    for text in texts:
-        offsets.append(offset)
-        offset += len(text)
+    *offsets, _ = accumulate(map(len, texts), initial=offset)
     known = [logprob or CERTAIN for logprob in logprobs]
     return {
         "tokens": texts,

@@ -5,11 +5,11 @@ Requests carry an id; everything that is said about a request carries it back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from holotron.engine.options import EngineOptions
-from holotron.engine.requests import TokenLogprobs
+from holotron.engine.requests import FinishEvent, StartEvent, TokenEvent
 from holotron.engine.sampling import SamplingParams
 
 # ---- to the engine ----
@@ -25,23 +25,26 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Open:
+class EngineCall:
+    """Anything but a turn: the name of a method of the worker's, or of the engine's sessions by id."""
+
     id: int
-    on_update: str = "keep"
-    keep_images: int | None = None
+    method: str
+    args: tuple[Any, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Generate:
-    """A turn: of a session, or of whatever session of the pool has the longest beginning of these tokens."""
+    """A turn: of a session, or of the session of the pool that has the longest beginning of these tokens."""
 
-    id: int
-    session: str | None
-    pool: str | None
     token_ids: tuple[int, ...]
-    images: tuple[tuple[int, bytes], ...]  # the offset of each image's first token, and its file
     sampling: SamplingParams
+    images: tuple[tuple[int, bytes], ...] = ()  # the offset of each image's first token, and its file
+    session: str | None = None
+    pool: str | None = None
     choices: int = 1
+    id: int = 0  # given when it is sent
 
 
 @dataclass(frozen=True)
@@ -49,86 +52,14 @@ class Cancel:
     id: int
 
 
-@dataclass(frozen=True)
-class Fork:
-    id: int
-    session: str
-    count: int
-
-
-@dataclass(frozen=True)
-class Rollback:
-    id: int
-    session: str
-    turn: int
-    keep_prompt: bool
-
-
-@dataclass(frozen=True)
-class Park:
-    id: int
-    session: str
-
-
-@dataclass(frozen=True)
-class Bring:
-    """Have a parked session on the device again, ahead of its next turn."""
-
-    id: int
-    session: str
-
-
-@dataclass(frozen=True)
-class Close:
-    id: int
-    session: str
-
-
-@dataclass(frozen=True)
-class Inspect:
-    id: int
-    session: str
-
-
-@dataclass(frozen=True)
-class Pause:
-    """keep: turns stay where they are. wait: those that run are finished first. abort: they are cancelled."""
-
-    id: int
-    mode: str = "keep"
-
-
-@dataclass(frozen=True)
-class Resume:
-    id: int
-
-
-@dataclass(frozen=True)
-class Sleep:
-    id: int
-    weights: bool = False
-
-
-@dataclass(frozen=True)
-class Wake:
-    id: int
-
-
-@dataclass(frozen=True)
-class UpdateWeights:
-    id: int
-    path: str
-
-
-# ---- from the engine: these, and EngineStats every second, so that whoever asks for them never waits for the GPU ----
+# ---- from the engine: these, and EngineStats every second, so that reading the figures never waits for the GPU ----
 
 
 @dataclass(frozen=True)
 class Ready:
-    """The engine has its model; the largest number of tokens a session can have, and where it runs."""
+    """The engine has its model; the largest number of tokens a session can have."""
 
     max_context: int
-    device: str
 
 
 @dataclass(frozen=True)
@@ -148,30 +79,9 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Started:
-    id: int
-    prompt_tokens: int
-    cached_tokens: int
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Tokens of one step, all drawn or forced under the weights of one epoch."""
+class TurnEvent:
+    """A turn has begun (that is the first choice's event), or one of its choices has gone on or ended."""
 
     id: int
     choice: int
-    token_ids: tuple[int, ...]
-    forced: list[bool]
-    text: str
-    logprobs: TokenLogprobs | None
-    epoch: int
-
-
-@dataclass(frozen=True)
-class Finished:
-    id: int
-    choice: int
-    reason: str
-    text: str = ""
-    stop: str | int | None = None
-    error: str | None = None
+    event: StartEvent | TokenEvent | FinishEvent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,22 +15,27 @@ from holotron.server.sessions import SessionTable
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
-# Ours: what the engine counts, as name, kind, help.
-ENGINE = {
-    "steps": ("steps", "counter", "Steps of the engine's loop"),
-    "computed_tokens": ("computed_tokens", "counter", "Tokens that went through the model"),
-    "recomputed_tokens": ("reprefilled_tokens", "counter", "Tokens computed a second time after a shortage of memory"),
-    "forks": ("forks", "counter", "Sessions that began as forks"),
-    "failures": ("failures", "counter", "Turns that failed"),
-    "offloaded_bytes": ("offloaded_bytes", "counter", "Bytes copied off the device to make room"),
-    "restored_bytes": ("restored_bytes", "counter", "Bytes copied back"),
-    "host_bytes": ("host_bytes", "gauge", "Bytes of sessions in host memory"),
-    "disk_bytes": ("disk_bytes", "gauge", "Bytes of sessions on disk"),
-    "free_slots": ("free_state_slots", "gauge", "State slots that nobody uses"),
-    "free_pages": ("free_pages", "gauge", "Pages of keys and values that nobody uses"),
-    "kept": ("kept_sessions", "gauge", "Sessions that stateless requests left behind"),
-    "redundancy": ("redundancy", "gauge", "Computed tokens for every new one; 1.0 is best"),
-    "epoch": ("weight_epoch", "gauge", "How often the weights were replaced"),
+# What the engine counts, by its own names.
+GAUGES = {
+    "waiting": ("vllm:num_requests_waiting", "Turns that wait"),
+    "page_share": ("vllm:kv_cache_usage_perc", "Share of the pages in use"),
+    "slot_share": ("holotron:state_usage", "Share of the state slots in use"),
+    "host_bytes": ("holotron:host_bytes", "Bytes of sessions in host memory"),
+    "disk_bytes": ("holotron:disk_bytes", "Bytes of sessions on disk"),
+    "free_slots": ("holotron:free_state_slots", "State slots that are free"),
+    "free_pages": ("holotron:free_pages", "Pages of keys and values that are free"),
+    "kept": ("holotron:kept_sessions", "Sessions that stateless requests left behind"),
+    "redundancy": ("holotron:redundancy", "Computed tokens for every new one; 1.0 is best"),
+    "epoch": ("holotron:weight_epoch", "How often the weights were replaced"),
+}
+COUNTERS = {
+    "steps": ("holotron:steps", "Steps of the engine's loop"),
+    "computed_tokens": ("holotron:computed_tokens", "Tokens that went through the model"),
+    "recomputed_tokens": ("holotron:reprefilled_tokens", "Tokens computed a second time after a shortage of memory"),
+    "forks": ("holotron:forks", "Sessions that began as forks"),
+    "failures": ("holotron:failures", "Turns that failed"),
+    "offloaded_bytes": ("holotron:offloaded_bytes", "Bytes copied off the device to make room"),
+    "restored_bytes": ("holotron:restored_bytes", "Bytes copied back"),
 }
 
 
@@ -39,11 +45,10 @@ class Metrics:
     def __init__(self, model: str) -> None:
         self.registry = CollectorRegistry()
         self._model = model
-        labels = ("model_name",)
-        self._prompt_tokens = self._counter("vllm:prompt_tokens", "Tokens of prompts", labels)
-        self._cached_tokens = self._counter("vllm:prefix_cache_hits", "Prompt tokens a session had already", labels)
-        self._queried_tokens = self._counter("vllm:prefix_cache_queries", "Prompt tokens that were looked up", labels)
-        self._generated = self._counter("vllm:generation_tokens", "Tokens of answers", labels)
+        self._prompt_tokens = self._counter("vllm:prompt_tokens", "Tokens of prompts")
+        self._cached_tokens = self._counter("vllm:prefix_cache_hits", "Prompt tokens a session had already")
+        self._queried_tokens = self._counter("vllm:prefix_cache_queries", "Prompt tokens that were looked up")
+        self.generated_tokens = self._counter("vllm:generation_tokens", "Tokens of answers")
         self._succeeded = Counter(
             "vllm:request_success", "Finished answers", ("model_name", "finished_reason"), registry=self.registry
         )
@@ -59,9 +64,6 @@ class Metrics:
         self._queried_tokens.inc(tokens)
         self._cached_tokens.inc(cached)
 
-    def generated(self, tokens: int) -> None:
-        self._generated.inc(tokens)
-
     def finished(self, reason: str, seconds: float) -> None:
         self._succeeded.labels(self._model, reason).inc()
         self._whole.observe(seconds)
@@ -75,51 +77,47 @@ class Metrics:
     def text(self) -> bytes:
         return generate_latest(self.registry)
 
-    def _counter(self, name: str, about: str, labels: tuple[str, ...]) -> Counter:
-        return Counter(name, about, labels, registry=self.registry).labels(self._model)
+    def _counter(self, name: str, about: str) -> Counter:
+        return Counter(name, about, ("model_name",), registry=self.registry).labels(self._model)
 
     def _histogram(self, name: str, about: str, buckets: tuple[float, ...]) -> Histogram:
         whole = Histogram(name, about, ("model_name",), buckets=buckets, registry=self.registry)
         return whole.labels(self._model)
 
 
+@dataclass(eq=False)
 class _EngineFigures(Collector):
-    """Read when Prometheus asks, from what the engine sent last: nobody waits for the GPU."""
+    """Read when Prometheus asks, from what the engine sent last: no request waits for the GPU."""
 
-    def __init__(self, model: str, client: EngineClient, admission: Admission, sessions: SessionTable) -> None:
-        self._model = model
-        self._client = client
-        self._admission = admission
-        self._sessions = sessions
+    model: str
+    client: EngineClient
+    admission: Admission
+    sessions: SessionTable
 
     def collect(self) -> Iterator[Metric]:
-        stats = self._client.stats
-        values = stats.values
-        waiting = values.get("waiting", 0.0)
-        yield self._gauge("vllm:num_requests_running", "Turns at work", values.get("running", 0.0) - waiting)
-        yield self._gauge("vllm:num_requests_waiting", "Turns that wait", waiting)
-        yield self._gauge("vllm:kv_cache_usage_perc", "Share of the pages in use", values.get("page_share", 0.0))
-        yield self._gauge("holotron:state_usage", "Share of the state slots in use", values.get("slot_share", 0.0))
-        yield self._gauge("holotron:turns_admitted", "Turns under way in the server", self._admission.total)
-        yield self._count("holotron:turns_refused", "Turns that were told to come back", self._admission.refused)
-        yield self._gauge("holotron:open_sessions", "Sessions that clients have open", len(self._sessions))
-        yield self._count("holotron:engine_restarts", "Times the engine had to be started again", self._client.restarts)
-        places = GaugeMetricFamily(
-            "holotron:sessions", "Sessions by where their memory is", labels=["model_name", "residency"]
-        )
-        for place, count in stats.residency.items():
-            places.add_metric([self._model, place], count)
+        values = self.client.stats.values
+        running = values.get("running", 0.0) - values.get("waiting", 0.0)
+        yield self._gauge("vllm:num_requests_running", "Turns at work", running)
+        yield self._gauge("holotron:turns_admitted", "Turns under way in the server", self.admission.total)
+        yield self._counter("holotron:turns_refused", "Turns that were told to come back", self.admission.refused)
+        yield self._gauge("holotron:open_sessions", "Sessions that clients have open", len(self.sessions))
+        restarts = self.client.restarts
+        yield self._counter("holotron:engine_restarts", "Times the engine had to be started again", restarts)
+        labels = ["model_name", "residency"]
+        places = GaugeMetricFamily("holotron:sessions", "Sessions by where their memory is", labels=labels)
+        for place, count in self.client.stats.residency.items():
+            places.add_metric([self.model, place], count)
         yield places
-        for key, (name, kind, about) in ENGINE.items():
-            make = self._count if kind == "counter" else self._gauge
-            yield make(f"holotron:{name}", about, values.get(key, 0.0))
+        for make, named in ((self._gauge, GAUGES), (self._counter, COUNTERS)):
+            for key, (name, about) in named.items():
+                yield make(name, about, values.get(key, 0.0))
 
     def _gauge(self, name: str, about: str, value: float) -> Metric:
         family = GaugeMetricFamily(name, about, labels=["model_name"])
-        family.add_metric([self._model], value)
+        family.add_metric([self.model], value)
         return family
 
-    def _count(self, name: str, about: str, value: float) -> Metric:
+    def _counter(self, name: str, about: str, value: float) -> Metric:
         family = CounterMetricFamily(name, about, labels=["model_name"])
-        family.add_metric([self._model], value)
+        family.add_metric([self.model], value)
         return family

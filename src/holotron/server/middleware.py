@@ -20,7 +20,7 @@ log = logging.getLogger("holotron.server")
 UNLIMITED = ("/admin/weights",)  # weights are as large as they are, and only the operator sends them
 
 
-class Envelope:
+class RequestMiddleware:
     """Plain ASGI rather than Starlette's base class, which gets in the way of streams and disconnects."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, keys: Keys, max_body_bytes: int) -> None:
@@ -43,7 +43,7 @@ class Envelope:
         async def limited() -> Message:
             nonlocal received
             if not received:
-                self._keys.caller(Request(scope))  # nothing is taken in, let alone parsed, from just anybody
+                self._keys.caller(Request(scope))  # without a key nothing is taken in, let alone parsed
             message = await receive()
             if message["type"] == "http.request":
                 received += len(message.get("body", b""))

@@ -15,7 +15,7 @@ from holotron.server.settings import ServerSettings
 
 
 class LastLine(logging.Filter):
-    """A server that cannot start says why; where in its code that happened helps nobody."""
+    """A server that cannot start says why, without the traceback."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if (message := record.getMessage()).startswith("Traceback"):
@@ -40,8 +40,6 @@ def serve(settings: ServerSettings) -> None:
         timeout_graceful_shutdown=int(settings.grace_seconds),
         timeout_keep_alive=30,
         server_header=False,
-        limit_concurrency=None,
-        backlog=2048,
     )
     # Once it has shut down, uvicorn raises the signal that told it to anew; being told to stop is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -5,6 +5,7 @@ Unknown fields are errors: one that was silently ignored would be missed only in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
@@ -198,6 +199,15 @@ class ChatRequest(Sampling):
             raise ValueError("response_format and structured_outputs exclude each other")
         return self
 
+    @property
+    def token_limit(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def logprob_count(self) -> int | None:
+        """How many alternatives each token is told with; None: no log-probabilities."""
+        return (self.top_logprobs or 0) if self.logprobs else None
+
 
 class CompletionRequest(Sampling):
     """POST /v1/completions. The prompt is a text or token ids, one or several of them."""
@@ -216,14 +226,23 @@ class CompletionRequest(Sampling):
 
     @model_validator(mode="after")
     def _sensible(self) -> CompletionRequest:
-        if self.session_id is not None and (self.n > 1 or self.prompts > 1):
+        if self.session_id is not None and (self.n > 1 or len(self.prompts) > 1):
             raise ValueError("n and the number of prompts must be 1 in a session, which has one future")
         return self
 
     @property
-    def prompts(self) -> int:
-        prompt = self.prompt
-        return len(prompt) if isinstance(prompt, list) and not isinstance(prompt[0], int) else 1
+    def prompts(self) -> Sequence[str | list[int]]:
+        """The prompts, each a text or token ids."""
+        prompt: Any = self.prompt
+        return prompt if isinstance(prompt, list) and not isinstance(prompt[0], int) else [prompt]
+
+    @property
+    def token_limit(self) -> int | None:
+        return self.max_tokens
+
+    @property
+    def logprob_count(self) -> int | None:
+        return self.logprobs
 
 
 # ---- text ----
@@ -293,6 +312,3 @@ class UpdateRequest(Request):
 
     path: Annotated[str, Field(min_length=1, max_length=4096)]
     version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-
-
-Anything = dict[str, Any]

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from holotron.server import messages as m
-from holotron.server.answers import ERRORS, ChatCompletion, Deleted, SessionAnswer, SessionList
-from holotron.server.auth import Caller
-from holotron.server.chat import answer_chat
-from holotron.server.errors import ApiError
+from holotron.engine.info import SessionInfo
+from holotron.server.answer import respond
+from holotron.server.chat import begin_chat
+from holotron.server.errors import field_error
+from holotron.server.response_models import ERRORS, ChatCompletion, Deleted, SessionAnswer, SessionList
 from holotron.server.schemas import ChatRequest, ForkRequest, OpenRequest, RollbackRequest
 from holotron.server.sessions import OpenSession
-from holotron.server.state import State, caller_of, state_of
+from holotron.server.state import CallerDep, ServerState, StateDep
 
 router = APIRouter(prefix="/v1/sessions", responses=ERRORS)
 
 
-def _told(session: OpenSession, details: dict[str, Any] | None = None) -> dict[str, Any]:
+async def _own(session_id: str, state: StateDep, caller: CallerDep) -> OpenSession:
+    return state.sessions.find(session_id, caller)
+
+
+SessionDep = Annotated[OpenSession, Depends(_own)]
+
+
+async def _idle(session: SessionDep) -> OpenSession:
+    await session.rest()
+    return session
+
+
+IdleSessionDep = Annotated[OpenSession, Depends(_idle)]
+
+
+def _told(session: OpenSession, info: SessionInfo | None = None) -> dict[str, Any]:
     told: dict[str, Any] = {
         "id": session.id,
         "object": "session",
@@ -28,115 +44,100 @@ def _told(session: OpenSession, details: dict[str, Any] | None = None) -> dict[s
         "expires_in": round(session.expires_in, 3),
         "busy": session.busy,
     }
-    if details is not None:
-        told |= {key: details[key] for key in ("tokens", "computed", "device_bytes", "residency", "running")}
-        told["weight_epoch"] = details["epoch"]
-        told["turns"] = list(details["turns"])
+    if info is not None:
+        told |= {key: getattr(info, key) for key in ("tokens", "computed", "device_bytes", "running")}
+        told |= {"residency": info.residency.value, "weight_epoch": info.epoch, "turns": list(map(asdict, info.turns))}
     return told
 
 
+async def _described(state: ServerState, session: OpenSession) -> dict[str, Any]:
+    return _told(session, await state.client.call("describe", session.id))
+
+
 @router.post("", response_model=SessionAnswer)
-async def open_session(http: Request, body: OpenRequest | None = None, caller: Caller = Depends(caller_of)) -> Any:
-    """Open an empty session. It is closed when nobody has used it for `ttl` seconds."""
-    state = state_of(http)
+async def open_session(state: StateDep, caller: CallerDep, body: OpenRequest | None = None) -> Any:
+    """Open an empty session. It is closed when it was not used for `ttl` seconds."""
     body = body or OpenRequest()
     state.sessions.check_room(caller)
-    id_ = await state.client.call(lambda number: m.Open(number, body.on_update, body.keep_images))
+    id_ = await state.client.call("open", on_update=body.on_update, keep_images=body.keep_images)
     session = OpenSession(id_, caller.name, body.ttl or state.settings.session_seconds, state.texts.prompts.start())
     state.sessions.add(session)
     return _told(session)
 
 
 @router.get("", response_model=SessionList)
-async def list_sessions(http: Request, caller: Caller = Depends(caller_of)) -> Any:
+async def list_sessions(state: StateDep, caller: CallerDep) -> Any:
     """The caller's own sessions."""
-    return {"object": "list", "data": [_told(session) for session in state_of(http).sessions.owned_by(caller)]}
+    return {"object": "list", "data": [_told(session) for session in state.sessions.owned_by(caller)]}
 
 
 @router.get("/{session_id}", response_model=SessionAnswer)
-async def inspect_session(session_id: str, http: Request, caller: Caller = Depends(caller_of)) -> Any:
+async def inspect_session(state: StateDep, session: SessionDep) -> Any:
     """Its tokens and turns, its bytes on the device, and where its memory is: gpu, host, disk or none."""
-    state = state_of(http)
-    session = state.sessions.find(session_id, caller)
-    return _told(session, await state.client.call(lambda number: m.Inspect(number, session.id)))
+    return await _described(state, session)
 
 
 @router.delete("/{session_id}", response_model=Deleted)
-async def delete_session(session_id: str, http: Request, caller: Caller = Depends(caller_of)) -> Any:
+async def delete_session(state: StateDep, session: SessionDep) -> Any:
     """Forget a session; a turn that runs in it is cancelled."""
-    state = state_of(http)
-    session = state.sessions.find(session_id, caller)
     await close(state, session)
     return {"id": session.id, "deleted": True}
 
 
 @router.post("/{session_id}/turns", responses={200: {"model": ChatCompletion}}, response_model=None)
-async def take_turn(session_id: str, body: ChatRequest, http: Request, caller: Caller = Depends(caller_of)) -> Response:
+async def take_turn(session_id: str, http: Request, state: StateDep, caller: CallerDep, body: ChatRequest) -> Response:
     """A chat completion in this session: the messages are only the new ones."""
     if body.session_id not in (None, session_id):
-        raise ApiError(400, "session_id: the path names another session", param="session_id")
-    return await answer_chat(http, body.model_copy(update={"session_id": session_id}), caller)
+        raise field_error("session_id", "the path names another session")
+    return await respond(http, begin_chat(state, body.model_copy(update={"session_id": session_id}), caller))
 
 
 @router.post("/{session_id}/fork", response_model=SessionList)
 async def fork_session(
-    session_id: str, http: Request, body: ForkRequest | None = None, caller: Caller = Depends(caller_of)
+    state: StateDep, caller: CallerDep, session: IdleSessionDep, body: ForkRequest | None = None
 ) -> Any:
     """So many sessions that go on from here. What they have in common is computed and kept once."""
-    state = state_of(http)
     count = (body or ForkRequest()).n
-    session = state.sessions.find(session_id, caller)
     state.sessions.check_room(caller, count)
-    await session.rest()
     with session.working():
-        ids = await state.client.call(lambda number: m.Fork(number, session.id, count))
-        forks = [session.fork(id_) for id_ in ids]
+        forks = [session.fork(id_) for id_ in await state.client.call("fork", session.id, count)]
         for fork in forks:
             state.sessions.add(fork)
     return {"object": "list", "data": [_told(fork) for fork in forks]}
 
 
 @router.post("/{session_id}/rollback", response_model=SessionAnswer)
-async def roll_back(
-    session_id: str, http: Request, body: RollbackRequest | None = None, caller: Caller = Depends(caller_of)
-) -> Any:
+async def roll_back(state: StateDep, session: IdleSessionDep, body: RollbackRequest | None = None) -> Any:
     """Forget turns from the end; with `keep_prompt` the last question stays, to be answered anew."""
-    state = state_of(http)
     body = body or RollbackRequest()
-    session = state.sessions.find(session_id, caller)
-    await session.rest()
     with session.working():
         turns = session.turns
         if not -turns <= body.turn < turns:
-            raise ApiError(400, f"turn: there is no turn {body.turn}; the session has {turns}", param="turn")
-        await state.client.call(lambda number: m.Rollback(number, session.id, body.turn, body.keep_prompt))
+            raise field_error("turn", f"there is no turn {body.turn}; the session has {turns}")
+        await state.client.call("rollback", session.id, body.turn, keep_prompt=body.keep_prompt)
         session.rolled_back(body.turn, body.keep_prompt)
-        details = await state.client.call(lambda number: m.Inspect(number, session.id))
-        session.tokens = details["tokens"]
-    return _told(session, details)
+        info: SessionInfo = await state.client.call("describe", session.id)
+        session.tokens = info.tokens
+    return _told(session, info)
 
 
 @router.post("/{session_id}/park", response_model=SessionAnswer)
-async def park_session(session_id: str, http: Request, caller: Caller = Depends(caller_of)) -> Any:
+async def park_session(state: StateDep, session: IdleSessionDep) -> Any:
     """Send its memory off the device now; the next turn brings it back."""
-    return await _move(state_of(http), session_id, caller, m.Park)
+    with session.working():
+        await state.client.call("park", session.id)
+        return await _described(state, session)
 
 
 @router.post("/{session_id}/resume", response_model=SessionAnswer)
-async def resume_session(session_id: str, http: Request, caller: Caller = Depends(caller_of)) -> Any:
+async def resume_session(state: StateDep, session: IdleSessionDep) -> Any:
     """Bring its memory back ahead of its next turn."""
-    return await _move(state_of(http), session_id, caller, m.Bring)
-
-
-async def _move(state: State, session_id: str, caller: Caller, message: type[m.Park] | type[m.Bring]) -> Any:
-    session = state.sessions.find(session_id, caller)
-    await session.rest()
     with session.working():
-        await state.client.call(lambda number: message(number, session.id))
-        return _told(session, await state.client.call(lambda number: m.Inspect(number, session.id)))
+        await state.client.call("resume", session.id)
+        return await _described(state, session)
 
 
-async def close(state: State, session: OpenSession) -> None:
+async def close(state: ServerState, session: OpenSession) -> None:
     """Forget a session here and in the engine."""
     state.sessions.remove(session.id)
-    await state.client.call(lambda number: m.Close(number, session.id))
+    await state.client.call("close", session.id)

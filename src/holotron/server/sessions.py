@@ -67,7 +67,7 @@ class OpenSession:
 
 
 class SessionTable:
-    """All open sessions. To anybody but its owner a session does not exist."""
+    """All open sessions. To other callers than its owner a session does not exist."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
@@ -77,14 +77,10 @@ class SessionTable:
         return len(self._sessions)
 
     def check_room(self, caller: Caller, more: int = 1) -> None:
-        owned = sum(session.owner == caller.name for session in self._sessions.values())
-        if owned + more > self._settings.max_sessions_per_key:
-            raise ApiError(
-                429,
-                f"you have {owned} sessions open, and {self._settings.max_sessions_per_key} are the most; delete some",
-                code="too_many_sessions",
-                retry=10,
-            )
+        owned, most = len(self.owned_by(caller)), self._settings.max_sessions_per_key
+        if owned + more > most:
+            message = f"you have {owned} sessions open, and {most} are the most; delete some"
+            raise ApiError(429, message, code="too_many_sessions", retry=10)
 
     def add(self, session: OpenSession) -> None:
         self._sessions[session.id] = session
@@ -92,12 +88,8 @@ class SessionTable:
     def find(self, id_: str, caller: Caller) -> OpenSession:
         session = self._sessions.get(id_)
         if session is None or session.owner != caller.name:
-            raise ApiError(
-                404,
-                f"there is no session {id_[:128]!r}: it was deleted, has expired, or never existed",
-                param="session_id",
-                code="session_not_found",
-            )
+            message = f"there is no session {id_[:128]!r}: it was deleted, has expired, or never existed"
+            raise ApiError(404, message, param="session_id", code="session_not_found")
         return session
 
     def owned_by(self, caller: Caller) -> list[OpenSession]:

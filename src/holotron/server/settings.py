@@ -17,7 +17,7 @@ class ServerSettings:
     max_queue: turns that may be under way at once, over all keys; more are told to come back later.
     kept_seconds, kept_most: how long, and how many, sessions of requests without one wait for a request that goes on.
     image_hosts: hosts whose images are fetched by URL, such as "images.example.com" or "*.example.com"; empty: none.
-    episodes: a folder of episodes that is shown at /view/, to whoever sits at this machine.
+    episodes: a folder of episodes that is shown at /view/, on this machine only.
     """
 
     engine: EngineOptions = field(default_factory=EngineOptions)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from holotron.server.auth import Admission, Caller, Keys
 from holotron.server.engine_client import EngineClient
@@ -18,7 +19,7 @@ from holotron.server.tools import ToolDialect
 
 
 @dataclass
-class State:
+class ServerState:
     """One server."""
 
     settings: ServerSettings
@@ -39,27 +40,32 @@ class State:
         """Whether a request means the model that is served here."""
         known = {self.settings.model_name, self.settings.engine.model}
         if name is not None and name not in known:
-            raise ApiError(
-                404,
-                f"the model {name[:128]!r} is not served here; {self.settings.model_name!r} is",
-                param="model",
-                code="model_not_found",
-            )
+            message = f"the model {name[:128]!r} is not served here; {self.settings.model_name!r} is"
+            raise ApiError(404, message, param="model", code="model_not_found")
 
 
-def state_of(request: Request) -> State:
-    state: State = request.app.state.server
+# Dependencies of routes. Async, or each would cost a thread every time.
+
+
+async def state_of(request: Request) -> ServerState:
+    state: ServerState = request.app.state.server
     return state
 
 
-async def caller_of(request: Request) -> Caller:
-    """A dependency of every route that wants a key. Async, or it would cost a thread every time."""
-    caller = state_of(request).keys.caller(request)
+StateDep = Annotated[ServerState, Depends(state_of)]
+
+
+async def caller_of(request: Request, state: StateDep) -> Caller:
+    """The holder of a key; 401 without one."""
+    caller = state.keys.caller(request)
     request.state.caller = caller.name
     return caller
 
 
-async def admin_of(request: Request) -> Caller:
-    caller = state_of(request).keys.admin(request)
+async def admin_of(request: Request, state: StateDep) -> Caller:
+    caller = state.keys.admin(request)
     request.state.caller = caller.name
     return caller
+
+
+CallerDep = Annotated[Caller, Depends(caller_of)]

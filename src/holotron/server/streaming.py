@@ -4,67 +4,61 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
-from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 Result = TypeVar("Result")
 
 
+DONE = b"data: [DONE]\n\n"
+
+
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client does not wait for the answer any more."""
 
 
-def event(value: Any) -> bytes:
+def sse(value: Any) -> bytes:
     """One server-sent event."""
     return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n\n"
 
 
-DONE = b"data: [DONE]\n\n"
-
-
 class EventStream(Response):
-    """Sends what an iterator yields. A client that goes away is noticed at once, and the iterator is closed."""
+    """Sends what an iterator yields. A client that goes away is noticed at once, and the iterator is closed.
+
+    `close` is called at the end, even where the client left before the first chunk was asked for.
+    """
 
     media_type = "text/event-stream"
 
-    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+    def __init__(self, chunks: AsyncGenerator[bytes, None], close: Callable[[], None]) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._chunks = chunks
+        self._close = close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.create_task(self._send(send))
-        leaving = asyncio.create_task(_disconnected(receive))
         try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            with suppress(ClientGone, OSError):
+                await unless_gone(receive, self._send(send))
         finally:
-            # The iterator's own finally runs in the task that iterates, whatever ended it.
-            for task in (sending, leaving):
-                task.cancel()
-            outcomes = await asyncio.gather(sending, leaving, return_exceptions=True)
-        if isinstance(outcomes[0], Exception) and not isinstance(outcomes[0], OSError):
-            raise outcomes[0]
+            self._close()
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        try:
+        async with aclosing(self._chunks):  # the iterator's own finally runs in the task that iterates
             async for chunk in self._chunks:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        finally:
-            closing = getattr(self._chunks, "aclose", None)
-            if closing is not None:
-                await closing()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
     """The result of some work, which is cancelled if the client goes away meanwhile."""
     working = asyncio.create_task(work)
-    leaving = asyncio.create_task(_disconnected(request.receive))
+    leaving = asyncio.create_task(_disconnected(receive))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():

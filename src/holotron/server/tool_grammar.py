@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holotron.engine.grammar import Grammar
 from holotron.server.tool_markup import Schema, Tool, is_text, parameters_of, parts_of, types_of
-
-if TYPE_CHECKING:
-    from holotron.server.tools import ToolDialect
+from holotron.server.tools import ToolDialect
 
 # The spacing of json.dumps, in which templates write earlier calls: what is forced reads as the model learned it.
 SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -141,7 +139,7 @@ def _in_slashes(pattern: str) -> str:
 
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema without parameters that no one has declared, where nothing speaks of further ones."""
+    """The schema without undeclared parameters, where nothing speaks of further ones."""
     opens = {"additionalProperties", "patternProperties", "unevaluatedProperties", *_RELATIONS}
     return schema if not schema["properties"] or opens & set(schema) else {**schema, "additionalProperties": False}
 

@@ -14,7 +14,8 @@ Schema = Mapping[str, Any]
 Scan = Generator[None, str, None]
 
 SPACE = " \t\r\n"
-ALL_TYPES = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null", list: "array"}
+ALL_TYPES = frozenset({*_TYPES.values(), "object"})
 
 _JSON_LETTERS = frozenset(SPACE + '{}[]:,"0123456789+-.eEtrufalsn')
 _DECODER = json.JSONDecoder(strict=False)  # models write line breaks into strings as they are
@@ -92,33 +93,30 @@ def read_json_calls(body: str, tools: Mapping[str, Tool]) -> list[ToolCall]:
     """The calls in a JSON list, or the one that is not in a list."""
     body = body.strip(SPACE)
     if body[0] == "{":
-        call, at = _read_json_call(body, 0, tools)
-        if at < len(body):
-            raise ValueError("text after the call")
-        return [call]
+        body = f"[{body}]"
     calls: list[ToolCall] = []
-    at = _after_space(body, 1)
+    at = _after(body, 0, "[")
     while body[at] != "]" or calls:
         call, at = _read_json_call(body, at, tools)
         calls.append(call)
         at = _after_space(body, at)
         if body[at] == "]":
             break
-        at = _after_space(body, _after(body, at, ","))
+        at = _after(body, at, ",")
     return calls if at + 1 == len(body) else []
 
 
 def _read_json_call(text: str, at: int, tools: Mapping[str, Tool]) -> tuple[ToolCall, int]:
     """The call that starts here, and where it ends."""
     members: dict[str, tuple[Any, str]] = {}
-    at = _after_space(text, _after(text, at, "{"))
+    at = _after(text, at, "{")
     while text[at] != "}":
         if members:
-            at = _after_space(text, _after(text, at, ","))
+            at = _after(text, at, ",")
         key, at = _DECODER.raw_decode(text, at)
         if not isinstance(key, str):
             raise ValueError(f"the key {key} is not a text")
-        start = _after_space(text, _after(text, _after_space(text, at), ":"))
+        start = _after(text, at, ":")
         value, at = _DECODER.raw_decode(text, start)
         members[key] = value, text[start:at]
         at = _after_space(text, at)
@@ -213,24 +211,11 @@ def _resolve(reference: object, root: Schema) -> object:
 
 def type_of(value: object) -> str:
     """The JSON type of a value."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "object"
+    return _TYPES.get(type(value), "object")
 
 
 def _as_json(value: object, written: str) -> str:
-    """The text as it was written, if it is JSON to everyone."""
+    """The text as it was written, if it is strict JSON."""
     try:
         json.loads(written)
     except ValueError:
@@ -239,9 +224,11 @@ def _as_json(value: object, written: str) -> str:
 
 
 def _after(text: str, at: int, letter: str) -> int:
+    """The place after that letter, with whitespace around it."""
+    at = _after_space(text, at)
     if text[at] != letter:
         raise ValueError(f"{letter} was expected, not {text[at]}")
-    return at + 1
+    return _after_space(text, at + 1)
 
 
 def _after_space(text: str, at: int) -> int:

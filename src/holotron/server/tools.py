@@ -5,31 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from holotron.server.tool_grammar import call_grammar
-from holotron.server.tool_markup import (
-    SPACE,
-    Broken,
-    Scan,
-    Tool,
-    ToolCall,
-    read_json_calls,
-    read_xml_calls,
-    scan_json,
-    scan_xml,
-)
-
-__all__ = [
-    "DIALECTS",
-    "Tool",
-    "ToolCall",
-    "ToolDialect",
-    "ToolSplitter",
-    "call_grammar",
-    "check_tools",
-    "detect_dialect",
-]
+from holotron.server import tool_markup as markup
+from holotron.server.tool_markup import SPACE, Broken, Scan, Schema, Tool, ToolCall
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -46,16 +24,9 @@ class ToolDialect:
     # Whether the template writes line breaks around calls, so that whitespace before one is no content.
     spaced: bool
 
-    def parse(self, text: str, tools: Sequence[Tool]) -> tuple[str, list[ToolCall]]:
-        """The content without the calls, and the calls. What is no valid call of a known tool stays content."""
-        splitter = ToolSplitter(self, tools)
-        content, calls = splitter.push(text)
-        last_content, last_calls = splitter.finish()
-        return content + last_content, calls + last_calls
-
 
 class ToolSplitter:
-    """Splits a streamed text into content and calls; however it is cut, the sum is what `parse` gives.
+    """Splits a streamed text into content and calls; however it is cut, the sum is the same.
 
     A broken block becomes content, and the search goes on at the last opening tag in it: a model that starts over
     is understood, and no letter is looked at more than a few times.
@@ -72,19 +43,21 @@ class ToolSplitter:
         self._content: list[str] = []
         self._calls: list[ToolCall] = []
 
-    def push(self, text: str) -> tuple[str, list[ToolCall]]:
-        """The content and the calls that are certain with this piece of text."""
-        self._consume(text)
-        return self._take()
+    def push(self, text: str, last: bool = False) -> tuple[str, list[ToolCall]]:
+        """The content and the calls that are certain with this piece of text.
 
-    def finish(self) -> tuple[str, list[ToolCall]]:
-        """What was held back: an unfinished call is content. The splitter is used up."""
-        while self._scan is not None:
-            self._consume(self._break_block())
-        self._emit(self._dialect.opening[: self._matched])
-        if not self._after_call:
-            self._content += self._space
-        return self._take()
+        With the last piece that is everything: an unfinished call is content. The splitter is used up.
+        """
+        self._consume(text)
+        if last:
+            while self._scan is not None:
+                self._consume(self._break_block())
+            self._emit(self._dialect.opening[: self._matched])
+            if not self._after_call:
+                self._content += self._space
+        content, calls = "".join(self._content), self._calls
+        self._content, self._calls = [], []
+        return content, calls
 
     def _consume(self, text: str) -> None:
         todo = [(text, 0)]
@@ -176,16 +149,10 @@ class ToolSplitter:
         if len(solid) < len(text):
             self._space.append(text[len(solid) :])
 
-    def _take(self) -> tuple[str, list[ToolCall]]:
-        content, calls = "".join(self._content), self._calls
-        self._content, self._calls = [], []
-        return content, calls
 
-
-NEMOTRON = ToolDialect("nemotron", "<TOOLCALL>", "</TOOLCALL>", scan_json, read_json_calls, spaced=False)
-HERMES = ToolDialect("hermes", "<tool_call>", "</tool_call>", scan_json, read_json_calls, spaced=True)
-XML = ToolDialect("xml", "<tool_call>", "</tool_call>", scan_xml, read_xml_calls, spaced=True)
-DIALECTS = (NEMOTRON, XML, HERMES)
+NEMOTRON = ToolDialect("nemotron", "<TOOLCALL>", "</TOOLCALL>", markup.scan_json, markup.read_json_calls, spaced=False)
+HERMES = ToolDialect("hermes", "<tool_call>", "</tool_call>", markup.scan_json, markup.read_json_calls, spaced=True)
+XML = ToolDialect("xml", "<tool_call>", "</tool_call>", markup.scan_xml, markup.read_xml_calls, spaced=True)
 
 
 def detect_dialect(template_source: str) -> ToolDialect | None:
@@ -197,51 +164,32 @@ def detect_dialect(template_source: str) -> ToolDialect | None:
     return None
 
 
-def check_tools(tools: object) -> None:
-    """Raises ValueError, with the place and the field, unless these are tools as OpenAI clients describe them."""
-    if not isinstance(tools, list | tuple):
-        raise ValueError(f"tools must be a list, not {_kind(tools)}")
+def check_tools(tools: Sequence[Tool]) -> None:
+    """Raises ValueError, with the place and the field, where tools of a valid form make no sense."""
     seen: dict[str, int] = {}
     for position, tool in enumerate(tools):
-        place = f"tools[{position}]"
-        if not isinstance(tool, Mapping):
-            raise ValueError(f"{place} must be an object, not {_kind(tool)}")
-        if tool.get("type") != "function":
-            raise ValueError(f"{place}.type must be 'function', not {_shown(tool.get('type'))}")
-        place += ".function"
-        function = tool.get("function")
-        if not isinstance(function, Mapping):
-            raise ValueError(f"{place} must be an object, not {_kind(function)}")
-        name = function.get("name")
-        if not isinstance(name, str) or not NAME.fullmatch(name):
+        place = f"tools[{position}].function"
+        name = tool["function"]["name"]
+        if not NAME.fullmatch(name):
             raise ValueError(f"{place}.name must be 1 to 64 letters, digits, '_', '.' or '-', not {_shown(name)}")
         if name in seen:
             raise ValueError(f"{place}.name is {name!r}, the name of tools[{seen[name]}] already")
         seen[name] = position
-        if not isinstance(function.get("description", ""), str | None):
-            raise ValueError(f"{place}.description must be a text, not {_kind(function['description'])}")
-        _check_parameters(function.get("parameters"), f"{place}.parameters")
+        _check_parameters(tool["function"].get("parameters", {}), f"{place}.parameters")
 
 
-def _check_parameters(schema: Any, place: str) -> None:
-    if schema is None:
-        return
-    if not isinstance(schema, Mapping):
-        raise ValueError(f"{place} must be a JSON schema, not {_kind(schema)}")
+def _check_parameters(schema: Schema, place: str) -> None:
     if schema.get("type", "object") != "object":
         raise ValueError(f"{place}.type must be 'object', not {_shown(schema['type'])}")
-    if not isinstance(schema.get("properties", {}), Mapping):
-        raise ValueError(f"{place}.properties must be an object, not {_kind(schema['properties'])}")
-    for name, value in schema.get("properties", {}).items():
+    properties = schema.get("properties", {})
+    if not isinstance(properties, Mapping):
+        raise ValueError(f"{place}.properties must be an object, not {_shown(properties)}")
+    for name, value in properties.items():
         if not isinstance(value, Mapping | bool):
-            raise ValueError(f"{place}.properties[{_shown(name)}] must be a JSON schema, not {_kind(value)}")
+            raise ValueError(f"{place}.properties[{_shown(name)}] must be a JSON schema, not {_shown(value)}")
     required = schema.get("required", [])
-    if not isinstance(required, list | tuple) or not all(isinstance(name, str) for name in required):
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
         raise ValueError(f"{place}.required must be a list of names, not {_shown(required)}")
-
-
-def _kind(value: object) -> str:
-    return "missing" if value is None else f"a {type(value).__name__}"
 
 
 def _shown(value: object) -> str:

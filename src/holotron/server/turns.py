@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from holotron.engine.requests import TokenLogprobs
+from holotron.engine.grammar import Grammar
+from holotron.engine.requests import Event, FinishEvent, TokenEvent, TokenLogprobs
 from holotron.engine.sampling import SamplingParams
+from holotron.model.text.conversation import Conversation
 from holotron.server import messages as m
+from holotron.server.auth import Caller
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, PendingGeneration
-from holotron.server.errors import ApiError, as_api_error
+from holotron.server.errors import ApiError, as_api_error, field_error
 from holotron.server.images import SentImage
-from holotron.server.metrics import Metrics
-from holotron.server.schemas import Sampling
+from holotron.server.schemas import ChatRequest, CompletionRequest, Sampling
 from holotron.server.sessions import OpenSession
+from holotron.server.state import ServerState
 
 DEFAULT_TOKENS = 4096
 REASONS = {"eos": "stop", "stop": "stop", "length": "length", "cancelled": "abort"}
+# Fields of a request that the engine takes as they are.
+SAME_FIELDS = {field.name for field in fields(SamplingParams)} & Sampling.model_fields.keys()
+SAME_FIELDS -= {"top_k", "stop", "stop_token_ids", "logit_bias"}
 
 
 @dataclass
@@ -40,9 +46,9 @@ class Choice:
     def epoch(self) -> int:
         return self.epochs[-1] if self.epochs else 0
 
-    def add(self, event: m.Tokens | m.Finished) -> None:
+    def add(self, event: Event) -> None:
         self.text += event.text
-        if isinstance(event, m.Tokens):
+        if isinstance(event, TokenEvent):
             self.token_ids += event.token_ids
             self.logprobs += [event.logprobs, *[None] * (len(event.token_ids) - 1)]
             self.forced += event.forced
@@ -57,60 +63,49 @@ class Choice:
         return {"token_ids": self.token_ids[start:], "forced": self.forced[start:], "weight_versions": versions}
 
 
-class ActiveTurn:
-    """A generation that is under way. Whoever has it must `close` it, however it ends."""
+@dataclass(frozen=True)
+class Prompt:
+    """What a turn appends: tokens, and the offset of each image's first one."""
 
-    def __init__(
-        self,
-        generation: PendingGeneration,
-        held: ExitStack,
-        metrics: Metrics,
-        seconds: float,
-        fields: Mapping[str | int, str],
-        prompt_ids: tuple[int, ...] = (),
-    ) -> None:
+    token_ids: tuple[int, ...]
+    images: Sequence[tuple[int, SentImage]] = ()
+    conversation: Conversation | None = None  # with the prompt in it; None where no messages stand for the tokens
+
+
+class ActiveTurn:
+    """A generation that is under way. Its owner must `close` it, however it ends."""
+
+    def __init__(self, generation: PendingGeneration, held: ExitStack, state: ServerState, prompt: Prompt) -> None:
         self.generation = generation
-        self.prompt_ids = prompt_ids  # in a session only those that were new
+        self.prompt_ids = prompt.token_ids  # in a session only those that were new
         self.choices = [Choice(i) for i in range(generation.choices)]
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self._held = held
-        self._metrics = metrics
-        self._began = time.monotonic()
-        self._deadline = asyncio.get_running_loop().time() + seconds
-        self._fields = fields  # of the request, by what the engine may refuse: a kind, or the number of an image
-        self._last = self._began
+        self._metrics = state.metrics
+        self._began = self._last = time.monotonic()
+        self._deadline = asyncio.get_running_loop().time() + state.settings.request_seconds
 
     async def start(self) -> None:
         """Wait for the engine to take the turn, or to say why not."""
-        try:
-            async with asyncio.timeout_at(self._deadline):
-                started = await self.generation.started()
-        except EngineRefused as error:
-            self.close()
-            found = as_api_error(error)
-            if field := self._fields.get(error.kind if error.index is None else error.index):
-                found.param, found.message = field, f"{field}: {found.message}"
-            raise found from error
-        except BaseException:
-            self.close()
-            raise
+        async with asyncio.timeout_at(self._deadline):
+            started = await self.generation.started()
         self.prompt_tokens, self.cached_tokens = started.prompt_tokens, started.cached_tokens
         self._metrics.prompted(started.prompt_tokens, started.cached_tokens)
 
-    async def events(self) -> AsyncIterator[tuple[Choice, m.Tokens | m.Finished]]:
+    async def events(self) -> AsyncIterator[tuple[Choice, Event]]:
         """What happens, after each choice has taken note of it."""
-        happenings = self.generation.__aiter__()
+        told = aiter(self.generation)
         while True:
             try:
                 async with asyncio.timeout_at(self._deadline):
-                    event = await anext(happenings)
+                    number, event = await anext(told)
             except StopAsyncIteration:
                 return
-            choice = self.choices[event.choice]
+            choice = self.choices[number]
             choice.add(event)
             self._measure(choice, event)
-            if isinstance(event, m.Finished) and event.error is not None:
+            if isinstance(event, FinishEvent) and event.error is not None:
                 raise ApiError(500, f"the generation failed: {event.error}", code="generation_failed")
             yield choice, event
 
@@ -128,110 +123,119 @@ class ActiveTurn:
     def completion_tokens(self) -> int:
         return sum(len(choice.token_ids) for choice in self.choices)
 
-    def usage(self) -> dict[str, Any]:
-        completion = self.completion_tokens
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": completion,
-            "total_tokens": self.prompt_tokens + completion,
-            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
-        }
-
-    def _measure(self, choice: Choice, event: m.Tokens | m.Finished) -> None:
+    def _measure(self, choice: Choice, event: Event) -> None:
         now = time.monotonic()
-        if isinstance(event, m.Tokens):
+        if isinstance(event, TokenEvent):
             if len(choice.token_ids) == len(event.token_ids):
                 self._metrics.first_token.observe(now - self._began)
             else:
                 self._metrics.between_tokens.observe(now - self._last)
             self._last = now
-            self._metrics.generated(len(event.token_ids))
+            self._metrics.generated_tokens.inc(len(event.token_ids))
         else:
             self._metrics.finished(choice.finish or "stop", now - self._began)
 
 
 async def begin_turn(
-    client: EngineClient,
-    metrics: Metrics,
-    held: ExitStack,
-    seconds: float,
-    token_ids: tuple[int, ...],
-    images: list[tuple[int, SentImage]],
-    sampling: SamplingParams,
-    *,
-    fields: Mapping[str, str],
-    session: OpenSession | None = None,
-    pool: str | None = None,
-    choices: int = 1,
+    state: ServerState,
+    request: ChatRequest | CompletionRequest,
+    caller: Caller,
+    prompt: Prompt | Callable[[OpenSession | None], Prompt],
+    grammar: Grammar | None,
+    blamed: Mapping[str, str],
 ) -> ActiveTurn:
-    """Give a turn to the engine; `held` is closed when it ends, however that happens.
+    """Admit a turn, write its prompt where that depends on its session, and give it to the engine.
 
-    `fields` are those of the request that the engine may find invalid, too long, or a bad grammar.
+    `blamed` are the fields of the request that the engine may find invalid, too long, or a bad grammar.
     """
+    session: OpenSession | None = None
+    held = ExitStack()  # closed when the turn ends, however that happens
     try:
-        files = tuple((offset, image.data) for offset, image in images)
-        id_ = session.id if session else None
-        generation = client.generate(token_ids, files, sampling, session=id_, pool=pool, choices=choices)
-        blamed: dict[str | int, str] = {number: image.field for number, (_, image) in enumerate(images)}
-        blamed.update(fields.items())
-        turn = ActiveTurn(generation, held, metrics, seconds, blamed, token_ids)
+        held.enter_context(state.admission.enter(caller, request.n))
+        if request.session_id is not None:
+            session = state.sessions.find(request.session_id, caller)
+            await session.rest()
+            held.enter_context(session.working())
+        if not isinstance(prompt, Prompt):
+            prompt = prompt(session)
+        sampling = _sampling_params(state, request, session.tokens if session else 0, prompt, grammar)
+        images = tuple((offset, image.data) for offset, image in prompt.images)
+        wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, caller.name, request.n)
+        generation = state.client.generate(wanted)
+        turn = ActiveTurn(generation, held, state, prompt)
     except BaseException:
         held.close()
         raise
-    kept = held.pop_all()  # for whoever ends the turn, which is not always its owner
     try:
         await turn.start()
     except BaseException as error:
+        generation.cancel()
         if session and isinstance(error, asyncio.CancelledError | TimeoutError):
-            client.look_after(_undo(client, session, kept))
+            state.client.run_in_background(_undo(state.client, session, held))
         else:
-            kept.close()
+            held.close()
+        if isinstance(error, EngineRefused):
+            raise _refusal(error, prompt, blamed) from error
         raise
-    held.push(kept)
+    if session is not None:
+        session.conversation = prompt.conversation  # its own only once the engine has taken the turn
+        session.turns += 1
+        held.callback(_remember, session, prompt.conversation, turn)
     return turn
 
 
+def _refusal(error: EngineRefused, prompt: Prompt, blamed: Mapping[str, str]) -> ApiError:
+    """What the engine has against a turn, with the field of the request that it is about."""
+    found = as_api_error(error)
+    field = blamed.get(error.kind) if error.index is None else prompt.images[error.index][1].field
+    if field is not None:
+        found.param, found.message = field, f"{field}: {found.message}"
+    return found
+
+
+def _remember(session: OpenSession, conversation: Conversation | None, turn: ActiveTurn) -> None:
+    """However the turn ended, the session has heard the question and said what it said."""
+    choice = turn.choices[0]
+    if conversation is not None:
+        ended = choice.finish == "stop" and choice.token_ids and not isinstance(choice.stop, str)
+        conversation.answered(choice.text, choice.token_ids[-1] if ended else None)
+    session.tokens = turn.prompt_tokens + len(choice.token_ids)
+
+
 async def _undo(client: EngineClient, session: OpenSession, held: ExitStack) -> None:
-    """Have a session forget a turn that nobody waited for; it is at work until it has.
+    """Roll a session back over a turn whose client left; it is at work until it has.
 
     Whether the engine had begun the turn when its client left is not known here, and must not be left open.
     """
     with held, suppress(EngineDown, EngineRefused):
-        while (told := await client.call(lambda number: m.Inspect(number, session.id)))["running"]:
+        while (info := await client.call("describe", session.id)).running:
             await asyncio.sleep(0.01)
-        if len(told["turns"]) > session.turns:
-            await client.call(lambda number: m.Rollback(number, session.id, session.turns, False))
+        if len(info.turns) > session.turns:
+            await client.call("rollback", session.id, session.turns)
 
 
-def sampling_params(
-    request: Sampling, *, vocabulary: int, max_tokens: int | None, room: int, logprobs: int | None, **more: Any
+def _sampling_params(
+    state: ServerState, request: ChatRequest | CompletionRequest, known: int, prompt: Prompt, grammar: Grammar | None
 ) -> SamplingParams:
-    """The engine's parameters for a request, with room for so many tokens."""
+    """The engine's parameters for a request whose session has so many tokens."""
     stop = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
     bias = {int(id_): value for id_, value in request.logit_bias.items()} if request.logit_bias else None
+    vocabulary = state.texts.config.vocab_size
     for name, ids in (("stop_token_ids", request.stop_token_ids), ("logit_bias", bias or ())):
         if wrong := [id_ for id_ in ids if id_ >= vocabulary]:
-            message = f"{name}: there is no token {wrong[0]}; the vocabulary has {vocabulary}"
-            raise ApiError(400, message, param=name, code="invalid_value")
-    most = max_tokens if max_tokens is not None else max(1, min(DEFAULT_TOKENS, room))
+            problem = f"there is no token {wrong[0]}; the vocabulary has {vocabulary}"
+            raise field_error(name, problem, "invalid_value")
+    room = max(1, min(DEFAULT_TOKENS, state.max_context - known - len(prompt.token_ids)))
     try:
         return SamplingParams(
-            max_tokens=most,
-            temperature=request.temperature,
-            top_p=request.top_p,
+            max_tokens=room if request.token_limit is None else request.token_limit,
             top_k=max(0, request.top_k),
-            min_p=request.min_p,
-            seed=request.seed,
             stop=stop,
             stop_token_ids=tuple(request.stop_token_ids),
-            ignore_eos=request.ignore_eos,
-            min_tokens=request.min_tokens,
-            logprobs=logprobs,
+            logprobs=request.logprob_count,
             logit_bias=bias,
-            repetition_penalty=request.repetition_penalty,
-            presence_penalty=request.presence_penalty,
-            frequency_penalty=request.frequency_penalty,
-            **more,
+            grammar=grammar,
+            **request.model_dump(include=SAME_FIELDS),
         )
     except ValueError as error:
         field = str(error).split(" ", 1)[0]

@@ -11,23 +11,22 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
 
 from holotron.engine.build import build_engine
 from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.grammar import GrammarError
 from holotron.engine.images import PreparedImage
-from holotron.engine.info import SessionInfo
-from holotron.engine.requests import Event, FinishEvent, StartEvent, TokenEvent
+from holotron.engine.requests import Event, FinishEvent, StartEvent
 from holotron.engine.submission import Submission
 from holotron.model.errors import ImageError, ModelError
 from holotron.server import messages as m
@@ -36,6 +35,7 @@ from holotron.server.channel import Channel
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 1.0
+SESSION_METHODS = ("open", "fork", "rollback", "park", "resume", "close", "describe")
 
 # What an exception is called on the other side; the first that fits.
 KINDS: tuple[tuple[type[BaseException], str], ...] = (
@@ -51,7 +51,7 @@ KINDS: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
-class BadImage(Exception):
+class BadImage(ImageError):
     """One of a request's images cannot be used."""
 
     def __init__(self, index: int, error: Exception) -> None:
@@ -75,7 +75,6 @@ class Worker:
         self.engine = engine
         self.channel = channel
         self._start = start
-        self.loop = asyncio.get_running_loop()
         self._turns: dict[int, RunningTurn] = {}
         self._preparing: dict[int, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -102,18 +101,15 @@ class Worker:
         task.add_done_callback(self._background.discard)
 
     def _fail(self, request: int, error: BaseException) -> None:
-        if isinstance(error, BadImage):
-            self.channel.send(m.Failed(request, "image", str(error), error.index))
-            return
         kind = next((kind for type_, kind in KINDS if isinstance(error, type_)), "internal")
         if kind == "internal":
             log.error("request %d failed", request, exc_info=error)
         message = str(error) if kind != "internal" else f"{type(error).__name__} in the engine; its log has the details"
-        self.channel.send(m.Failed(request, kind, message))
+        self.channel.send(m.Failed(request, kind, message, error.index if isinstance(error, BadImage) else None))
 
     # ---- calls ----
 
-    async def _answer(self, message: Any) -> None:
+    async def _answer(self, message: m.EngineCall) -> None:
         try:
             value = await self._call(message)
         except Exception as error:
@@ -121,39 +117,24 @@ class Worker:
         else:
             self.channel.send(m.CallResult(message.id, value))
 
-    async def _call(self, message: Any) -> Any:
-        sessions = self.engine.by_id
-        match message:
-            case m.Open():
-                opening = sessions.open(on_update=message.on_update, keep_images=message.keep_images)
-                return await asyncio.wrap_future(opening)
-            case m.Fork():
-                return await asyncio.wrap_future(sessions.fork(message.session, message.count))
-            case m.Rollback():
-                going_back = sessions.rollback(message.session, message.turn, keep_prompt=message.keep_prompt)
-                return await asyncio.wrap_future(going_back)
-            case m.Park():
-                return await asyncio.wrap_future(sessions.park(message.session))
-            case m.Bring():
-                return await asyncio.wrap_future(sessions.resume(message.session))
-            case m.Close():
-                return await asyncio.wrap_future(sessions.close(message.session))
-            case m.Inspect():
-                return _described(await asyncio.wrap_future(sessions.describe(message.session)))
-            case m.Pause():
-                return await self._pause(message.mode)
-            case m.Resume():
-                self._paused = False
-                return await asyncio.to_thread(self.engine.unpause)
-            case m.Sleep():
-                return await asyncio.to_thread(self.engine.sleep, weights=message.weights)
-            case m.Wake():
-                return await asyncio.to_thread(self.engine.wake)
-            case m.UpdateWeights():
-                return await asyncio.to_thread(lambda: self.engine.update_weights(_weights(message.path)))
-        raise ValueError(f"the engine's process does not know the message {type(message).__name__}")
+    async def _call(self, message: m.EngineCall) -> Any:
+        if message.method in SESSION_METHODS:
+            method = getattr(self.engine.by_id, message.method)
+            return await asyncio.wrap_future(method(*message.args, **message.options))
+        if message.method == "pause":
+            return await self._pause(*message.args)
+        if message.method == "unpause":
+            self._paused = False
+        blocking: dict[str, Callable[..., Any]] = {
+            "unpause": self.engine.unpause,
+            "sleep": self.engine.sleep,
+            "wake": self.engine.wake,
+            "update_weights": self._update_weights,
+        }
+        return await asyncio.to_thread(blocking[message.method], *message.args, **message.options)
 
     async def _pause(self, mode: str) -> None:
+        """keep: turns stay where they are. wait: those that run are finished first. abort: they are cancelled."""
         if mode == "abort":
             for request in list(self._turns):
                 self._cancel(request)
@@ -161,6 +142,15 @@ class Worker:
             await asyncio.gather(*(turn.over.wait() for turn in self._turns.values()))
         self._paused = True
         await asyncio.to_thread(self.engine.pause)
+
+    def _update_weights(self, path: str) -> int:
+        """From a checkpoint folder, or from a single file that has tensors by parameter name."""
+        if not Path(path).is_file():
+            return self.engine.update_weights(path)
+        try:
+            return self.engine.update_weights(load_file(path))
+        except SafetensorError as error:
+            raise EngineError(f"no safetensors file: {error}") from error
 
     # ---- turns ----
 
@@ -196,20 +186,16 @@ class Worker:
 
     def _tell(self, request: int, choice: int, event: Event | StartEvent) -> None:
         """Put an event of a turn on the channel."""
-        match event:
-            case TokenEvent():
-                ids, text, logprobs, epoch = event
-                self.channel.send(m.Tokens(request, choice, ids, event.forced, text, logprobs, epoch))
-            case StartEvent():
-                self.channel.send(m.Started(request, event.prompt_tokens, event.cached_tokens))
-            case FinishEvent():
-                error = None if event.error is None else str(event.error)
-                self.channel.send(m.Finished(request, choice, event.reason, event.text, event.stop, error))
-                turn = self._turns[request]
-                turn.unfinished -= 1
-                if not turn.unfinished:
-                    del self._turns[request]
-                    turn.over.set()
+        if isinstance(event, FinishEvent) and event.error is not None:
+            event = replace(event, error=EngineError(str(event.error)))  # not every exception can be pickled
+        self.channel.send(m.TurnEvent(request, choice, event))
+        if not isinstance(event, FinishEvent):
+            return
+        turn = self._turns[request]
+        turn.unfinished -= 1
+        if not turn.unfinished:
+            del self._turns[request]
+            turn.over.set()
 
     def _cancel(self, request: int) -> None:
         if preparing := self._preparing.pop(request, None):
@@ -221,7 +207,7 @@ class Worker:
     # ---- upkeep ----
 
     async def _sweep(self) -> None:
-        """Close what stateless requests left behind once nobody came back for it, and send the figures."""
+        """Close what stateless requests left behind once its time is over, and send the figures."""
         while True:
             try:
                 stats = await asyncio.wrap_future(self.engine.tidy(self._start.kept_seconds, self._start.kept_most))
@@ -229,22 +215,6 @@ class Worker:
                 return
             self.channel.send(stats)
             await asyncio.sleep(SWEEP_SECONDS)
-
-
-def _weights(path: str) -> str | dict[str, Tensor]:
-    """A checkpoint folder as it is; of a single file, its tensors by parameter name."""
-    if not Path(path).is_file():
-        return path
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise EngineError(f"no safetensors file: {error}") from error
-
-
-def _described(info: SessionInfo) -> dict[str, Any]:
-    described = asdict(info)
-    described["residency"] = info.residency.value
-    return described
 
 
 async def serve(end: socket.socket) -> None:
@@ -257,7 +227,7 @@ async def serve(end: socket.socket) -> None:
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, lambda: None)
     engine = await asyncio.to_thread(build_engine, start.engine)
-    channel.send(m.Ready(engine.max_length, str(engine.model.device)))
+    channel.send(m.Ready(engine.max_length))
     try:
         await Worker(engine, channel, start).run()
     finally:

@@ -110,20 +110,25 @@ def write_plot(sources: Sequence[Path], path: Path, *, linear: bool = False) -> 
 
 def draw(runs: Sequence[Run], *, linear: bool = False) -> str:
     """The SVG of some runs over each other."""
-    top = HEADING + LINE * len(runs)
-    height = top + 2 * PANEL_HEIGHT
+    panels = [(each.title, [run.points(each.field) for run in runs], each.log and not linear) for each in PANELS]
+    return draw_panels([_summary(run) for run in runs], panels, "step")
+
+
+def draw_panels(names: Sequence[str], panels: Sequence[tuple[str, Sequence[list[Point]], bool]], x_label: str) -> str:
+    """Panels two by two, each a title and a line per name; True is for a log axis."""
+    top = HEADING + LINE * len(names)
+    height = top + -(-len(panels) // 2) * PANEL_HEIGHT
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">',
         f'<style>{_style()}</style><rect class="ground" width="100%" height="100%"/>',
     ]
-    for number, run in enumerate(runs):
+    for number, name in enumerate(names):
         y = HEADING + LINE * number
         parts.append(f'<line class="{_look(number)}" x1="{LEFT}" x2="{LEFT + 24}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text x="{LEFT + 34}" y="{y + 4}">{escape(_summary(run))}</text>')
-    for number, panel in enumerate(PANELS):
+        parts.append(f'<text x="{LEFT + 34}" y="{y + 4}">{escape(name)}</text>')
+    for number, (title, lines, log) in enumerate(panels):
         x, y = number % 2 * PANEL_WIDTH, top + number // 2 * PANEL_HEIGHT
-        inside = _panel(panel.title, [run.points(panel.field) for run in runs], panel.log and not linear)
-        parts.append(f'<g transform="translate({x} {y})">{inside}</g>')
+        parts.append(f'<g transform="translate({x} {y})">{_panel(title, lines, log, x_label)}</g>')
     return "\n".join([*parts, "</svg>\n"])
 
 
@@ -150,7 +155,7 @@ def _summary(run: Run) -> str:
     return f"{run.name}: step {_number(last)}" + (f", loss {losses[-1][1]:.4g}" if losses else "")
 
 
-def _panel(title: str, lines: Sequence[list[Point]], log: bool) -> str:
+def _panel(title: str, lines: Sequence[list[Point]], log: bool, x_label: str) -> str:
     if log:
         lines = [[point for point in line if point[1] > 0] for line in lines]
     points = [point for line in lines for point in line]
@@ -175,7 +180,7 @@ def _panel(title: str, lines: Sequence[list[Point]], log: bool) -> str:
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{base}" y2="{base + 5}"/>')
         parts.append(f'<text class="tick" x="{x:.1f}" y="{base + 19}" text-anchor="middle">{_number(tick)}</text>')
     middle = (LEFT + right) / 2
-    parts.append(f'<text class="tick" x="{middle}" y="{base + 35}" text-anchor="middle">step</text>')
+    parts.append(f'<text class="tick" x="{middle}" y="{base + 35}" text-anchor="middle">{x_label}</text>')
     for number, line in enumerate(lines):
         if line:
             at = _thinned([place(point) for point in line])

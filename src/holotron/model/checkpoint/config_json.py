@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,42 @@ from holotron.model.errors import ConfigError
 
 Raw = Mapping[str, Any]
 
-_SYMBOLS = {
-    "mamba": "M",
-    "linear_attention": "M",
-    "attention": "*",
-    "full_attention": "*",
-    "mlp": "-",
-    "moe": "E",
+# Our fields and the keys that hold them in a config.json. The first is written; the others are read, too.
+Keys = Mapping[str, tuple[str, ...]]
+_MAMBA: Keys = {
+    "heads": ("mamba_num_heads",),
+    "head_dim": ("mamba_head_dim",),
+    "state_size": ("ssm_state_size",),
+    "groups": ("n_groups", "mamba_n_groups"),
+    "conv_kernel": ("conv_kernel", "mamba_d_conv"),
+    "conv_bias": ("use_conv_bias", "mamba_conv_bias"),
+    "chunk_size": ("chunk_size", "mamba_chunk_size"),
 }
+_MOE: Keys = {
+    "experts": ("n_routed_experts",),
+    "experts_per_token": ("num_experts_per_tok",),
+    "expert_size": ("moe_intermediate_size",),
+    "shared_size": ("moe_shared_expert_intermediate_size",),
+    "latent_size": ("moe_latent_size",),
+    "scaling": ("routed_scaling_factor",),
+    "normalize": ("norm_topk_prob",),
+    "groups": ("n_group",),
+    "groups_per_token": ("topk_group",),
+}
+_ATTENTION: Keys = {"heads": ("num_attention_heads",), "kv_heads": ("num_key_value_heads",), "head_dim": ("head_dim",)}
+_TOWER: Keys = {
+    "width": ("hidden_size",),
+    "depth": ("num_hidden_layers",),
+    "heads": ("num_attention_heads",),
+    "max_image_size": ("max_img_size",),
+}
+_IMAGE_TOKENS: Keys = {
+    "image_token_id": ("image_token_id", "img_context_token_id"),
+    "image_start_token_id": ("image_start_token_id", "img_start_token_id"),
+    "image_end_token_id": ("image_end_token_id", "img_end_token_id"),
+}
+
+_SYMBOLS = {"mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*", "mlp": "-", "moe": "E"}
 _LAYER_NAMES = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
 
 TILED_TYPES = ("NemotronH_Nano_VL_V2",)
@@ -110,38 +138,14 @@ def _nemotron(raw: Raw, name: str, vision: VisionConfig | None = None) -> ModelC
     _refuse(raw, name, "sliding_window", allowed=(None,))
     mamba = attention = mlp = moe = None
     if "M" in pattern:
-        mamba = MambaConfig(
-            heads=_integer(raw, name, "mamba_num_heads"),
-            head_dim=_integer(raw, name, "mamba_head_dim"),
-            state_size=_integer(raw, name, "ssm_state_size", 128),
-            groups=_integer(raw, name, "n_groups", _integer(raw, name, "mamba_n_groups", 8)),
-            conv_kernel=_integer(raw, name, "conv_kernel", _integer(raw, name, "mamba_d_conv", 4)),
-            conv_bias=bool(raw.get("use_conv_bias", raw.get("mamba_conv_bias", True))),
-            chunk_size=_integer(raw, name, "chunk_size", _integer(raw, name, "mamba_chunk_size", 128)),
-            dt_limit=_limits(raw, name),
-        )
+        mamba = MambaConfig(**_given(MambaConfig, _MAMBA, raw, name), dt_limit=_limits(raw, name))
     if "*" in pattern:
-        heads = _integer(raw, name, "num_attention_heads")
-        attention = AttentionConfig(
-            heads=heads,
-            kv_heads=_integer(raw, name, "num_key_value_heads", heads),
-            head_dim=_integer(raw, name, "head_dim", _integer(raw, name, "attention_head_dim", 128)),
-        )
+        attention = AttentionConfig(*_attention_sizes(raw, name))
     if "-" in pattern:
         mlp = MlpConfig(_integer(raw, name, "intermediate_size"))
     if "E" in pattern:
         _refuse(raw, name, "n_shared_experts", allowed=(1,))
-        moe = MoeConfig(
-            experts=_integer(raw, name, "n_routed_experts"),
-            experts_per_token=_integer(raw, name, "num_experts_per_tok"),
-            expert_size=_integer(raw, name, "moe_intermediate_size"),
-            shared_size=_integer(raw, name, "moe_shared_expert_intermediate_size"),
-            latent_size=None if raw.get("moe_latent_size") is None else _integer(raw, name, "moe_latent_size"),
-            scaling=float(raw.get("routed_scaling_factor", 1.0)),
-            normalize=bool(raw.get("norm_topk_prob", True)),
-            groups=_integer(raw, name, "n_group", 1),
-            groups_per_token=_integer(raw, name, "topk_group", 1),
-        )
+        moe = MoeConfig(**_given(MoeConfig, _MOE, raw, name))
     return ModelConfig(
         pattern=pattern,
         mamba=mamba,
@@ -196,21 +200,21 @@ def _qwen3(raw: Raw, name: str) -> ModelConfig:
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     if (kind := rope.get("rope_type", rope.get("type", "default"))) != "default":
         raise ConfigError(f"{name}: rope_type is {kind!r}; only the default rotary embedding is supported")
-    heads = _integer(raw, name, "num_attention_heads")
+    theta = float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0)
     return ModelConfig(
         pattern="*-" * _integer(raw, name, "num_hidden_layers"),
-        attention=AttentionConfig(
-            heads=heads,
-            kv_heads=_integer(raw, name, "num_key_value_heads", heads),
-            head_dim=_integer(raw, name, "head_dim", 128),
-            rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
-            qk_norm=True,
-        ),
+        attention=AttentionConfig(*_attention_sizes(raw, name), rope_theta=theta, qk_norm=True),
         mlp=MlpConfig(_integer(raw, name, "intermediate_size"), gated=True),
         norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
         max_positions=_integer(raw, name, "max_position_embeddings", 32768),
         **_common(raw, name, bos=None, eos=None, pad=None),
     )
+
+
+def _attention_sizes(raw: Raw, name: str) -> tuple[int, int, int]:
+    heads = _integer(raw, name, "num_attention_heads")
+    head_dim = _integer(raw, name, "head_dim", _integer(raw, name, "attention_head_dim", 128))
+    return heads, _integer(raw, name, "num_key_value_heads", heads), head_dim
 
 
 def _common(raw: Raw, name: str, *, bos: int | None, eos: int | None, pad: int | None) -> dict[str, Any]:
@@ -228,42 +232,34 @@ def _common(raw: Raw, name: str, *, bos: int | None, eos: int | None, pad: int |
 
 def _vision_language(raw: Raw, name: str) -> ModelConfig:
     text = raw.get("llm_config") or raw.get("text_config")
-    eyes = raw.get("vision_config")
-    if not isinstance(text, dict) or not isinstance(eyes, dict):
+    tower = raw.get("vision_config")
+    if not isinstance(text, dict) or not isinstance(tower, dict):
         raise ConfigError(f"{name}: a vision-language config needs llm_config (or text_config) and vision_config")
     _refuse(raw, name, "downsample_ratio", allowed=(0.5,))
-    args = eyes.get("args") or {}
+    args = tower.get("args") or {}
     if not isinstance(args, dict):
         raise ConfigError(f"{name}: vision_config.args is {args!r}; it must be an object")
     if args:
-        tower = args.get("model", "vit_huge_patch16_224")
-        if tower not in _TOWERS:
-            raise ConfigError(f"{name}: vision_config.args.model is {tower!r}; known are {', '.join(_TOWERS)}")
-        width, depth, heads, mlp_size = _TOWERS[tower]
-        max_image_size = int(args.get("cpe_max_size") or eyes.get("max_resolution") or 2048)
-        prefix = 10
+        model = args.get("model", "vit_huge_patch16_224")
+        if model not in _TOWERS:
+            raise ConfigError(f"{name}: vision_config.args.model is {model!r}; known are {', '.join(_TOWERS)}")
+        shape: dict[str, Any] = dict(zip(("width", "depth", "heads", "mlp_size"), _TOWERS[model], strict=True))
+        shape["max_image_size"] = int(args.get("cpe_max_size") or tower.get("max_resolution") or 2048)
     else:
-        _refuse(eyes, f"{name}: vision_config", "hidden_act", allowed=("gelu",))
-        _refuse(eyes, f"{name}: vision_config", "use_swiglu_ffn", allowed=(False,))
-        _refuse(eyes, f"{name}: vision_config", "qkv_bias", allowed=(True,))
-        width = _integer(eyes, name, "hidden_size", 1280)
-        depth = _integer(eyes, name, "num_hidden_layers", 32)
-        heads = _integer(eyes, name, "num_attention_heads", 16)
-        mlp_size = int(width * float(eyes.get("mlp_ratio", 4.0)))
-        max_image_size = _integer(eyes, name, "max_img_size", 2048)
-        prefix = int(eyes.get("num_cls_tokens", 3)) + int(eyes.get("num_registers", 7))
+        _refuse(tower, f"{name}: vision_config", "hidden_act", allowed=("gelu",))
+        _refuse(tower, f"{name}: vision_config", "use_swiglu_ffn", allowed=(False,))
+        _refuse(tower, f"{name}: vision_config", "qkv_bias", allowed=(True,))
+        shape = _given(VisionConfig, _TOWER, tower, name)
+        shape["mlp_size"] = int(shape.get("width", VisionConfig.width) * float(tower.get("mlp_ratio", 4.0)))
+        shape["prefix_tokens"] = int(tower.get("num_cls_tokens", 3)) + int(tower.get("num_registers", 7))
     kind = raw.get("model_type") or raw["architectures"][0]
     dynamic = kind in DYNAMIC_TYPES or "min_num_patches" in args
-    frames = eyes.get("video_temporal_patch_size", raw.get("video_temporal_patch_size"))
+    frames = tower.get("video_temporal_patch_size", raw.get("video_temporal_patch_size"))
     vision = VisionConfig(
-        width=width,
-        depth=depth,
-        heads=heads,
-        mlp_size=mlp_size,
-        patch_size=_integer(eyes, name, "patch_size", _integer(raw, name, "patch_size", 16)),
-        norm_eps=float(eyes.get("layer_norm_eps", 1e-6)),
-        max_image_size=max_image_size,
-        prefix_tokens=prefix,
+        **shape,
+        **_given(VisionConfig, _IMAGE_TOKENS, raw, name),
+        patch_size=_integer(tower, name, "patch_size", _integer(raw, name, "patch_size", 16)),
+        norm_eps=float(tower.get("layer_norm_eps", 1e-6)),
         projector_size=_integer(raw, name, "projector_hidden_size", 20480 if args else 4096),
         # Checkpoints whose language model predicts several tokens ahead also normalise the tower's output.
         final_norm=int(text.get("num_nextn_predict_layers") or 0) > 0 and kind in DYNAMIC_TYPES,
@@ -274,21 +270,28 @@ def _vision_language(raw: Raw, name: str) -> ModelConfig:
         thumbnail=bool(raw.get("use_thumbnail", True)),
         min_patches=int(args.get("min_num_patches", 1024)),
         max_patches=int(args.get("max_num_patches", 13312)),
-        mean=_triple(raw, eyes, name, "norm_mean", VisionConfig.mean),
-        std=_triple(raw, eyes, name, "norm_std", VisionConfig.std),
-        image_token_id=int(_first(raw, "image_token_id", "img_context_token_id", default=131072)),
-        image_start_token_id=_first(raw, "image_start_token_id", "img_start_token_id", default=131073),
-        image_end_token_id=_first(raw, "image_end_token_id", "img_end_token_id", default=131074),
+        mean=_triple(raw, tower, name, "norm_mean", VisionConfig.mean),
+        std=_triple(raw, tower, name, "norm_std", VisionConfig.std),
     )
     return _nemotron(text, name, vision)
 
 
-def _first(raw: Raw, *keys: str, default: Any) -> Any:
-    return next((raw[key] for key in keys if raw.get(key) is not None), default)
+def _given(kind: type, keys: Keys, raw: Raw, name: str) -> dict[str, Any]:
+    """The fields of one part that a config gives; those that it leaves out keep their defaults."""
+    given: dict[str, Any] = {}
+    for field in (field for field in fields(kind) if field.name in keys):
+        theirs = keys[field.name]
+        key = next((key for key in theirs if raw.get(key) is not None), theirs[0])
+        if field.type in ("bool", "float"):
+            if key in raw:
+                given[field.name] = bool(raw[key]) if field.type == "bool" else float(raw[key])
+        elif raw.get(key) is not None or field.default is MISSING:
+            given[field.name] = _integer(raw, name, key)
+    return given
 
 
-def _triple(raw: Raw, eyes: Raw, name: str, key: str, default: tuple[float, ...]) -> tuple[float, float, float]:
-    values = raw.get(key) or eyes.get(key) or default
+def _triple(raw: Raw, tower: Raw, name: str, key: str, default: tuple[float, ...]) -> tuple[float, float, float]:
+    values = raw.get(key) or tower.get(key) or default
     if len(values) != 3:
         raise ConfigError(f"{name}: {key} is {values!r}; it must be three numbers")
     return float(values[0]), float(values[1]), float(values[2])
@@ -327,13 +330,10 @@ def render_config(config: ModelConfig) -> dict[str, Any]:
         "text_config": text,
         "vision_config": {
             "model_type": "radio",
-            "hidden_size": v.width,
-            "num_hidden_layers": v.depth,
-            "num_attention_heads": v.heads,
+            **_written(v, _TOWER),
             "mlp_ratio": v.mlp_size / v.width,
             "patch_size": v.patch_size,
             "layer_norm_eps": v.norm_eps,
-            "max_img_size": v.max_image_size,
             "num_cls_tokens": min(3, v.prefix_tokens),
             "num_registers": v.prefix_tokens - min(3, v.prefix_tokens),
             "norm_mean": list(v.mean),
@@ -344,9 +344,7 @@ def render_config(config: ModelConfig) -> dict[str, Any]:
         "projector_hidden_size": v.projector_size,
         "downsample_ratio": 0.5,
         "force_image_size": v.tile_size,
-        "image_token_id": v.image_token_id,
-        "image_start_token_id": v.image_start_token_id,
-        "image_end_token_id": v.image_end_token_id,
+        **_written(v, _IMAGE_TOKENS),
         **({"video_temporal_patch_size": frames} if frames else {}),
     }
 
@@ -355,6 +353,10 @@ def render_processor(vision: VisionConfig) -> dict[str, Any]:
     """A preprocessor_config.json for a model that was made here."""
     values = {theirs: getattr(vision, ours) for theirs, ours in _PROCESSOR_KEYS.items()}
     return values | {"patch_size": vision.patch_size, "downsample_ratio": 0.5}
+
+
+def _written(part: Any, keys: Keys) -> dict[str, Any]:
+    return {theirs[0]: getattr(part, ours) for ours, theirs in keys.items()}
 
 
 def _render_common(config: ModelConfig) -> dict[str, Any]:
@@ -379,33 +381,15 @@ def _render_nemotron(config: ModelConfig) -> dict[str, Any]:
         **_render_common(config),
     }
     if m := config.mamba:
-        raw |= {
-            "mamba_num_heads": m.heads,
-            "mamba_head_dim": m.head_dim,
-            "ssm_state_size": m.state_size,
-            "n_groups": m.groups,
-            "conv_kernel": m.conv_kernel,
-            "use_conv_bias": m.conv_bias,
-            "chunk_size": m.chunk_size,
-        }
+        raw |= _written(m, _MAMBA)
         if m.dt_limit != (0.0, math.inf):
             raw["time_step_limit"] = list(m.dt_limit)
     if a := config.attention:
-        raw |= {"num_attention_heads": a.heads, "num_key_value_heads": a.kv_heads, "head_dim": a.head_dim}
+        raw |= _written(a, _ATTENTION)
     if config.mlp:
         raw["intermediate_size"] = config.mlp.size
     if e := config.moe:
-        raw |= {
-            "n_routed_experts": e.experts,
-            "num_experts_per_tok": e.experts_per_token,
-            "moe_intermediate_size": e.expert_size,
-            "moe_shared_expert_intermediate_size": e.shared_size,
-            "moe_latent_size": e.latent_size,
-            "routed_scaling_factor": e.scaling,
-            "norm_topk_prob": e.normalize,
-            "n_group": e.groups,
-            "topk_group": e.groups_per_token,
-        }
+        raw |= _written(e, _MOE)
     return raw
 
 
@@ -417,9 +401,7 @@ def _render_qwen3(config: ModelConfig) -> dict[str, Any]:
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",
         "num_hidden_layers": config.layers // 2,
-        "num_attention_heads": a.heads,
-        "num_key_value_heads": a.kv_heads,
-        "head_dim": a.head_dim,
+        **_written(a, _ATTENTION),
         "rope_theta": a.rope_theta,
         "intermediate_size": f.size,
         "rms_norm_eps": config.norm_eps,

@@ -19,27 +19,21 @@ from holotron.model.config import ModelConfig
 _KEPT = re.compile(r"(^|\.)(summary_idxs|input_conditioner\.norm_(mean|std)|layer_scale[12]\.lambda1)$")
 _DROPPED = re.compile(r"^(mtp|language_model\.mtp|sound_encoder|sound_projection|audio_tower|embed_audio)\.|inv_freq$")
 
-_RELEASED_VISION = {
-    "vision.patch_embed": "vision_model.radio_model.model.patch_generator.embedder",
-    "vision.video_embed": "vision_model.radio_model.model.patch_generator.video_embedder",
-    "vision.position_table": "vision_model.radio_model.model.patch_generator.pos_embed",
-    "vision.prefix": "vision_model.radio_model.model.patch_generator.cls_token.token",
-    "vision.blocks": "vision_model.radio_model.model.blocks",
-    "vision.final_norm": "vision_final_layernorm",
-    "projector.norm": "mlp1.0",
-    "projector.up": "mlp1.1",
-    "projector.down": "mlp1.3",
-}
-_INTERNAL_VISION = {
-    "vision.patch_embed": "vision_model.embeddings.patch_projection",
-    "vision.video_embed": "vision_model.embeddings.video_patch_projection",
-    "vision.position_table": "vision_model.embeddings.position_embedding",
-    "vision.prefix": "vision_model.embeddings.cls_register_token",
-    "vision.blocks": "vision_model.encoder.layer",
-    "vision.final_norm": "vision_final_layernorm",
-    "projector.norm": "multi_modal_projector.layer_norm",
-    "projector.up": "multi_modal_projector.linear_1",
-    "projector.down": "multi_modal_projector.linear_2",
+_RADIO = "vision_model.radio_model.model"
+# Our names, each with the released and the internal one.
+_VISION = {
+    "vision.patch_embed": (f"{_RADIO}.patch_generator.embedder", "vision_model.embeddings.patch_projection"),
+    "vision.video_embed": (
+        f"{_RADIO}.patch_generator.video_embedder",
+        "vision_model.embeddings.video_patch_projection",
+    ),
+    "vision.position_table": (f"{_RADIO}.patch_generator.pos_embed", "vision_model.embeddings.position_embedding"),
+    "vision.prefix": (f"{_RADIO}.patch_generator.cls_token.token", "vision_model.embeddings.cls_register_token"),
+    "vision.blocks": (f"{_RADIO}.blocks", "vision_model.encoder.layer"),
+    "vision.final_norm": ("vision_final_layernorm", "vision_final_layernorm"),
+    "projector.norm": ("mlp1.0", "multi_modal_projector.layer_norm"),
+    "projector.up": ("mlp1.1", "multi_modal_projector.linear_1"),
+    "projector.down": ("mlp1.3", "multi_modal_projector.linear_2"),
 }
 
 
@@ -89,9 +83,10 @@ class Dialect:
         return [Stored(full)]
 
     def _vision(self, name: str) -> list[Stored]:
-        table = _RELEASED_VISION if self.released else _INTERNAL_VISION
-        ours = next(key for key in table if name == key or name.startswith(key + "."))
-        full = table[ours] + name[len(ours) :]
+        ours, (released, internal) = next(
+            entry for entry in _VISION.items() if name == entry[0] or name.startswith(entry[0] + ".")
+        )
+        full = (released if self.released else internal) + name[len(ours) :]
         if self.released:
             return [Stored(full)]
         if match := re.search(r"\.attn\.qkv\.(weight|bias)$", full):

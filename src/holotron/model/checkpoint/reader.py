@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from holotron.model.checkpoint import int8
 from holotron.model.checkpoint.config_json import overlay_processor, parse_config, read_raw_config
 from holotron.model.checkpoint.names import Dialect, Stored, default_dialect, detect, is_dropped, is_kept
-from holotron.model.checkpoint.source import Source
+from holotron.model.checkpoint.source import CheckpointSource
 from holotron.model.checkpoint.storage import WEIGHT_TYPES, TensorHeader, first_non_finite, open_tensors, read_headers
 from holotron.model.config import ModelConfig
 from holotron.model.errors import CheckpointError
@@ -47,7 +47,7 @@ def load_checkpoint(
         dtype = _torch_type(plan["decoder.embeddings.weight"][0], headers, raw)
     _fill(model, plan, headers, torch.device(device), dtype, progress)
     kept = _read_kept(headers)
-    model.source = Source(folder, raw, dialect, kept)
+    model.source = CheckpointSource(folder, raw, dialect, kept)
     return model.eval()
 
 

@@ -12,7 +12,7 @@ from holotron.model.checkpoint.names import Dialect
 
 
 @dataclass(frozen=True)
-class Source:
+class CheckpointSource:
     """The folder, its config.json as it stood, its spelling, and the constants that are not weights."""
 
     folder: Path

@@ -55,17 +55,10 @@ def ssd_scan(
 
 
 def _scan_sequence(
-    x_MHP: Tensor,
-    dt_MH: Tensor,
-    A_H: Tensor,
-    B_MGN: Tensor,
-    C_MGN: Tensor,
-    D_H: Tensor,
-    chunk_size: int,
-    state_HPN: Tensor,
+    x_MHP: Tensor, dt_MH: Tensor, A_H: Tensor, B_MGN: Tensor, C_MGN: Tensor, D_H: Tensor, chunk: int, state_HPN: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The output of M tokens of one sequence, and the state after them."""
-    length = min(len(x_MHP), chunk_size)
+    length = min(len(x_MHP), chunk)
     chunks = -(-len(x_MHP) // length)
 
     # The last chunk is filled up with zeros: with dt = 0 they neither decay the state nor add to it.

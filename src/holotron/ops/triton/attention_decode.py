@@ -255,14 +255,7 @@ def _decode_split_kernel(
 
 @triton.jit(do_not_specialize=["splits"])
 def _decode_merge_kernel(
-    partial_ptr,
-    lse_ptr,
-    out_ptr,
-    out_stride_s,
-    out_stride_h,
-    splits,
-    D: tl.constexpr,
-    SPLITS_PAD: tl.constexpr,
+    partial_ptr, lse_ptr, out_ptr, out_stride_s, out_stride_h, splits, D: tl.constexpr, SPLITS_PAD: tl.constexpr
 ):
     session = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)

@@ -29,7 +29,7 @@ def cudnn(q_HLD: Tensor, k_KED: Tensor, v_KED: Tensor, causal: bool) -> tuple[Te
 
 
 def flash(q_HLD: Tensor, k_KED: Tensor, v_KED: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-    """FlashAttention 2 as built into PyTorch. Its causal mask ends at the last entry, whatever the lengths."""
+    """FlashAttention 2 as built into PyTorch. Its causal mask ends at the last entry for any lengths."""
     y, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
         q_HLD[None], k_KED[None], v_KED[None], 0.0, causal, False
     )

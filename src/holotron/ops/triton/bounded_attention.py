@@ -14,21 +14,22 @@ aten = torch.ops.aten
 def _attention(
     q_THP: Tensor, k_THP: Tensor, v_THP: Tensor, bounds_S: Tensor, longest: int, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    out, sums, state, unused, _ = aten._flash_attention_forward(
-        q_THP, k_THP, v_THP, bounds_S, bounds_S, longest, longest, 0.0, causal, False
-    )
+    out, sums, state, unused = _flash(q_THP, k_THP, v_THP, bounds_S, longest, causal)
     # A custom op may not return what it was given, nor one tensor twice.
     return out, sums, state.clone(), unused.clone()
 
 
 @_attention.register_fake
-def _(
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    return tuple(torch.empty_like(part) for part in _flash(*arguments))
+
+
+def _flash(
     q_THP: Tensor, k_THP: Tensor, v_THP: Tensor, bounds_S: Tensor, longest: int, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    out, sums, state, unused, _ = aten._flash_attention_forward(
-        q_THP, k_THP, v_THP, bounds_S, bounds_S, longest, longest, 0.0, causal, False
-    )
-    return torch.empty_like(out), torch.empty_like(sums), torch.empty_like(state), torch.empty_like(unused)
+    return aten._flash_attention_forward(q_THP, k_THP, v_THP, bounds_S, bounds_S, longest, longest, 0.0, causal, False)[
+        :4
+    ]
 
 
 @torch.library.custom_op("holotron::bounded_attention_backward", mutates_args=())
@@ -45,39 +46,15 @@ def _backward(
     state: Tensor,
     unused: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    bounds = bounds_S, bounds_S, longest, longest
     q, k, v = aten._flash_attention_backward(
-        gradient.contiguous(),
-        q_THP,
-        k_THP,
-        v_THP,
-        out_THP,
-        sums,
-        bounds_S,
-        bounds_S,
-        longest,
-        longest,
-        0.0,
-        causal,
-        state,
-        unused,
+        gradient.contiguous(), q_THP, k_THP, v_THP, out_THP, sums, *bounds, 0.0, causal, state, unused
     )
     return q, k, v
 
 
 @_backward.register_fake
-def _(
-    gradient: Tensor,
-    q_THP: Tensor,
-    k_THP: Tensor,
-    v_THP: Tensor,
-    out_THP: Tensor,
-    sums: Tensor,
-    bounds_S: Tensor,
-    longest: int,
-    causal: bool,
-    state: Tensor,
-    unused: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _(gradient: Tensor, q_THP: Tensor, k_THP: Tensor, v_THP: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     return torch.empty_like(q_THP), torch.empty_like(k_THP), torch.empty_like(v_THP)
 
 

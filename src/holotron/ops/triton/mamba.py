@@ -3,7 +3,7 @@
 A program takes one group of heads of one session: it convolves the group's channels, then walks over the state in
 tiles, each read, advanced and written once, and last normalises what it collected. Nothing waits for the host and
 nothing is allocated but the output, so the step can be recorded in a CUDA graph. Such a graph runs a fixed batch:
-rows beyond the real ones may all point to one slot that nobody reads.
+rows beyond the real ones may all point to one scratch slot.
 
 Shapes: S sessions, I inner width, C conv channels, K kernel width, J = K - 1 carried inputs, V pool slots, H heads,
 P head dim, N state size, M tiles of P in a group.
@@ -34,21 +34,13 @@ class StepConfig:
 
 
 STEP_CONFIGS = [
-    StepConfig(16, 256, 4, 2, 72),
-    StepConfig(16, 256, 4, 3, 72),
-    StepConfig(16, 256, 4, 1, 72),
-    StepConfig(16, 256, 4, 4, 72),
+    *(StepConfig(16, 256, 4, stages, 72) for stages in (2, 3, 1, 4)),
     StepConfig(16, 256, 4, 3),
-    StepConfig(16, 256, 2, 1),
-    StepConfig(16, 256, 2, 2),
-    StepConfig(16, 256, 2, 3),
-    StepConfig(16, 256, 2, 4),
+    *(StepConfig(16, 256, 2, stages) for stages in (1, 2, 3, 4)),
     StepConfig(16, 128, 1, 3),
-    StepConfig(32, 256, 4, 2),
-    StepConfig(32, 256, 4, 3),
+    *(StepConfig(32, 256, 4, stages) for stages in (2, 3)),
     StepConfig(32, 256, 8, 2),
-    StepConfig(128, 256, 8, 1),
-    StepConfig(128, 256, 8, 2),
+    *(StepConfig(128, 256, 8, stages) for stages in (1, 2)),
 ]
 
 

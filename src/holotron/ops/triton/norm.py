@@ -140,15 +140,7 @@ def _add_rms_norm_kernel(
 
 @triton.jit
 def _gated_rms_norm_kernel(
-    x_ptr,
-    gate_ptr,
-    weight_ptr,
-    out_ptr,
-    eps,
-    x_stride,
-    gate_stride,
-    SIZE: tl.constexpr,
-    BLOCK: tl.constexpr,
+    x_ptr, gate_ptr, weight_ptr, out_ptr, eps, x_stride, gate_stride, SIZE: tl.constexpr, BLOCK: tl.constexpr
 ):
     row = tl.program_id(0).to(tl.int64)
     group = tl.program_id(1)

@@ -36,14 +36,10 @@ class ScanConfig:
 # among them: Triton 3.6 compiles it to code that reads outside its memory.
 SCAN_CONFIGS = [
     ScanConfig(64, 128, 8, 3),
-    ScanConfig(64, 32, 4, 2),
-    ScanConfig(64, 32, 4, 3),
-    ScanConfig(64, 16, 4, 2),
-    ScanConfig(64, 16, 4, 3),
+    *(ScanConfig(64, block_p, 4, stages) for block_p in (32, 16) for stages in (2, 3)),
     ScanConfig(64, 16, 4, 2, 168),
     ScanConfig(64, 128, 8, 2),
-    ScanConfig(64, 64, 4, 2),
-    ScanConfig(64, 64, 8, 2),
+    *(ScanConfig(64, 64, warps, 2) for warps in (4, 8)),
     ScanConfig(128, 32, 8, 2),
 ]
 
@@ -117,7 +113,7 @@ def filled_sequences(packing: Packing) -> Tensor:
 
 
 def to_device(values: np.ndarray, device: torch.device) -> Tensor:
-    """A table of int32 on the device, by one copy that nobody waits for."""
+    """A table of int32 on the device, by one copy that the host does not wait for."""
     table = torch.from_numpy(values.astype(np.int32))
     return table.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else table
 

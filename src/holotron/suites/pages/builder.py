@@ -11,6 +11,7 @@ from typing import Any
 from holotron.suites.kit import html
 from holotron.suites.kit.draws import Draws
 from holotron.suites.kit.words import ENDINGS, FIRST_NAMES, LAST_NAMES, ONSETS, PASSWORD_LETTERS, SENTENCES, VOWELS
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.style import PageStyle
 
 COINED_SHARE = 0.4
@@ -37,9 +38,14 @@ class PageBuilder(Draws):
         super().__init__(chance)
         self.style = style
 
-    def phrase(self, *phrasings: str, **values: object) -> str:
-        """One of these ways to say it, with or without a capital letter and a full stop."""
-        text = self.pick(*phrasings).format(**values)
+    def saying(self, name: str) -> str:
+        """One of the ways to say it that wordings.toml has under this name, its fields still empty."""
+        ways: list[str] = read_data("wordings")[name]
+        return self.pick(*ways)
+
+    def wording(self, name: str, /, **values: object) -> str:
+        """A saying with these values as a task, with or without a capital letter and a full stop."""
+        text = self.saying(name).format(**values)
         if self.maybe(0.35) and not text.startswith(('"', "http")):
             text = text[0].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
         # After a value a full stop could be taken for a part of it.

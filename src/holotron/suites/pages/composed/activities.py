@@ -2,71 +2,35 @@
 
 from __future__ import annotations
 
-from holotron.suites.pages.composed.blocks import Activity
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 
-# Sayings begin small, since they may stand in the middle of a sentence.
-ACTIVITIES = (
-    Activity(("Invite", "Invite a friend", "+ Invite"), ((("E-mail", "Address of your friend"), "mail"),),
-          ("Send invitation", "Invite", "Send"), ("invite {0}", "send an invitation to {0}", "ask {0} to join")),
-    Activity(("Track a parcel", "Parcels", "Tracking"), ((("Parcel number", "Number"), "code"),),
-          ("Track", "Find", "Show"), ("track the parcel {0}", "look up parcel {0}", "follow parcel number {0}")),
-    Activity(("Redeem a voucher", "Voucher", "Gift card"), ((("Code", "Your code", "Voucher code"), "code"),),
-          ("Redeem", "Apply", "Use"), ("redeem {0}", "use the voucher {0}", "apply the gift card {0}")),
-    Activity(("Change password", "Password"), ((("Old password", "Current password"), "password"),
-          (("New password",), "password")), ("Change", "Save", "Set password"),
-          ("change the password from {0} to {1}", "new password {1} instead of {0}", "password {0} should become {1}")),
-    Activity(("New project", "+ Project", "Create a project"), ((("Project name", "Name", "Title"), "phrase"),),
-          ("Create", "Add", "OK"), ("create a project called {0}", "new project: {0}", "start the project {0}")),
-    Activity(("New event", "Add an event", "+ Event"), ((("Title", "What", "Event"), "phrase"),
-          (("Place", "Where"), "city")), ("Add", "Create", "Save"),
-          ("add an event {0} in {1}", "plan {0} in {1}", "new event: {0}, place {1}")),
-    Activity(("Add a contact", "New contact", "+ Contact"), ((("Name", "Full name"), "person"),
-          (("Phone", "Number"), "digits")), ("Save", "Add", "Done"),
-          ("add {0} with phone number {1}", "new contact {0}, phone {1}", "save the number {1} for {0}")),
-    Activity(("Write a review", "Review"), ((("Title", "Headline"), "phrase"), (("Your review", "Text"), "sentence")),
-          ("Publish", "Send", "Post"), ("write a review {0}: {1}", "review with the title {0} and the text {1}")),
-    Activity(("Report a problem", "Problem?", "Report"), ((("What happened?", "Describe it"), "sentence"),),
-          ("Report", "Send", "Submit"), ("report a problem: {0}", "tell them what happened: {0}")),
-    Activity(("Book a table", "Table", "Reserve a table"), ((("Name", "Under the name of"), "person"),
-          (("Guests", "How many"), "few")), ("Book", "Reserve", "OK"),
-          ("book a table for {1} under {0}", "reserve a table, {0}, {1} guests", "table for {1}, name {0}")),
-    Activity(("Delivery address", "Address", "Where to?"), ((("Street", "Street and number"), "street"),
-          (("City", "Town"), "city")), ("Save", "Use this", "Change"),
-          ("change the delivery address to {0}, {1}", "deliver to {0} in {1}", "my new address is {0}, {1}")),
-    Activity(("Rename", "Change the name"), ((("New name", "Name"), "phrase"),), ("Rename", "Save", "OK"),
-          ("rename it to {0}", "change the name to {0}", "it should be called {0}")),
-    Activity(("Transfer", "Send money", "Pay"), ((("To", "Recipient"), "person"), (("Amount", "Euros"), "few")),
-          ("Send", "Transfer", "Pay now"), ("send {1} euros to {0}", "pay {0} {1} euros", "transfer {1} to {0}")),
-    Activity(("Ask a question", "Questions?", "Ask us"), ((("Your question", "Question"), "sentence"),),
-          ("Ask", "Send", "Submit"), ("ask: {0}", "send them the question {0}")),
-    Activity(("New reminder", "Remind me", "+ Reminder"), ((("What", "Reminder"), "todo"), (("At", "Time"), "time")),
-          ("Set", "Save", "Add"), ("set a reminder for {1}: {0}", "remind me to {0} at {1}")),
-    Activity(("Order a taxi", "Taxi"), ((("From", "Pick up at"), "street"), (("To", "Destination"), "city")),
-          ("Order", "Call", "Go"), ("order a taxi from {0} to {1}", "taxi to {1}, from {0}")),
-    Activity(("Forgot password?", "Reset password"), ((("E-mail", "Your e-mail"), "mail"),), ("Reset", "Send", "Go on"),
-          ("reset the password of {0}", "i forgot the password of {0}", "ask for a new password for {0}")),
-    Activity(("Join a class", "Enter a code", "Join"), ((("Class code", "Code"), "code"),), ("Join", "Enter", "OK"),
-          ("join the class {0}", "join with the code {0}", "enter class code {0}")),
-    Activity(("Add a link", "New link", "+ Link"), ((("Address", "URL"), "address"), (("Title", "Name"), "word")),
-          ("Add", "Save"), ("add the link {0} as {1}", "save {0} under the title {1}", "new link {1}: {0}")),
-    Activity(("Donate", "Give"), ((("Amount", "How much?"), "few"), (("Name", "Your name"), "person")),
-          ("Donate", "Give now"), ("donate {0} as {1}", "give {0} euros, name {1}")),
-    Activity(("Flights", "Find a flight"), ((("From", "Leaving from"), "city"), (("To", "Going to"), "city")),
-          ("Search", "Find flights", "Go"), ("find flights from {0} to {1}", "fly to {1} from {0}")),
-    Activity(("Add a member", "Members", "+ Member"), ((("User name", "User"), "user"),), ("Add", "OK"),
-          ("add {0} to the team", "make {0} a member", "add the member {0}")),
-    Activity(("New note", "Notes", "Write a note"), ((("Note", "Text"), "sentence"),), ("Save", "Keep", "Done"),
-          ("write a note: {0}", "note down {0}", "new note {0}")),
-    Activity(("Shopping list", "To buy", "Groceries"), ((("New item", "Add something", "Item"), "thing"),),
-          ("Add", "Add to list", "+"), ("add {0}", "put {0} on the shopping list", "add {0} to the list")),
-    Activity(("Translate", "Translator"), ((("Word", "Text"), "word"),), ("Translate", "Go"),
-          ("translate {0}", "have {0} translated")),
-    Activity(("Weather", "Forecast"), ((("City", "Place"), "city"),), ("Show", "Search", "Look up"),
-          ("show the weather in {0}", "look up the forecast for {0}", "weather of {0}")),
-    Activity(("Apply", "Apply for the job", "Job"), ((("Name", "Your name"), "person"), (("E-mail", "Mail"), "mail"),
-          (("Why you?", "About you"), "sentence")), ("Apply", "Send", "Hand in"),
-          ("apply as {0} ({1}): {2}", "apply for the job: {0}, {1}, and write {2}")),
-    Activity(("Send a postcard", "Postcard"), ((("To", "Receiver"), "person"), (("City", "Town"), "city"),
-          (("Text", "Greeting"), "sentence")), ("Send", "Post"),
-          ("send a postcard to {0} in {1}: {2}", "postcard for {0}, {1}, with the text {2}")),
-)  # fmt: skip
+from holotron.suites.pages.data import read_data
+
+
+@dataclass(frozen=True)
+class ActivityField:
+    """A text field: what it may be called, and what kind of thing is written into it."""
+
+    labels: Sequence[str]
+    kind: str
+
+
+@dataclass(frozen=True)
+class Activity:
+    """Something people do on pages: what it is called, what it wants to know, and how one asks for it."""
+
+    topics: Sequence[str]
+    fields: Sequence[ActivityField]
+    buttons: Sequence[str]
+    sayings: Sequence[str]
+
+
+@cache
+def all_activities() -> tuple[Activity, ...]:
+    """The activities of activities.toml."""
+    return tuple(
+        Activity(**activity | {"fields": [ActivityField(**field) for field in activity["fields"]]})
+        for activity in read_data("activities")["activities"]
+    )

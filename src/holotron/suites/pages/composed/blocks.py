@@ -9,6 +9,7 @@ from typing import Any
 
 from holotron.suites.kit.words import CITIES, LINKS, TOPICS
 from holotron.suites.pages.builder import PageBuilder, and_list
+from holotron.suites.pages.composed.activities import Activity
 from holotron.suites.pages.composed.parts import (
     BOXES,
     CHOICES,
@@ -50,16 +51,6 @@ class Block:
             "by_key": self.by_key,
             "says": self.says,
         }
-
-
-@dataclass(frozen=True)
-class Activity:
-    """Something people do on pages: what it is called, what it wants to know, and how one asks for it."""
-
-    topics: tuple[str, ...]
-    fields: tuple[tuple[tuple[str, ...], str], ...]
-    buttons: tuple[str, ...]
-    sayings: tuple[str, ...]
 
 
 def any_block(s: PageBuilder, names: Names, name: str, *, wanted: bool) -> Block:
@@ -139,11 +130,11 @@ def _block(
 
 def activity_block(s: PageBuilder, names: Names, name: str, activity: Activity) -> Block:
     """A form that its topic explains."""
-    values = [value_of(s, kind) for _, kind in activity.fields]
+    values = [value_of(s, field.kind) for field in activity.fields]
     new = s.maybe(0.6)
     parts = [
-        text_part(s, f"{name}p{index}", s.pick(*labels), kind, value, new=new)
-        for index, ((labels, kind), value) in enumerate(zip(activity.fields, values, strict=True))
+        text_part(s, f"{name}p{index}", s.pick(*field.labels), field.kind, value, new=new)
+        for index, (field, value) in enumerate(zip(activity.fields, values, strict=True))
     ]
     topic, button = s.pick(*activity.topics), s.pick(*activity.buttons)
     names.take(topic)

@@ -8,55 +8,14 @@ from html import escape
 from typing import Any
 
 from holotron.suites.pages.builder import PageBuilder
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.values import quoted, value_of
 
 # Labels of fields and what kind of thing is written into them.
-FIELDS = (
-    ("Name", "person"), ("First name", "word"), ("Nickname", "user"), ("City", "city"), ("Street", "street"),
-    ("Postcode", "digits"), ("Phone", "digits"), ("E-mail", "mail"), ("Company", "word"), ("Title", "phrase"),
-    ("Subject", "phrase"), ("Reference", "code"), ("Voucher", "code"), ("Amount", "digits"), ("Product", "thing"),
-    ("Team", "word"), ("Room", "code"), ("Flight", "code"), ("Destination", "city"), ("Guest", "person"),
-    ("Author", "person"), ("Keyword", "word"), ("Song", "phrase"), ("Licence plate", "code"), ("Account", "user"),
-    ("Comment", "sentence"), ("Message", "sentence"), ("Note", "todo"), ("Website", "address"), ("Budget", "digits"),
-)  # fmt: skip
-BOXES = (
-    "Express delivery", "I am a member", "Gift wrap", "Send me a copy", "Vegetarian", "With breakfast", "Round trip",
-    "Insurance", "Urgent", "Public", "Remind me", "Pay by invoice", "Wi-Fi", "Bluetooth", "Location", "Vibration",
-    "Spell check", "Auto save", "Show pictures", "Night mode", "Large print", "Private", "Flash", "Repeat", "Shuffle",
-    "Olives", "Cheese", "Onions", "Mushrooms", "Garlic",
-)  # fmt: skip
-CHOICES = (
-    ("Size", ("Small", "Medium", "Large", "Extra large")),
-    ("Seat", ("Window", "Aisle", "Middle")),
-    ("Payment", ("Card", "Cash", "Invoice", "Voucher")),
-    ("Delivery", ("By post", "By courier", "Pick up")),
-    ("Day", ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")),
-    ("Time of day", ("Morning", "Noon", "Evening")),
-    ("Level", ("Beginner", "Advanced", "Expert")),
-    ("Priority", ("Low", "Normal", "High")),
-    ("Ticket", ("Adult", "Child", "Senior", "Student")),
-    ("Language", ("English", "German", "Spanish", "French", "Italian")),
-    ("Quality", ("Draft", "Good", "Best")),
-    ("Sort by", ("Price", "Name", "Date", "Rating")),
-    ("Room type", ("Single", "Double", "Suite")),
-    ("Currency", ("Euro", "Dollar", "Pound", "Yen")),
-)
+FIELDS: Sequence[tuple[str, str]] = tuple(read_data("choices")["part_fields"].items())
+BOXES: Sequence[str] = read_data("choices")["part_boxes"]
+CHOICES: Sequence[tuple[str, Sequence[str]]] = tuple(read_data("choices")["part_choices"].items())
 COUNTED = ("Adults", "Children", "Bags", "Tickets", "Copies", "Nights", "Rooms", "Pieces", "Bottles", "Guests")
-# What each kind of change is called.
-SAYINGS: Mapping[str, tuple[str, ...]] = {
-    "field": (
-        "set {label} to {value}", "enter {value} as {lower}", "type {value} into {label}", "{label}: {value}",
-        "write {value} in the field {label}", "fill in {value} for {lower}", "put {value} under {label}",
-    ),
-    "on": ("tick {label}", "check {label}", "turn on {label}", "switch {label} on", "enable {label}"),
-    "off": ("untick {label}", "uncheck {label}", "turn off {label}", "switch {label} off", "disable {label}"),
-    "one": (
-        "choose {value}", "{label}: {value}", "choose {value} for {lower}", "select {value}", "set {label} to {value}",
-        "take {value} as {lower}",
-    ),
-    "count": ("set {label} to {value}", "{value} {lower}", "I want {value} {lower}", "make it {value} {lower}"),
-    "stars": ("give {value} stars for {lower}", "rate {lower} with {value} stars", "{value} of 5 stars for {lower}"),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -93,7 +52,7 @@ class Names:
 
 def _said(s: PageBuilder, how: str, label: str, value: object = "") -> str:
     text = value if isinstance(value, int) else quoted(s, str(value))
-    return s.pick(*SAYINGS[how]).format(label=quoted(s, label), lower=label.lower(), value=text)
+    return s.saying(f"part_{how}").format(label=quoted(s, label), lower=label.lower(), value=text)
 
 
 def text_part(s: PageBuilder, name: str, label: str, kind: str, value: str | None, *, new: bool = False) -> Part:

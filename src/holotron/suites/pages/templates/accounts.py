@@ -8,14 +8,6 @@ from holotron.suites.pages.builder import PageBuilder, PageContent, dialog, view
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import FORM, thanks
 
-LOGIN_PHRASES = (
-    "Log in as {user} with password {password}",
-    'Sign in with {user} and the password "{password}"',
-    "Login: user {user}, password {password}",
-    "Enter {user} / {password} and log in",
-    "Use {user} and {password} to sign in",
-    'Log in with user name "{user}" and password "{password}"',
-)
 WHO = ("User name", "Username", "E-mail", "Login", "User", "E-mail or user name", "Account")
 ENTER = ("Log in", "Sign in", "Login", "Enter", "Continue", "Go")
 # A wrong name or password is said, and can be put right.
@@ -48,7 +40,7 @@ def login(s: PageBuilder) -> PageContent:
     intro = s.optional(0.4, lambda: s.prose(1))
     heading = s.heading(s.pick("Log in", "Sign in", "Welcome back", "Members", "Login"))
     body = view("form", heading, intro, _login_form(s), first=True)
-    text = s.phrase(*LOGIN_PHRASES, user=user, password=password)
+    text = s.wording("login", user=user, password=password)
     body += _welcome(s, user)
     return PageContent(text, body, {"user": user, "password": password, "by_key": s.maybe()}, "Log in", LOGIN)
 
@@ -56,15 +48,7 @@ def login(s: PageBuilder) -> PageContent:
 @template()
 def login_remember(s: PageBuilder) -> PageContent:
     user, password = s.user(), s.password()
-    text = s.phrase(
-        "Log in as {user} with password {password} and stay signed in",
-        "Sign in as {user}, password {password}, and tick remember me",
-        'Log in with "{user}" and "{password}"; keep me logged in',
-        "Login {user} {password}, remember me",
-        "Use {user} and {password} to sign in and let it remember me",
-        user=user,
-        password=password,
-    )
+    text = s.wording("login_remember", user=user, password=password)
     heading = s.heading(s.pick("Log in", "Sign in", "Your account"))
     body = view("form", heading, _login_form(s, remember=True), first=True)
     data = {"user": user, "password": password, "remember": True, "by_key": False}
@@ -81,7 +65,7 @@ def login_popup(s: PageBuilder) -> PageContent:
     start = view("form", heading, s.prose(3), buttons, s.prose(2), first=True)
     inside = f"<h2>{opener}</h2>{_login_form(s)}{s.button('close', 'Cancel')}"
     popup = dialog(inside, "popup", hidden=True)
-    text = s.phrase(*LOGIN_PHRASES, user=user, password=password)
+    text = s.wording("login", user=user, password=password)
     body = start + popup + _welcome(s, user)
     data = {"user": user, "password": password, "by_key": s.maybe()}
     return PageContent(text, body, data, "Welcome", LOGIN_SCRIPT + own_script("login_popup"))
@@ -110,17 +94,7 @@ def signup(s: PageBuilder) -> PageContent:
     if s.maybe(0.4):
         parts.append(s.check("terms", s.pick("I accept the terms", "I agree to the terms of use")))
         boxes = [["terms", True]]
-    text = s.phrase(
-        "Sign up as {name}{country} with e-mail {mail} and password {password}",
-        "Create an account for {name}{country}: {mail}, password {password}",
-        "Register {name}{country} ({mail}) with the password {password}",
-        "Make a new account: {name}{country}, {mail}, {password}",
-        "Join as {name}{country}, mail {mail}, password {password}",
-        name=name,
-        mail=mail,
-        password=password,
-        country=country,
-    )
+    text = s.wording("signup", name=name, mail=mail, password=password, country=country)
     title = s.pick("Sign up", "Create account", "Register", "Join us")
     if boxes:
         text = text.rstrip(".") + s.pick(", accept the terms", " and accept the terms", " and agree to the terms")

@@ -7,34 +7,23 @@ from html import escape
 
 from holotron.suites.kit.words import COLOURS, LINKS, SUBJECTS, THINGS, TODOS, TOPICS
 from holotron.suites.pages.builder import PageBuilder, PageContent, capital
-from holotron.suites.pages.composed.activities import ACTIVITIES
+from holotron.suites.pages.composed.activities import all_activities
 from holotron.suites.pages.composed.blocks import Block, activity_block, any_block
 from holotron.suites.pages.composed.parts import Names
 from holotron.suites.pages.composed.placing import menu, page_of, place
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 from holotron.suites.pages.values import quoted, value_of
 
-DEEDS = (
-    ("Delete", "gone"), ("Remove", "gone"), ("Archive", "gone"), ("Hide", "gone"), ("Edit", "stays"), ("Open", "stays"),
-    ("Share", "stays"), ("Pin", "stays"), ("Copy", "stays"), ("Download", "stays"), ("Print", "stays"),
-    ("Like", "stays"), ("Follow", "stays"), ("Reply", "stays"), ("Play", "stays"), ("Buy", "stays"), ("Book", "stays"),
-)  # fmt: skip
-FACTS = (
-    ("Price", "price"), ("Colour", "colour"), ("Weight", "digits"), ("Phone", "digits"), ("E-mail", "mail"),
-    ("Room", "code"), ("Owner", "person"), ("Author", "person"), ("City", "city"), ("Street", "street"),
-    ("Opens at", "time"), ("Closes at", "time"), ("Number", "digits"), ("Code", "code"), ("Seats", "few"),
-    ("Reference", "code"), ("Contact", "person"), ("Platform", "few"), ("Leaves at", "time"),
-)  # fmt: skip
+DEEDS: Sequence[tuple[str, str]] = tuple(read_data("choices")["deeds"].items())
+FACTS: Sequence[tuple[str, str]] = tuple(read_data("choices")["facts"].items())
 
 
 def _said(s: PageBuilder, block: Block, *, hidden: bool, alone: bool, explained: bool) -> str:
     """What is to be done, with the place where it cannot be guessed."""
     if not hidden or s.maybe(0.7 if explained else 0.3 if alone else 0.0):
         return block.said
-    return s.pick(
-        "under {topic} {said}", "open {topic} and {said}", "{topic}: {said}", "in {topic}, {said}",
-        "go to {topic} and {said}", "{said} (in {topic})", "click {topic}, then {said}",
-    ).format(topic=quoted(s, block.topic), said=block.said)  # fmt: skip
+    return s.saying("composed_place").format(topic=quoted(s, block.topic), said=block.said)
 
 
 def _page(s: PageBuilder, wanted: Sequence[Block], others: Sequence[Block], explained: bool) -> PageContent:
@@ -45,14 +34,14 @@ def _page(s: PageBuilder, wanted: Sequence[Block], others: Sequence[Block], expl
     text = s.pick("; then ", ", then ", ". Then ", " and ").join(said)
     title = s.pick("Overview", "My page", "Portal", "Account", "Office")
     data = [block.data(paths[blocks.index(block)]) for block in wanted]
-    return page_of(s, s.phrase("{text}", text=capital(text)), body, data, title)
+    return page_of(s, s.wording("composed", text=capital(text)), body, data, title)
 
 
 @template()
 def mosaic_theme(s: PageBuilder) -> PageContent:
     """Something people do, with other such things around it."""
     names = Names(s)
-    activities = s.some(ACTIVITIES, s.pick(1, 2, 2, 3, 4))
+    activities = s.some(all_activities(), s.pick(1, 2, 2, 3, 4))
     blocks = [activity_block(s, names, f"b{index}", activity) for index, activity in enumerate(activities)]
     return _page(s, blocks[:1], _distinct(blocks[0], blocks[1:]), explained=True)
 
@@ -75,7 +64,7 @@ def mosaic_parts(s: PageBuilder) -> PageContent:
 def mosaic_two(s: PageBuilder) -> PageContent:
     """Two things after each other, in two places."""
     names = Names(s)
-    activities = s.some(ACTIVITIES, 2)
+    activities = s.some(all_activities(), 2)
     wanted = [
         activity_block(s, names, f"b{index}", activities[index])
         if s.maybe()
@@ -127,18 +116,7 @@ def mosaic_rows(s: PageBuilder) -> PageContent:
     listed = "".join(rows)
     around = {"table": f"<table>{listed}</table>", "tiles": f'<div class="grid">{listed}</div>', "list": listed}[style]
     word = deeds[deed][0]
-    text = s.phrase(
-        "{word} {item}",
-        "{word} the entry {item}",
-        "Please {lower} {item}",
-        "Find {item} and {lower} it",
-        "{item}: {lower}",
-        "Click {word} for {item}",
-        "Press {word} at {item}",
-        word=word,
-        lower=word.lower(),
-        item=quoted(s, items[chosen]),
-    )
+    text = s.wording("mosaic_rows", word=word, lower=word.lower(), item=quoted(s, items[chosen]))
     name = f"r{chosen}d{deed}"
     part = {"kind": "press", "id": name, "says": s.pick(f"{word}: done.", "Done.", f"{items[chosen]}: done.")}
     block = {"id": name, "parts": [part], "path": [f"r{chosen}"] if in_menu else [], "button": None}
@@ -198,15 +176,7 @@ def mosaic_ask(s: PageBuilder) -> PageContent:
         if not blocks:
             label, answer, name = s.pick(*lines)
             parts = [{"kind": "fact", "id": name}]
-            asked = s.phrase(
-                "What is the {label} of {topic}?",
-                "{topic}: {label}?",
-                "Tell me the {label} of {topic}",
-                "Look up the {label} of {topic}",
-                "Which {label} does {topic} have?",
-                label=label.lower(),
-                topic=quoted(s, topic),
-            )
+            asked = s.wording("mosaic_ask", label=label.lower(), topic=quoted(s, topic))
         blocks.append(Block(f"b{index}", topic, f'<div id="b{index}">{html}</div>', parts, "", button=False))
     shuffled = s.some(blocks, len(blocks))
     body, paths, _ = place(s, shuffled)

@@ -7,24 +7,14 @@ from html import escape
 
 from holotron.suites.kit.words import COLOURS, LINKS, ORDINALS, THINGS, TODOS, TOPICS
 from holotron.suites.pages.builder import PageBuilder, PageContent, capital, opener, view
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import FORM, thanks
 from holotron.suites.pages.values import quoted, value_of
 
 # Labels of fields and what kind of thing is written into them.
-LABELS = (
-    ("Name", "person"), ("First name", "word"), ("Last name", "word"), ("Nickname", "user"), ("City", "city"),
-    ("Street", "phrase"), ("Postcode", "digits"), ("Phone", "digits"), ("E-mail", "mail"), ("Company", "word"),
-    ("Title", "phrase"), ("Subject", "phrase"), ("Reference", "code"), ("Order number", "code"), ("Voucher", "code"),
-    ("Amount", "digits"), ("Quantity", "digits"), ("Colour", "colour"), ("Product", "thing"), ("Animal", "word"),
-    ("Team", "word"), ("Project", "phrase"), ("Room", "code"), ("Flight", "code"), ("Destination", "city"),
-    ("From", "city"), ("To", "city"), ("Guest", "person"), ("Author", "person"), ("Keyword", "word"),
-    ("Book", "phrase"), ("Song", "phrase"), ("Licence plate", "code"), ("Account", "user"), ("Answer", "word"),
-)  # fmt: skip
-BOXES = (
-    "Express delivery", "I am a member", "Gift wrap", "Send me a copy", "Newsletter", "Vegetarian", "With breakfast",
-    "Round trip", "Insurance", "Urgent", "Public", "Remind me", "Accept the terms", "Pay by invoice",
-)  # fmt: skip
+LABELS: Sequence[tuple[str, str]] = tuple(read_data("choices")["form_fields"].items())
+BOXES: Sequence[str] = read_data("choices")["form_boxes"]
 SENDING = ("Send", "Submit", "Save", "OK", "Continue", "Next", "Apply", "Create", "Done")
 
 
@@ -37,18 +27,7 @@ def todo_tick_add(s: PageBuilder) -> PageContent:
     chosen = s.number(0, len(items) - 1)
     done[chosen] = False
     tick, add = quoted(s, items[chosen]), quoted(s, new)
-    text = s.phrase(
-        "Tick {tick} and add {add}",
-        "Tick {tick} and add {add} to the list",
-        "Add {add} and tick {tick}",
-        "Add {add} to the list, then check off {tick}",
-        "Mark {tick} as done and put {add} on the list",
-        "{tick} is done; write {add} on the list",
-        "Check {tick}, then add a new entry {add}",
-        "Put {add} on my list and mark {tick} as done",
-        tick=tick,
-        add=add,
-    )
+    text = s.wording("todo_tick_add", tick=tick, add=add)
     lines = "".join(
         f'<li class="item"><label><input type="checkbox"{" checked" if is_done else ""}> {escape(item)}</label></li>'
         for item, is_done in zip(items, done, strict=True)
@@ -71,16 +50,7 @@ def login_open(s: PageBuilder) -> PageContent:
     user, password = s.user(), s.password()
     sections = s.some((*LINKS, *TOPICS), s.number(3, 6))
     wanted = s.number(0, len(sections) - 1)
-    text = s.phrase(
-        "Log in as {user} with password {password} and open {section}",
-        "Sign in ({user}, {password}), then go to {section}",
-        "Open {section} after logging in as {user} with {password}",
-        'Log in with user "{user}" and password "{password}", then click {section}',
-        "Use {user} and {password} to log in and show me {section}",
-        user=user,
-        password=password,
-        section=quoted(s, sections[wanted]),
-    )
+    text = s.wording("login_open", user=user, password=password, section=quoted(s, sections[wanted]))
     form = s.form(
         s.field("user", s.pick("User name", "Username", "Login", "Member")),
         s.field("password", s.pick("Password", "Your password"), "password"),
@@ -103,20 +73,7 @@ def search_add(s: PageBuilder) -> PageContent:
     wanted = s.number(0, min(2, len(hits) - 1))
     word, deed = s.pick(("Add to cart", "add"), ("Open", "open"), ("Save", "save"), ("Details", "open"))
     said, title = quoted(s, query), quoted(s, hits[wanted])
-    text = s.phrase(
-        "Search for {query} and {deed} the {nth} hit",
-        "Search for {query} and {deed} the {nth} one",
-        "Search for {query} and {deed} {title}",
-        "Look for {query}, then {deed} the {nth} result",
-        "Find {query}; {deed} {title}",
-        "{deed_big} the {nth} result of a search for {query}",
-        "Type {query} into the search field and {deed} the {nth} hit",
-        query=said,
-        deed=deed,
-        deed_big=capital(deed),
-        nth=ORDINALS[wanted],
-        title=title,
-    )
+    text = s.wording("search_add", query=said, deed=deed, deed_big=capital(deed), nth=ORDINALS[wanted], title=title)
     hint = s.pick("Search", "Name of a product", "What do you need?", "Type a word")
     name = s.pick("Finder", "Store", "Catalogue", "Flea market")
     field = f'<input id="query" class="short" placeholder="{hint}" autocomplete="off">'
@@ -140,9 +97,7 @@ def search_add(s: PageBuilder) -> PageContent:
 
 def _pairs(s: PageBuilder, pairs: Sequence[tuple[str, str]]) -> str:
     """What goes where, in a sentence."""
-    shape = s.pick(
-        "{label}: {value}", "{label} {value}", "{label} = {value}", "{value} as {lower}", "{value} for {lower}"
-    )
+    shape = s.saying("pairs")
     said = [shape.format(label=label, lower=label.lower(), value=quoted(s, value)) for label, value in pairs]
     return s.pick(", ", " and ", "; ").join(said)
 
@@ -156,13 +111,8 @@ def any_form(s: PageBuilder) -> PageContent:
     boxes = s.some(BOXES, s.pick(0, 0, 1, 2, 3))
     ticked = s.pick(None, *boxes)
     sending = s.pick(*SENDING)
-    text = s.phrase(
-        "Enter {pairs}{tick}, then press {send}",
-        "Fill in {pairs}{tick} and click {send}",
-        "{pairs}{tick}. {send}!",
-        "Put in {pairs}{tick} and {lower} it",
-        "Type {pairs}{tick}, {lower}",
-        "Set {pairs}{tick} and press the {send} button",
+    text = s.wording(
+        "any_form",
         pairs=_pairs(s, [(labels[index][0], values[index]) for index in wanted]),
         tick=s.pick(", tick {}", " and check {}", ", with {} ticked").format(quoted(s, ticked)) if ticked else "",
         send=quoted(s, sending),
@@ -193,17 +143,7 @@ def press_any(s: PageBuilder) -> PageContent:
     names = list(dict.fromkeys(drawn))
     wanted = s.pick(*names)
     tags = {name: s.pick("button", "link") for name in names}
-    text = s.phrase(
-        "Click {name}",
-        "Press {name}",
-        "Click on {name}",
-        "Open {name}",
-        "Choose {name}",
-        "Click the {tag} {name}",
-        "Select the {name} {tag}",
-        name=quoted(s, wanted),
-        tag=tags[wanted],
-    )
+    text = s.wording("press_any", name=quoted(s, wanted), tag=tags[wanted])
 
     def thing(name: str) -> str:
         if tags[name] == "link":

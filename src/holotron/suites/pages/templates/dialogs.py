@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holotron.suites.pages.builder import PageBuilder, PageContent, capital, dialog, view
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 
-COOKIE_PHRASES = (
-    "{how}",
-    "Please {how_said}",
-    'Click "{label}" in the cookie banner',
-    "Cookies: {label}",
-    "Choose {label} for the cookies",
-)
-COOKIE_AND_LINK_PHRASES = (
-    "{how} and open {link}",
-    'Go to "{link}" ({how_said})',
-    "Choose {label} for cookies, then open {link}",
-    "First {how_said}, then click {link}",
-    "{how}, then show me {link}",
-)
 # Title, message, the labels of the two buttons, and what a task asks for by each.
 DIALOGS = (
     ("Turn on notifications?", "You can change this later.", ("Allow", "Not now"),
@@ -40,15 +29,7 @@ def dialog_answer(s: PageBuilder) -> PageContent:
     """A dialog stands open when the page appears."""
     title, message, labels, said = s.pick(*DIALOGS)
     wanted = s.number(0, 1)
-    text = s.phrase(
-        "{said}",
-        'Click "{label}" in the dialog',
-        "In the pop-up choose {label}",
-        'Answer the question with "{label}"',
-        "Press the {label} button of the dialog",
-        said=capital(said[wanted]),
-        label=labels[wanted],
-    )
+    text = s.wording("dialog_answer", said=capital(said[wanted]), label=labels[wanted])
     order = s.some((0, 1), 2)
     buttons = "".join(s.button(f"b{i}", labels[i], "main" if i == 0 else "") for i in order)
     box = dialog(f'<h2>{title}</h2><p>{message}</p><div class="row {s.pick("", "end")}">{buttons}</div>')
@@ -59,27 +40,10 @@ def dialog_answer(s: PageBuilder) -> PageContent:
 @template()
 def dialog_confirm(s: PageBuilder) -> PageContent:
     """A button whose deed has to be confirmed."""
-    deeds = {
-        "Delete account": "delete the account",
-        "Cancel order": "cancel the order",
-        "Empty trash": "empty the trash",
-        "Reset settings": "reset the settings",
-        "Publish": "publish the page",
-        "Log out": "log out",
-        "Archive": "archive the project",
-    }
+    deeds: Mapping[str, str] = read_data("choices")["confirmed"]
     shown = s.some(list(deeds), s.number(2, 4))
     chosen = s.pick(*shown)
-    text = s.phrase(
-        "{deed} and confirm",
-        "{deed}",
-        'Click "{label}" and say yes',
-        "Press {label} and confirm it in the dialog",
-        "Please {said} (yes, really)",
-        deed=capital(deeds[chosen]),
-        label=chosen,
-        said=deeds[chosen],
-    )
+    text = s.wording("dialog_confirm", deed=capital(deeds[chosen]), label=chosen, said=deeds[chosen])
     yes, no = s.pick(("Yes", "No"), ("OK", "Cancel"), ("Confirm", "Cancel"), ("Continue", "Go back"))
     rows = "".join(
         f'<div class="item between"><span>{s.pick("Manage", "Option", "Action")} {i + 1}</span>'
@@ -105,8 +69,8 @@ def cookie_banner(s: PageBuilder) -> PageContent:
     link = s.pick(*links)
     only = s.maybe(0.35)
     how = ("accept the cookies", "reject the cookies")[wanted]
-    phrasings = COOKIE_PHRASES if only else COOKIE_AND_LINK_PHRASES
-    text = s.phrase(*phrasings, how=capital(how), how_said=how, label=labels[wanted], link=link)
+    wording = "cookies" if only else "cookies_and_link"
+    text = s.wording(wording, how=capital(how), how_said=how, label=labels[wanted], link=link)
     listed = "".join(
         f'<li style="margin:.7em 0"><a href="#" class="go" data-to="{name}">{name}</a></li>' for name in links
     )

@@ -26,15 +26,7 @@ def _change(s: PageBuilder, profile: dict[str, str]) -> tuple[str, str, str]:
     """Which value becomes what, and how that is said."""
     label = s.pick(*profile)
     new = _profile(s)[label]
-    text = s.phrase(
-        "Change the {what} to {new}",
-        "Set {what} to {new} and save",
-        'Update my {what}: "{new}"',
-        "My new {what} is {new}, please change it",
-        "Edit the {what} so that it says {new}",
-        what=label.lower() if label != "E-mail" else "e-mail",
-        new=new,
-    )
+    text = s.wording("edit", what=label.lower() if label != "E-mail" else "e-mail", new=new)
     return label, new, text
 
 
@@ -82,14 +74,7 @@ def copy_code(s: PageBuilder) -> PageContent:
         "".join(s.chance.choices(letters, k=s.number(4, 6))) + s.pick("", f"-{s.number(10, 99)}") for _ in range(2)
     )
     what = s.pick("voucher", "code", "booking number", "coupon", "PIN")
-    text = s.phrase(
-        "Enter the {what} shown on the page and confirm",
-        "Copy the {what} into the field and send it",
-        "Type the {what} from this page into the box, then submit",
-        "Redeem the {what} you see here",
-        "Put in the {what} and go on",
-        what=what,
-    )
+    text = s.wording("copy_code", what=what)
     decoy = f"<p class='soft'>{s.pick('Customer', 'Page', 'Reference')}: {other}</p>" if s.maybe(0.6) else ""
     body = view(
         "form",

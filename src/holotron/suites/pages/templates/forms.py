@@ -30,17 +30,7 @@ def contact(s: PageBuilder) -> PageContent:
         lists, about = [["topic", chosen]], f" to {chosen}"
         parts.append(s.select("topic", s.pick("Department", "To", "Send to"), ["-", *topics], "-"))
     parts.append(s.field("message", s.pick("Message", "Your message", "Text"), "area"))
-    text = s.phrase(
-        'Send a message{about} as {name} ({mail}): "{message}"',
-        'Write{about} "{message}", from {name}, {mail}',
-        'Contact form{about}: {name}, {mail}, message "{message}"',
-        'Fill in the contact form{about} for {name} with {mail} and write "{message}"',
-        'Send this{about}: "{message}" My name is {name}, my e-mail {mail}',
-        about=about,
-        name=name,
-        mail=mail,
-        message=message,
-    )
+    text = s.wording("contact", about=about, name=name, mail=mail, message=message)
     title = s.pick("Contact us", "Contact", "Write to us", "Get in touch")
     intro = s.optional(0.5, lambda: s.prose(s.number(1, 2)))
     form = s.form(*parts, s.submit("Send", "Send message", "Submit"))
@@ -60,17 +50,7 @@ def booking(s: PageBuilder) -> PageContent:
     said = typed if s.maybe(0.65) else f"{day} {MONTHS[month - 1]} {year}"
     guests = str(s.number(1, 8))
     what, title = s.pick(("a table", "Book a table"), ("a room", "Room booking"), ("a tour", "Guided tours"))
-    text = s.phrase(
-        "Book {what} for {guests} on {said}, name {name}",
-        "Reserve {what} for {name} on {said}, {guests} people",
-        "{name} wants {what} on {said} for {guests}",
-        "Make a reservation: {what}, {said}, {guests} guests, {name}",
-        "Book {what} on {said} for {guests} people under {name}",
-        what=what,
-        guests=guests,
-        said=said,
-        name=name,
-    )
+    text = s.wording("booking", what=what, guests=guests, said=said, name=name)
     parts = [
         s.field("name", s.pick("Name", "Guest name")),
         s.field("date", f"{s.pick('Date', 'Day', 'Arrival')} ({form})"),
@@ -86,14 +66,7 @@ def booking(s: PageBuilder) -> PageContent:
 def newsletter(s: PageBuilder) -> PageContent:
     """One field among a page's text."""
     mail = s.mail(s.person())
-    text = s.phrase(
-        "Subscribe to the newsletter with {mail}",
-        "Sign {mail} up for the newsletter",
-        "Get the newsletter sent to {mail}",
-        "Newsletter for {mail}, please",
-        "Enter {mail} to subscribe",
-        mail=mail,
-    )
+    text = s.wording("newsletter", mail=mail)
     offer = s.pick("Newsletter", "Stay up to date", "News by mail")
     form = s.form(s.field("mail", s.pick("E-mail", "Your e-mail address")), s.submit("Subscribe", "Sign up", "OK"))
     box = f'<div class="tile"><h2>{offer}</h2>{form}</div>'

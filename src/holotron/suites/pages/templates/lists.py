@@ -21,14 +21,7 @@ def todo_tick(s: PageBuilder) -> PageContent:
     open_ones = [index for index, is_done in enumerate(done) if not is_done] or [0]
     done[open_ones[0]] = False
     chosen = sorted(s.some(open_ones, min(len(open_ones), s.number(1, 3))))
-    text = s.phrase(
-        "Tick {what}",
-        "Mark {what} as done",
-        "Check off {what}",
-        "{what}: done",
-        "I did {what}, tick that off",
-        what=_joined(s, [items[index] for index in chosen]),
-    )
+    text = s.wording("todo_tick", what=_joined(s, [items[index] for index in chosen]))
     boxes = "".join(
         f'<div class="item">{s.check(f"t{index}", item, done[index])}</div>' for index, item in enumerate(items)
     )
@@ -40,14 +33,7 @@ def todo_tick(s: PageBuilder) -> PageContent:
 @template()
 def todo_add(s: PageBuilder) -> PageContent:
     old, new = (picked := s.some(s.fresh(TODOS), 7))[: s.number(2, 5)], picked[5:][: s.number(1, 2)]
-    text = s.phrase(
-        "Add {what} to the list",
-        "Put {what} on my list",
-        "New entry: {what}",
-        "Write {what} on the list",
-        "Add {what}",
-        what=_joined(s, new),
-    )
+    text = s.wording("todo_add", what=_joined(s, new))
     items = "".join(f'<li class="item">{escape(item)}</li>' for item in old)
     field = s.field("new", s.pick("New task", "What needs to be done?", "Add an item"))
     form = s.form_in_row(field, "Add", "Add task", "+", "OK")
@@ -71,16 +57,7 @@ def list_button(s: PageBuilder) -> PageContent:
     word, index = s.number(0, len(words) - 1), s.number(0, len(items) - 1)
     deed = words[word][0]
     signs = s.maybe(0.4)
-    text = s.phrase(
-        '{deed} "{item}"',
-        "{deed} {item}",
-        '{deed} the entry "{item}"',
-        "{deed} the item {item}",
-        "Please {lower} {item}",
-        deed=deed,
-        lower=deed.lower(),
-        item=items[index],
-    )
+    text = s.wording("list_button", deed=deed, lower=deed.lower(), item=items[index])
     rows = ""
     for at, item in enumerate(items):
         acts = "".join(
@@ -100,17 +77,7 @@ def inbox(s: PageBuilder) -> PageContent:
     count = s.number(5, 9)
     names, subjects = s.people(count), s.some(SUBJECTS, count)
     index, deed = s.number(0, count - 1), s.pick("Archive", "Delete", "Mark as spam")
-    text = s.phrase(
-        "{deed} the mail from {name}",
-        'Open "{subject}" and click {deed}',
-        "Open the message of {name} and press {deed}",
-        "{deed}: the mail by {name} about {subject}",
-        'Find the mail "{subject}" and {lower} it',
-        deed=deed,
-        lower=deed.lower(),
-        name=names[index],
-        subject=subjects[index],
-    )
+    text = s.wording("inbox", deed=deed, lower=deed.lower(), name=names[index], subject=subjects[index])
     rows = "".join(
         f'<tr class="mail" data-index="{at}" style="cursor:pointer"><td><b>{name}</b></td>'
         f'<td>{subject}</td><td class="soft">{s.number(1, 28)} May</td></tr>'

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from holotron.suites.kit.words import THINGS
 from holotron.suites.pages.behaviour import shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 
-MENUS = {
-    "File": ("New", "Open", "Save", "Save as", "Print", "Close"),
-    "Edit": ("Undo", "Redo", "Cut", "Copy", "Paste", "Select all"),
-    "View": ("Zoom in", "Zoom out", "Full screen", "Show grid", "Refresh"),
-    "Insert": ("Picture", "Table", "Link", "Page break", "Comment"),
-    "Tools": ("Spell check", "Word count", "Translate", "Options"),
-    "Help": ("Contents", "Shortcuts", "Send feedback", "About"),
-}
-SUBMENUS = {
-    "Export": ("PDF", "Text", "Spreadsheet", "Picture"),
-    "Share": ("By e-mail", "With a link", "With the team"),
-    "Sort by": ("Name", "Date", "Size"),
-    "Language": ("English", "German", "French", "Spanish"),
-    "Theme": ("Light", "Dark", "High contrast"),
-}
+MENUS: Mapping[str, Sequence[str]] = read_data("choices")["menus"]
+SUBMENUS: Mapping[str, Sequence[str]] = read_data("choices")["submenus"]
 # A menu opens by a click and closes by the next one elsewhere; a wrong entry is chosen for good.
 MENU_SCRIPT = shared_script("menus")
 
@@ -30,7 +20,7 @@ def _list(name: str, inside: str) -> str:
     return f'<div class="list" id="{name}" hidden>{inside}</div>'
 
 
-def _entries(menu: str, entries: tuple[str, ...] | list[str]) -> str:
+def _entries(menu: str, entries: Sequence[str]) -> str:
     return "".join(f'<div data-entry="{menu}/{entry}">{entry}</div>' for entry in entries)
 
 
@@ -47,15 +37,7 @@ def menu(s: PageBuilder) -> PageContent:
     names = [name for name in MENUS if s.maybe(0.7)] or ["File", "Edit"]
     chosen = s.pick(*names)
     entry = s.pick(*MENUS[chosen])
-    text = s.phrase(
-        "Choose {entry} from the {menu} menu",
-        'Open the "{menu}" menu and click "{entry}"',
-        "{menu} > {entry}",
-        "In the menu {menu} select {entry}",
-        "Click {entry} in {menu}",
-        entry=entry,
-        menu=chosen,
-    )
+    text = s.wording("menu", entry=entry, menu=chosen)
     bar = _bar({name: _entries(name, MENUS[name]) for name in names}, s.pick("", " ▾"))
     page = s.heading("Untitled") + s.prose(4) + s.prose(3)
     body = f'<div class="row">{bar}</div><div style="margin-top:1.5em">{page}</div>'
@@ -70,16 +52,7 @@ def menu_nested(s: PageBuilder) -> PageContent:
     chosen = s.pick(*subs)
     entry = s.pick(*SUBMENUS[chosen])
     top = s.pick("Menu", "More", "Actions", "Document")
-    text = s.phrase(
-        "{top} > {sub} > {entry}",
-        "Open {top}, then {sub}, and choose {entry}",
-        'In the {top} menu go to "{sub}" and pick "{entry}"',
-        "Choose {entry} under {sub} in the {top} menu",
-        "Select {top}, {sub}, {entry}",
-        top=top,
-        sub=chosen,
-        entry=entry,
-    )
+    text = s.wording("menu_nested", top=top, sub=chosen, entry=entry)
     inside = "".join(
         f'<div data-opens="s{index}">{name} ▸{_list(f"s{index}", _entries(name, SUBMENUS[name]))}</div>'
         for index, name in enumerate(subs)
@@ -98,15 +71,7 @@ def menu_account(s: PageBuilder) -> PageContent:
         ("Profile", "Settings", "Billing", "Messages", "Help", "Sign out", "Notifications"), s.number(3, 5)
     )
     entry = s.pick(*entries)
-    text = s.phrase(
-        "Open {entry} in the account menu",
-        'Click my name and choose "{entry}"',
-        "Go to {entry} from the user menu",
-        "{entry}, in the menu under {name}",
-        "Choose {entry} in {name}'s menu",
-        entry=entry,
-        name=name,
-    )
+    text = s.wording("menu_account", entry=entry, name=name)
     corner = _bar({name: _entries("me", entries)}, " ▾").replace(
         'class="list"', 'class="list" style="left:auto;right:0"'
     )

@@ -30,18 +30,11 @@ def page_number(s: PageBuilder) -> PageContent:
     data, items, body = _paged(s, numbers)
     last = -(-len(items) // int(str(data["size"])))
     wanted = s.number(2, last)
-    text = s.phrase(
-        "Go to page {n}",
-        "Show page {n} of the list",
-        "Turn to page {n}",
-        "Page {n}, please",
-        "Open page {n}",
-        n=wanted,
-    )
+    text = s.wording("page_number", n=wanted)
     if wanted == last and s.maybe():
-        text = s.phrase("Go to the last page", "Show the last page of the list", "Open the last page")
+        text = s.wording("page_last")
     elif wanted == 2 and s.maybe():
-        text = s.phrase("Go to the next page", "Next page", "Show me the next page")
+        text = s.wording("page_next")
     script = PAGING_SCRIPT + "aim({ solved: () => here === data.wanted, steps: () => [turn(data.wanted)] });"
     return PageContent(text, body, {**data, "wanted": wanted, "known": True}, "Catalogue", script)
 
@@ -52,14 +45,7 @@ def page_find(s: PageBuilder) -> PageContent:
     data, items, body = _paged(s, s.maybe(0.4))
     size = int(str(data["size"]))
     index = s.number(0, min(len(items), size * 4) - 1)
-    text = s.phrase(
-        'Find "{item}" and open it',
-        "Open {item}",
-        'Click "{item}" (it may be on another page)',
-        "Go through the pages until you see {item}, then open it",
-        "Look for {item} in the list and click it",
-        item=items[index],
-    )
+    text = s.wording("page_find", item=items[index])
     body = view("all", body, first=True) + view("one", s.heading(items[index]), s.prose(2))
     data |= {"item": items[index], "known": False}
     return PageContent(text, body, data, "Catalogue", PAGING_SCRIPT + own_script("page_find"))
@@ -80,14 +66,7 @@ def scroll_button(s: PageBuilder) -> PageContent:
         ("Accept", "Decline"), ("I agree", "I do not agree"), ("Continue", "Cancel"), ("Subscribe", "Leave")
     )
     wanted = yes if s.maybe(0.7) else no
-    text = s.phrase(
-        'Click "{label}" at the end of the page',
-        "Scroll down and press {label}",
-        "Go to the bottom and click {label}",
-        "{label}, below the text",
-        'Press the "{label}" button at the bottom',
-        label=wanted,
-    )
+    text = s.wording("scroll_button", label=wanted)
     buttons = f'<div class="row">{s.button("yes", yes, "main")}{s.button("no", no)}</div>'
     title = s.pick("Terms of use", "House rules", "Conditions", "Read this first")
     body = view("text", s.heading(title), _long_text(s, s.number(6, 11)), buttons, first=True)
@@ -106,14 +85,7 @@ def scroll_ask(s: PageBuilder) -> PageContent:
         "room number": str(s.number(100, 499)),
     }
     what = s.pick(*facts)
-    text = s.phrase(
-        "What is the {what}?",
-        "Tell me the {what}",
-        "Which {what} does the page give?",
-        "Find the {what} on this page",
-        "{what}?",
-        what=what,
-    )
+    text = s.wording("scroll_ask", what=what)
     sections = [
         f"<h2>{capital(name)}</h2>{s.prose(3)}<p{' id=here' if name == what else ''}>The {name} is <b>{value}</b>.</p>"
         for name, value in s.some(list(facts.items()), len(facts))
@@ -128,14 +100,7 @@ def scroll_list(s: PageBuilder) -> PageContent:
     """A list in a frame of its own that scrolls."""
     items = s.some([f"{colour} {thing}".title() for colour in COLOURS for thing in s.fresh(THINGS)], s.number(14, 26))
     item = s.pick(*items)
-    text = s.phrase(
-        'Choose "{item}" in the list',
-        "Select {item}",
-        "Click {item} in the scrolling list",
-        'Pick "{item}"',
-        "Find {item} in the box and click it",
-        item=item,
-    )
+    text = s.wording("scroll_list", item=item)
     rows = "".join(f'<div class="item pick" style="cursor:pointer">{escape(name)}</div>' for name in items)
     style = f"height: {s.number(220, 330)}px; overflow-y: auto; max-width: 520px; padding: 0"
     box = f'<div class="tile" style="{style}">{rows}</div>'

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from holotron.suites.kit.words import SENTENCES, TOPICS
 from holotron.suites.pages.behaviour import own_script, shared_script
 from holotron.suites.pages.builder import PageBuilder, PageContent, opener, view
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 
 TABS = ("Overview", "Details", "Reviews", "History", "Files", "Team", "Delivery", "Contact", "Members", "Prices")
@@ -26,25 +28,7 @@ def tabs_button(s: PageBuilder) -> PageContent:
     wanted = s.pick(*names[1:])
     only = s.maybe(0.35)
     label = s.pick("Download", "Print", "Follow", "Share", "Send a copy")
-    if only:
-        text = s.phrase(
-            "Open the {tab} tab",
-            'Go to the tab "{tab}"',
-            "Show {tab}",
-            "Click the tab {tab}",
-            "Switch to {tab}",
-            tab=wanted,
-        )
-    else:
-        text = s.phrase(
-            'Click "{label}" in the {tab} tab',
-            "Open the {tab} tab and press {label}",
-            "{tab}: {label}",
-            "Go to {tab} and click {label}",
-            'Use the "{label}" button under {tab}',
-            label=label,
-            tab=wanted,
-        )
+    text = s.wording("tabs_open" if only else "tabs_button", label=label, tab=wanted)
     inside = {name: f'<button type="button" class="main deed" data-tab="{name}">{label}</button>' for name in names}
     title = s.pick("Project", "Course", "Garden tools", "Summer festival")
     data = {"first": names[0], "wanted": wanted, "only": only}
@@ -66,16 +50,7 @@ def tabs_ask(s: PageBuilder) -> PageContent:
     names = s.some(list(facts), s.number(3, 5))
     wanted = s.pick(*names)
     question, answer, _ = facts[wanted]
-    text = s.phrase(
-        "{q}",
-        "{q} Look under {tab}",
-        "Open {tab} and tell me: {lower}",
-        "Find out: {lower}",
-        "{q} It says so on this page",
-        q=question,
-        lower=question[0].lower() + question[1:],
-        tab=wanted,
-    )
+    text = s.wording("tabs_ask", q=question, lower=question[0].lower() + question[1:], tab=wanted)
     inside = {
         name: f"<p{' id=here' if name == wanted else ''}>{facts[name][2].format(escape(facts[name][1]))}</p>"
         for name in names
@@ -101,15 +76,7 @@ def _folds(topics: list[str], texts: list[str], signs: tuple[str, str]) -> str:
 def accordion_open(s: PageBuilder) -> PageContent:
     topics = s.some(TOPICS, s.number(4, 8))
     index = s.number(0, len(topics) - 1)
-    text = s.phrase(
-        'Open the section "{topic}"',
-        "Unfold {topic}",
-        "Show the part about {lower}",
-        'Expand "{topic}"',
-        "Click {topic} to open it",
-        topic=topics[index],
-        lower=topics[index].lower(),
-    )
+    text = s.wording("accordion_open", topic=topics[index], lower=topics[index].lower())
     signs = s.pick(("+ ", "− "), ("▸ ", "▾ "), ("", ""))
     title = s.pick("Questions and answers", "Help", "FAQ", "Good to know")
     body = s.heading(title) + _folds(topics, [" ".join(s.some(SENTENCES, 2)) for _ in topics], signs)
@@ -131,15 +98,7 @@ def accordion_ask(s: PageBuilder) -> PageContent:
     topics = s.some(list(facts), s.number(4, 6))
     index = s.number(0, len(topics) - 1)
     question, answer, _ = facts[topics[index]]
-    text = s.phrase(
-        "{q}",
-        "{q} See the FAQ",
-        "Find out here: {lower}",
-        "{q} Answer with the value only",
-        "Look it up: {lower}",
-        q=question,
-        lower=question[0].lower() + question[1:],
-    )
+    text = s.wording("accordion_ask", q=question, lower=question[0].lower() + question[1:])
     said = {topic: f"{topic}: <b>{value}</b>{unit}." for topic, (_, value, unit) in facts.items()}
     texts = [f"{s.pick(*SENTENCES)} {said[topic]}" for topic in topics]
     signs = s.pick(("+ ", "− "), ("▸ ", "▾ "))
@@ -149,14 +108,7 @@ def accordion_ask(s: PageBuilder) -> PageContent:
     return PageContent(text, heading + _folds(topics, texts, signs), data, "FAQ", script)
 
 
-PLACES = {
-    "Courses": ("Pottery", "Cooking", "Drawing", "Yoga"),
-    "Rooms": ("Single room", "Double room", "Family room"),
-    "Trips": ("Lake", "Mountains", "Old town", "Island"),
-    "Recipes": ("Soups", "Salads", "Cakes", "Bread"),
-    "Books": ("Novels", "Poems", "Comics", "Travel guides"),
-    "Music": ("Jazz", "Folk", "Opera", "Rock"),
-}
+PLACES: Mapping[str, Sequence[str]] = read_data("choices")["places"]
 
 
 @template()
@@ -166,16 +118,7 @@ def navigate(s: PageBuilder) -> PageContent:
     section = s.pick(*sections)
     place = s.pick(*PLACES[section])
     deed = s.pick("Book", "Add to favourites", "Print") if s.maybe(0.4) else ""
-    text = s.phrase(
-        "Go to {section}, then {place}{deed}",
-        "Open {place} under {section}{deed}",
-        "{section} > {place}{deed}",
-        "Show me {place} in {section}{deed}",
-        "Find the page {place} ({section}){deed}",
-        section=section,
-        place=place,
-        deed=f" and click {deed}" if deed else "",
-    )
+    text = s.wording("navigate", section=section, place=place, deed=f" and click {deed}" if deed else "")
     kind, around = s.pick(
         ("link", "{}"), ("tile", '<div class="grid">{}</div>'), ("button", '<div class="row">{}</div>')
     )

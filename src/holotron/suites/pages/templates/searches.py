@@ -46,37 +46,13 @@ def search_open(s: PageBuilder) -> PageContent:
     mode = s.number(0, 2)
     if mode == 0:
         wanted = -1
-        text = s.phrase(
-            "Search for {query}",
-            "Search {query}",
-            "Find {query}",
-            "Look for {query}",
-            "Look up {query}",
-            query=said,
-        )
+        text = s.wording("search", query=said)
     elif mode == 1:
         wanted = s.number(0, 2)
-        text = s.phrase(
-            "Search for {query} and open the {nth} result",
-            "Search {query}, click the {nth} result",
-            "Look for {query} and go to the {nth} hit",
-            "Find {query} and open result {number}",
-            "Open the {nth} result for {query}",
-            query=said,
-            nth=ORDINALS[wanted],
-            number=wanted + 1,
-        )
+        text = s.wording("search_open_nth", query=said, nth=ORDINALS[wanted], number=wanted + 1)
     else:
         wanted = s.number(0, len(results) - 1)
-        text = s.phrase(
-            'Search for {query} and open "{title}"',
-            "Search {query}, then click {title}",
-            'Look for {query} and go to "{title}"',
-            'Find {query} and open the page "{title}"',
-            'Search {query}, result "{title}"',
-            query=said,
-            title=results[wanted][0],
-        )
+        text = s.wording("search_open_title", query=said, title=results[wanted][0])
     title = s.pick("Search", "Library", "Encyclopedia", "Find anything")
     body = s.heading(title) + _page(s, s.prose(2)) + view("result", '<h2 id="title"></h2>', s.prose(4))
     others = _results("something else", s, 3)
@@ -90,15 +66,7 @@ def search_ask(s: PageBuilder) -> PageContent:
     name = s.person()
     phone = f"0{s.number(100, 999)} {s.number(100, 999)} {s.number(100, 999)}"
     kind, value = s.pick(("phone number", phone), ("room", f"{s.pick('A', 'B', 'C')}{s.number(100, 499)}"))
-    text = s.phrase(
-        "What is the {kind} of {name}?",
-        "Search for {name} and tell me the {kind}",
-        "Find {name}'s {kind}",
-        "I need the {kind} of {name}",
-        "Look up {name}: which {kind}?",
-        kind=kind,
-        name=name,
-    )
+    text = s.wording("search_ask", kind=kind, name=name)
     results = [[name, f"{capital(kind)}: {value}"]]
     others = [["Nobody found", "Please check the name."]]
     title = s.pick("Staff", "Phone book", "People")
@@ -118,14 +86,7 @@ def site_search_ask(s: PageBuilder) -> PageContent:
         [query.title(), f"{price} · in stock"],
         *([f"{s.pick(*COLOURS)} {thing}".title() + " XL", f"${s.price()}"] for _ in range(2)),
     ]
-    text = s.phrase(
-        "How much is the {query}?",
-        'What does the "{query}" cost?',
-        "Search for {query} and tell me its price",
-        "Price of the {query}?",
-        "Find out what the {query} costs",
-        query=query,
-    )
+    text = s.wording("site_search_ask", query=query)
     listed = "".join(
         f'<div class="tile"><div class="swatch" style="background:hsl({s.number(0, 359)} 40% 70%)"></div>'
         f"{escape(other.title())}</div>"

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 
-SWITCHES = (
-    "Notifications", "Dark mode", "Sounds", "Auto-save", "Location", "Weekly summary", "Public profile", "Spell check",
-    "Two-step login", "Large text", "Backup", "Vibration",
-)  # fmt: skip
-CHOICES = {
-    "Language": ("English", "German", "French", "Spanish", "Italian"),
-    "Time zone": ("UTC", "Berlin", "New York", "Tokyo", "Sydney"),
-    "Text size": ("Small", "Medium", "Large"),
-    "Theme": ("Light", "Dark", "Automatic"),
-    "Currency": ("Euro", "Dollar", "Pound", "Yen"),
-    "First day of the week": ("Monday", "Saturday", "Sunday"),
-    "Quality": ("Low", "Normal", "High"),
-}
+SWITCHES: Sequence[str] = read_data("choices")["switches"]
+CHOICES: Mapping[str, Sequence[str]] = read_data("choices")["settings"]
 
 
 def _switching(s: PageBuilder) -> tuple[list[str], list[bool], list[bool], str]:
@@ -27,14 +19,7 @@ def _switching(s: PageBuilder) -> tuple[list[str], list[bool], list[bool], str]:
     flipped = sorted(s.some(range(len(names)), s.number(1, 2)))
     after = [on != (index in flipped) for index, on in enumerate(before)]
     said = [f"{'on' if after[index] else 'off'} {names[index]}" for index in flipped]
-    text = s.phrase(
-        "Turn {what}",
-        "Switch {what}",
-        "Please turn {what}",
-        "Settings: turn {what}",
-        "I want to switch {what}",
-        what=" and ".join(said),
-    )
+    text = s.wording("settings_switches", what=" and ".join(said))
     return names, before, after, text
 
 
@@ -77,14 +62,7 @@ def settings_choices(s: PageBuilder) -> PageContent:
         name: s.pick(*(o for o in CHOICES[name] if o != before[name])) if name in changed else before[name]
         for name in names
     }
-    text = s.phrase(
-        "Set {what}",
-        "Change {what} and save",
-        "Please set {what}",
-        "Settings: {what}",
-        "I want {what}",
-        what=" and ".join(f"{name.lower()} to {after[name]}" for name in changed),
-    )
+    text = s.wording("settings_choices", what=" and ".join(f"{name.lower()} to {after[name]}" for name in changed))
     if text.lower().startswith(("settings", "i want")):
         text = text.replace(" to ", " ")
     parts, lists, radios = [], [], []

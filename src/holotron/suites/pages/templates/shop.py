@@ -9,20 +9,6 @@ from holotron.suites.kit.words import COLOURS, THINGS
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
 from holotron.suites.pages.task import template
 
-REMOVE_PHRASES = (
-    "Remove the {item} from the cart",
-    "Take the {item} out of the cart",
-    "I do not want the {item}, remove it",
-    "Delete the {item} from the basket",
-    "No {item}, please: remove it",
-)
-CHANGE_PHRASES = (
-    "Change the {item} to {n} pieces",
-    "Set the quantity of {item} to {n}",
-    "I want {n} of the {item}",
-    "{n} {item}, please change that",
-    "Make it {n} {item}",
-)
 AMOUNTS = [str(number) for number in range(1, 7)]
 
 
@@ -49,14 +35,7 @@ def shop_add(s: PageBuilder) -> PageContent:
     index = s.number(0, len(products) - 1)
     label = s.pick("Add to cart", "Buy", "Add", "Add to basket")
     to_cart, strength = s.maybe(0.4), s.pick("main", "")
-    text = s.phrase(
-        "Add the {item} to the cart",
-        "Put the {item} in the cart",
-        "Buy the {item}",
-        "I want the {item} in my cart",
-        "{item}: add to cart",
-        item=products[index][0] if s.maybe() else products[index][0].lower(),
-    )
+    text = s.wording("shop_add", item=products[index][0] if s.maybe() else products[index][0].lower())
     if to_cart:
         text = text.rstrip(".") + s.pick(" and go to the cart", " and open the cart", ", then show the cart")
     tiles = "".join(
@@ -79,16 +58,7 @@ def shop_product(s: PageBuilder) -> PageContent:
     quantity = str(s.number(2, 6))
     kinds = s.pick(("Size", ("Small", "Medium", "Large", "Extra large")), ("Colour", ("Blue", "Red", "Green", "Black")))
     kind = s.pick(*kinds[1]) if s.maybe(0.6) else ""
-    text = s.phrase(
-        "Add {n} of the {item}{kind} to the cart",
-        "Buy {n} {item}{kind}",
-        "Put {n} pieces{kind} into the cart",
-        "I need {n} of these{kind}, add them to the cart",
-        "{n} x {item}{kind}, into the cart",
-        n=quantity,
-        item=name.lower(),
-        kind=f" in {kind.lower()}" if kind else "",
-    )
+    text = s.wording("shop_product", n=quantity, item=name.lower(), kind=f" in {kind.lower()}" if kind else "")
     lists = [s.select("quantity", s.pick("Quantity", "Qty", "Pieces"), [str(n) for n in range(1, 9)], "1")]
     wanted = [["#quantity", quantity]]
     if kind:
@@ -110,25 +80,11 @@ def shop_ask(s: PageBuilder) -> PageContent:
     if mode == 0:
         index = s.number(0, len(products) - 1)
         answer = f"${products[index][1]}"
-        text = s.phrase(
-            "What is the price of the {item}?",
-            "How much is the {item}?",
-            "What does the {item} cost?",
-            "Price of the {item}?",
-            "Tell me how much the {item} costs",
-            item=products[index][0].lower(),
-        )
+        text = s.wording("shop_ask_price", item=products[index][0].lower())
     else:
         ordered = sorted(products, key=lambda product: float(product[1]))
         answer = ordered[0 if mode == 1 else -1][0]
-        text = s.phrase(
-            "Which product is the {how}?",
-            "What is the {how} thing here?",
-            "Name the {how} product",
-            "Tell me the {how} item",
-            "Which one is the {how}?",
-            how="cheapest" if mode == 1 else "most expensive",
-        )
+        text = s.wording("shop_ask_extreme", how="cheapest" if mode == 1 else "most expensive")
     tiles = "".join(_tile(s, name, price, '<a href="#">Details</a>') for name, price in products)
     script = 'aim({ answer: data.answer, steps: () => [read(all(".price").at(-1))] });'
     if mode == 0:
@@ -147,14 +103,7 @@ def shop_filter(s: PageBuilder) -> PageContent:
     kinds = s.some(("Kitchen", "Garden", "Office", "Sport", "Travel"), 3)
     placed = [s.pick(*kinds) for _ in products]
     kind = s.pick(*kinds)
-    text = s.phrase(
-        "Show only {kind}",
-        "Filter by {kind}",
-        "Show just the products for {kind}",
-        "I only want to see {kind}",
-        "Limit the list to {kind}",
-        kind=kind,
-    )
+    text = s.wording("shop_filter", kind=kind)
     boxes = "".join(
         f'<div class="check"><input type="checkbox" class="kind" id="k{i}"><label for="k{i}">{name}</label></div>'
         for i, name in enumerate(kinds)
@@ -180,7 +129,7 @@ def cart_edit(s: PageBuilder) -> PageContent:
     remove = s.maybe()
     pay = s.maybe()
     new = s.pick(*(amount for amount in AMOUNTS if amount != amounts[index]))
-    text = s.phrase(*(REMOVE_PHRASES if remove else CHANGE_PHRASES), item=item, n=new)
+    text = s.wording("cart_remove" if remove else "cart_change", item=item, n=new)
     if pay:
         text = text.rstrip(".") + s.pick(" and check out", ", then go to checkout", " and go to the checkout")
     word = s.pick("Remove", "Remove", "✕")

@@ -41,16 +41,7 @@ def table_button(s: PageBuilder) -> PageContent:
     columns, rows = _people(s, s.number(4, 9))
     labels = s.some(("Edit", "Delete", "View", "Call", "Block", "Pay"), s.number(1, 3))
     label, index = s.pick(*labels), s.number(0, len(rows) - 1)
-    text = s.phrase(
-        "{label} {name}",
-        'Click "{label}" for {name}',
-        "Press {label} in the row of {name}",
-        "In the table, {lower} {name}",
-        "Find {name} and click {label}",
-        label=label,
-        lower=label.lower(),
-        name=rows[index]["Name"],
-    )
+    text = s.wording("table_button", label=label, lower=label.lower(), name=rows[index]["Name"])
     small = s.pick("small", "small", "link")
     made = []
     for at, row in enumerate(rows):
@@ -71,15 +62,7 @@ def table_row(s: PageBuilder) -> PageContent:
     for at, row in enumerate(rows):  # no other row may have it
         while at != index and row[column] == value:
             row[column] = _people_value(s, column)
-    text = s.phrase(
-        "Open the person whose {column} is {value}",
-        "Click the name of the person with {column} {value}",
-        "Open the row with {column} {value}",
-        "Who has {column} {value}? Open that entry",
-        "Go to the entry with {column} {value}",
-        column=column.lower(),
-        value=value,
-    )
+    text = s.wording("table_row", column=column.lower(), value=value)
     made = [
         f'<tr><td><a href="#" class="open" data-index="{at}">{escape(row["Name"])}</a></td>'
         f"{_cells(columns[1:], row)}</tr>"
@@ -102,15 +85,7 @@ def _people_value(s: PageBuilder, column: str) -> str:
 def table_ask(s: PageBuilder) -> PageContent:
     columns, rows = _people(s, s.number(4, 10))
     column, row = s.pick(*columns[1:]), s.pick(*rows)
-    text = s.phrase(
-        "What is the {column} of {name}?",
-        "Tell me the {column} of {name}",
-        "Which {column} does {name} have?",
-        "{name}: {column}?",
-        "Look up the {column} of {name}",
-        column=column.lower(),
-        name=row["Name"],
-    )
+    text = s.wording("table_ask", column=column.lower(), name=row["Name"])
     made = [f"<tr{' id=here' if other is row else ''}>{_cells(columns, other)}</tr>" for other in rows]
     title = s.pick("People", "Club members", "Visitors", "Payroll")
     return PageContent(text, s.heading(title) + _table(columns, made), {"value": row[column]}, title, READ_HERE)
@@ -124,16 +99,7 @@ def table_tick(s: PageBuilder) -> PageContent:
     who = and_list([rows[index]["Name"] for index in chosen])
     deeds = s.some(("Delete", "Archive", "Invite", "Export"), 2)
     deed = s.pick(*deeds)
-    text = s.phrase(
-        "{deed} {who}",
-        "Tick {who} and click {deed}",
-        "Select {who}, then press {deed}",
-        "Mark {who} in the table and {lower}",
-        "{deed} these: {who}",
-        deed=deed,
-        who=who,
-        lower=deed.lower(),
-    )
+    text = s.wording("table_tick", deed=deed, who=who, lower=deed.lower())
     made = [
         f'<tr><td><input type="checkbox" id="t{at}" aria-label="select"></td>{_cells(columns, row)}</tr>'
         for at, row in enumerate(rows)
@@ -154,12 +120,8 @@ def table_sort(s: PageBuilder) -> PageContent:
     rows = [{"Name": name, "Points": s.number(1, 999), "Year": s.number(1950, 2020)} for name in names]
     column = s.pick("Name", "Points", "Year")
     down = s.maybe(0.4)
-    text = s.phrase(
-        "Sort the table by {column}{how}",
-        "Order by {column}{how}",
-        "Click the head of the column {column} to sort it{how}",
-        "Show the list sorted by {column}{how}",
-        "{column}: sort{how}",
+    text = s.wording(
+        "table_sort",
         column=column.lower() if s.maybe() else column,
         how=", highest first" if down and column != "Name" else ", Z to A" if down else "",
     )

@@ -17,14 +17,7 @@ def poll(s: PageBuilder) -> PageContent:
         ("What should we buy first?", [f"A {thing}" for thing in s.some(s.fresh(THINGS), s.number(3, 5))]),
     )
     index = s.number(0, len(options) - 1)
-    text = s.phrase(
-        "Vote for {option}",
-        'Choose "{option}" and vote',
-        "My vote goes to {option}",
-        "Take part in the poll: {option}",
-        "Answer the poll with {option}",
-        option=options[index],
-    )
+    text = s.wording("poll", option=options[index])
     heading = s.heading(s.pick("Poll", "Your opinion", "Vote"))
     prose = s.prose(1)
     form = s.form(s.radios("option", question, options), s.submit("Vote", "Send", "Submit vote"))
@@ -39,15 +32,7 @@ def stepper(s: PageBuilder) -> PageContent:
     before = [s.number(0, 3) for _ in names]
     index = s.number(0, len(names) - 1)
     after = s.pick(*(n for n in range(5) if n != before[index]))
-    text = s.phrase(
-        "Set {name} to {n}",
-        "{name}: {n}",
-        "Change the number of {name} to {n}",
-        "I need {n} {name}",
-        'Make "{name}" {n}',
-        name=names[index].lower() if s.maybe() else names[index],
-        n=after,
-    )
+    text = s.wording("stepper", name=names[index].lower() if s.maybe() else names[index], n=after)
     minus, plus = s.pick(("−", "+"), ("-", "+"), ("◂", "▸"))
     rows = "".join(
         f'<div class="item between"><span>{name}</span><span class="row">'
@@ -65,14 +50,7 @@ def stepper(s: PageBuilder) -> PageContent:
 def comment(s: PageBuilder) -> PageContent:
     """A remark below an article."""
     written = s.pick(*SENTENCES)
-    text = s.phrase(
-        'Comment "{text}"',
-        'Leave a comment: "{text}"',
-        'Post "{text}" below the article',
-        'Write "{text}" as a comment and post it',
-        'Add the comment "{text}"',
-        text=written,
-    )
+    text = s.wording("comment", text=written)
     others = "".join(
         f'<div class="item"><b>{s.person()}</b><br>{escape(s.pick(*SENTENCES))}</div>' for _ in range(s.number(0, 3))
     )
@@ -90,16 +68,7 @@ def calendar(s: PageBuilder) -> PageContent:
     """A day is chosen in a month, which may not be the one that shows."""
     year, month, day = s.number(2025, 2028), s.number(0, 11), s.number(1, 28)
     start = year * 12 + month + s.number(-2, 2)
-    text = s.phrase(
-        "Choose {day} {month} {year}",
-        "Pick {month} {day}, {year} in the calendar",
-        "Select the date {day} {month} {year}",
-        "Click {month} {day}, {year}",
-        "Date: {day} {month} {year}",
-        day=day,
-        month=MONTHS[month],
-        year=year,
-    )
+    text = s.wording("calendar", day=day, month=MONTHS[month], year=year)
     back, forth = s.pick(("‹", "›"), ("«", "»"), ("Previous", "Next"))
     body = (
         f'{s.heading(s.pick("Choose a day", "Appointment", "When?"))}<div class="tile" style="max-width:460px">'

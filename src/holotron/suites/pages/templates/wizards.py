@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from holotron.suites.kit.words import THINGS
 from holotron.suites.pages.builder import PageBuilder, PageContent, view
+from holotron.suites.pages.data import read_data
 from holotron.suites.pages.task import template
 from holotron.suites.pages.templates.forms import thanks
 
@@ -19,18 +22,7 @@ def order_wizard(s: PageBuilder) -> PageContent:
     street = f"{s.pick('Oak', 'Mill', 'Lake', 'Hill', 'Station')} Street {s.number(1, 99)}"
     ways = s.some(("Standard", "Express", "Pick-up", "Overnight"), 3)
     way = s.pick(*ways)
-    text = s.phrase(
-        "Order the {thing} for {name}, {street}, {city}, {way} delivery",
-        "Have the {thing} sent to {name}, {street} in {city} by {way}",
-        "Complete the order: {name}, {street}, {city}, shipping {way}",
-        "Go through checkout as {name}, {street}, {city}, with {way}",
-        "Fill in the order for {name} at {street}, {city} and choose {way}",
-        thing=thing,
-        name=name,
-        street=street,
-        city=city,
-        way=way,
-    )
+    text = s.wording("order_wizard", thing=thing, name=name, street=street, city=city, way=way)
     following = s.pick("Next", "Continue", "Next step")
     going_on = s.button("next-one", following, "main")
     body = view("one", _step(s, 1, "Who are you?"), s.field("name", "Name"), going_on, first=True)
@@ -48,24 +40,11 @@ def order_wizard(s: PageBuilder) -> PageContent:
 @template(held_out=True)
 def survey(s: PageBuilder) -> PageContent:
     """Questions with radio buttons, one page each."""
-    bank = {
-        "How often do you visit us?": ("Daily", "Weekly", "Monthly", "Never"),
-        "How did you find us?": ("Friends", "Newspaper", "Internet", "By chance"),
-        "Your age?": ("Under 18", "18 to 40", "41 to 65", "Over 65"),
-        "Would you come again?": ("Yes", "Maybe", "No"),
-        "How was the food?": ("Good", "Fair", "Bad"),
-    }
+    bank: Mapping[str, Sequence[str]] = read_data("choices")["survey"]
     asked = s.some(list(bank), s.number(2, 3))
     given = [s.pick(*bank[question]) for question in asked]
     listed = ", ".join(f'"{answer}"' for answer in given)
-    text = s.phrase(
-        "Answer the survey with {listed}",
-        "Take the survey: {listed}",
-        "Fill in the questionnaire, answers in order: {listed}",
-        "Choose {listed} in the survey and send it",
-        "Survey answers: {listed}",
-        listed=listed,
-    )
+    text = s.wording("survey", listed=listed)
     body = ""
     for index, question in enumerate(asked):
         label = "Send" if index == len(asked) - 1 else "Next"

@@ -35,38 +35,35 @@ class Usage(ApiModel):
     prompt_tokens_details: dict[str, int]
 
 
-class ChatChoice(ApiModel):
+class AnyChoice(ApiModel):
     index: int
+    finish_reason: str
+    logprobs: dict[str, Any] | None = None
+
+
+class ChatChoice(AnyChoice):
     message: dict[str, Any]
-    finish_reason: str
-    logprobs: dict[str, Any] | None = None
 
 
-class ChatCompletion(ApiModel):
-    id: str
-    object: str
-    created: int
-    model: str
-    choices: list[ChatChoice]
-    usage: Usage
-    weight_version: str
-
-
-class TextChoice(ApiModel):
-    index: int
+class TextChoice(AnyChoice):
     text: str
-    finish_reason: str
-    logprobs: dict[str, Any] | None = None
 
 
-class TextCompletion(ApiModel):
+class AnyCompletion(ApiModel):
     id: str
     object: str
     created: int
     model: str
-    choices: list[TextChoice]
     usage: Usage
     weight_version: str
+
+
+class ChatCompletion(AnyCompletion):
+    choices: list[ChatChoice]
+
+
+class TextCompletion(AnyCompletion):
+    choices: list[TextChoice]
 
 
 class ModelCard(ApiModel):

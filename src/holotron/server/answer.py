@@ -1,0 +1,133 @@
+"""What a client gets of its turns: an answer in one piece, or server-sent events as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any, ClassVar, Generic, TypeVar
+from uuid import uuid4
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+
+from holotron.engine.requests import Event, FinishEvent, TokenEvent
+from holotron.server.errors import as_api_error
+from holotron.server.schemas import Sampling
+from holotron.server.state import ServerState
+from holotron.server.streaming import DONE, EventStream, sse, unless_gone
+from holotron.server.turns import ActiveTurn, Choice
+
+Asked = TypeVar("Asked", bound=Sampling)
+
+
+class TurnAnswer(ABC, Generic[Asked]):
+    """The turns of a request, one for each of its prompts, and how they are told."""
+
+    prefix: ClassVar[str]  # of the answer's id
+    whole_object: ClassVar[str]
+    chunk_object: ClassVar[str]
+    first_piece: ClassVar[dict[str, Any] | None] = None  # what a stream tells of each choice before it has begun
+
+    def __init__(self, state: ServerState, request: Asked, turns: list[ActiveTurn]) -> None:
+        self.request = request
+        self.turns = turns
+        self.choices = [choice for turn in turns for choice in turn.choices]
+        for index, choice in enumerate(self.choices):
+            choice.index = index
+        self._state = state
+        self._head = {
+            "id": f"{self.prefix}-{uuid4().hex}",
+            "created": int(time.time()),
+            "model": state.settings.model_name,
+        }
+
+    @abstractmethod
+    def body(self, turn: ActiveTurn, choice: Choice) -> dict[str, Any]:
+        """What a finished choice said."""
+
+    @abstractmethod
+    def piece(self, choice: Choice, event: Event) -> dict[str, Any] | None:
+        """What a choice said since the last piece; None where there is nothing to tell yet."""
+
+    @abstractmethod
+    def logprobs(self, choice: Choice, start: int) -> dict[str, Any] | None:
+        """Log-probabilities from that token on, if they were asked for."""
+
+    def finish_reason(self, choice: Choice) -> str:
+        return choice.finish or "stop"
+
+    def extras(self) -> dict[str, Any]:
+        """What this server tells beside what OpenAI's does."""
+        epoch = max(choice.epoch for choice in self.choices)
+        extras: dict[str, Any] = {"weight_version": self._state.client.version_of(epoch)}
+        if self.request.session_id is not None:
+            extras["session_id"] = self.request.session_id
+        return extras
+
+    async def whole(self) -> dict[str, Any]:
+        try:
+            await asyncio.gather(*(turn.collect() for turn in self.turns))
+        finally:
+            self.close()
+        choices = []
+        for turn in self.turns:
+            for choice in turn.choices:
+                told = self._told(choice, self.body(turn, choice), 0, self.finish_reason(choice))
+                if choice.stop is not None:
+                    told["stop_reason"] = choice.stop
+                choices.append(told)
+        return self._head | {"object": self.whole_object, "choices": choices, "usage": self._usage()} | self.extras()
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        try:
+            if self.first_piece is not None:
+                for choice in self.choices:
+                    yield self._chunk([self._told(choice, self.first_piece, 0, None)])
+            for turn in self.turns:  # all of them run; they are told one after another
+                async for choice, event in turn.events():
+                    if (piece := self.piece(choice, event)) is not None:
+                        new = len(event.token_ids) if isinstance(event, TokenEvent) else 0
+                        finish = self.finish_reason(choice) if isinstance(event, FinishEvent) else None
+                        yield self._chunk([self._told(choice, piece, len(choice.token_ids) - new, finish)])
+            if self.request.stream_options and self.request.stream_options.include_usage:
+                yield self._chunk([], {"usage": self._usage()} | self.extras())
+        except Exception as error:
+            yield sse(as_api_error(error).body())
+        finally:
+            self.close()
+        yield DONE
+
+    def _told(self, choice: Choice, said: dict[str, Any], start: int, finish: str | None) -> dict[str, Any]:
+        told = {"index": choice.index, **said, "finish_reason": finish, "logprobs": self.logprobs(choice, start)}
+        if self.request.return_token_ids:
+            told |= choice.tokens(self._state.client.version_of, start)
+        return told
+
+    def _chunk(self, choices: list[dict[str, Any]], more: dict[str, Any] | None = None) -> bytes:
+        return sse(self._head | {"object": self.chunk_object, "choices": choices} | (more or {}))
+
+    def _usage(self) -> dict[str, Any]:
+        prompt = sum(turn.prompt_tokens for turn in self.turns)
+        completion = sum(turn.completion_tokens for turn in self.turns)
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": sum(turn.cached_tokens for turn in self.turns)},
+        }
+
+    def close(self) -> None:
+        """End every turn, if it has not ended yet."""
+        for turn in self.turns:
+            turn.close()
+
+
+async def respond(http: Request, beginning: Coroutine[Any, Any, TurnAnswer[Any]]) -> Response:
+    """From a request to its answer, whole or as events; the turns end if the client leaves."""
+    answer = await unless_gone(http.receive, beginning)
+    http.state.turn = answer.turns[0]
+    if answer.request.stream:
+        return EventStream(answer.stream(), answer.close)
+    return JSONResponse(await unless_gone(http.receive, answer.whole()))
