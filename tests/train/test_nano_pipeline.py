@@ -55,7 +55,7 @@ def test_what_is_read_is_declared_and_made_before(pipeline: Pipeline) -> None:
                 assert any(path in (each, *each.parents) for each in inputs), f"{step.name} does not declare {word}"
         recipes = [path for path in inputs if path.suffix == ".toml"]
         for recipe in map(read_recipe, recipes):
-            sources = {recipe.path(source.path).resolve() for source in recipe.data}
+            sources = {(recipe.folder / source.path).resolve() for source in recipe.data}
             if not recipe.random:
                 sources.add(Path(recipe.starting_point).resolve())
             assert sources == inputs - set(recipes), step.name

@@ -61,10 +61,6 @@ class Counters:
     def steps_per_second(self) -> float:
         return self.steps / max(1e-9, time.monotonic() - self.began)
 
-    @property
-    def left(self) -> int:
-        return self.total - self.finished - self.skipped - self.infrastructure
-
 
 @dataclass
 class Fleet:

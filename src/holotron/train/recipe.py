@@ -91,14 +91,10 @@ class Recipe:
         if self.max_patches < 0 or 0 < self.max_patches < 4:
             raise RecipeError(f"max_patches is {self.max_patches}; it must be 4 or more, or 0 to leave it as it was")
 
-    def path(self, written: str) -> Path:
-        """A path as the recipe means it: relative ones begin at its folder."""
-        return self.folder / written
-
     @property
     def starting_point(self) -> str:
         """The checkpoint folder to start from, or the name of a model."""
-        folder = self.path(self.start)
+        folder = self.folder / self.start
         return str(folder) if folder.is_dir() or self.start.startswith(("/", ".")) else self.start
 
 
