@@ -71,7 +71,7 @@ def test_screenshots_go_through_the_tower():
     tokens = {"image_tokens": 16}
     workload = AgentWorkload(sessions=3, screen=(40, 24), text_only=False, **(SMALL | tokens))
     agents = load(workload, model)
-    result = agents.run(0.3, 1.5)
+    result = agents.run(0.3, 4.0)
     assert result.steps > 3
     assert agents.loop.encoder.encoded_parts + agents.loop.encoder.reused_parts > 3
     check_loop(agents.loop)

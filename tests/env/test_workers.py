@@ -51,7 +51,7 @@ def test_workers_end_with_the_process_that_started_them(tmp_path: Path, number: 
         pids = [int(file.read_text()) for file in files]
         assert all(map(alive, pids))
         parent.send_signal(number)
-        parent.wait(10)
+        parent.wait(60)
         wait_for(lambda: not any(map(alive, pids)))
     finally:
         parent.kill()

@@ -194,7 +194,9 @@ def test_no_secret_is_written(tmp_path: Path) -> None:
                 Step(
                     index=index,
                     observation=ObservationRecord(width=8, height=6, title=secret, tabs=(secret,), notices=(secret,)),
-                    output=ModelOutput(text=text, token_ids=(5, 6), logprobs=(0.0, 0.0)),
+                    output=ModelOutput(
+                        text=text, prompt_ids=(3, 4), token_ids=(5, 6), logprobs=(0.0, 0.0), forced=(False, True)
+                    ),
                     note=secret,
                     thought=secret,
                     action=StepAction.of(Type(text=secret, element=secret) if index < 2 else Click(x=1, y=2), 8, 6),
@@ -214,7 +216,27 @@ def test_no_secret_is_written(tmp_path: Path) -> None:
     outputs = [step.output for step in steps]
     assert [output and output.redacted for output in outputs] == [True, True, False]
     assert [output and output.token_ids for output in outputs] == [None, None, (5, 6)]
+    assert [output and output.forced for output in outputs] == [None, None, (False, True)]
+    assert all(output is not None and output.prompt_ids is None for output in outputs)
     assert store.key(task) in store.completed_keys()
+
+
+def test_prompts_are_kept_until_a_secret_was_seen(tmp_path: Path) -> None:
+    """The tokens of what was told are dropped from the step on in which something was redacted."""
+    store = EpisodeStore(tmp_path, redact=lambda text: text.replace("hunter2", "«secret»"))
+    output = ModelOutput(text="{}", prompt_ids=(3, 4), token_ids=(5,))
+    with store.begin(a_task(0), POLICY, ENVIRONMENT) as writer:
+        for index, title in enumerate(("Log in", "Welcome hunter2", "Log in")):
+            seen = ObservationRecord(width=8, height=6, title=title)
+            writer.add_step(Step(index=index, observation=seen, output=output), png(0))
+    kept = [step.output and step.output.prompt_ids for step in store.read(writer.info.id).steps]
+    assert kept == [(3, 4), None, None]
+    task = a_task(1).model_copy(update={"text": "Log in with hunter2"})
+    with store.begin(task, POLICY, ENVIRONMENT) as writer:
+        writer.add_step(Step(index=0, observation=ObservationRecord(width=8, height=6), output=output), png(0))
+    [step] = store.read(writer.info.id).steps
+    assert step.output is not None
+    assert step.output.prompt_ids is None
 
 
 # ---- schema ----

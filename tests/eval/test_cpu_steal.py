@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holotron.eval import cpu_steal as machine
+from holotron.eval import statistics as machine
 
 
 def test_stolen_time_is_what_the_kernel_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,18 @@ class Live:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False, **options)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The engine stands still, so that a turn under way does not end however long the machine takes."""
+        self._call("pause", "keep")
+        try:
+            yield
+        finally:
+            self._call("unpause")
+
+    def _call(self, *message: object) -> None:
+        asyncio.run_coroutine_threadsafe(self.state.client.call(*message), self.loop).result(60)
+
 
 def options(folder: Path, **changes: object) -> EngineOptions:
     values = {"memory_gib": 0.05, "host_gib": 0.05, "max_context": 4096, "tokens_per_session": 512, "threads": 1}

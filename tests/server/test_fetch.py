@@ -136,7 +136,7 @@ def test_a_slow_drip_ends_with_the_time(start: bytes) -> None:
     begin = time.monotonic()
     with pytest.raises(FetchFailed, match=r"127\.0\.0\.1 took more than 0.3 seconds"):
         get(lambda writer: _drip(writer, start), seconds=0.3)
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 15
 
 
 def test_slow_resolving_counts_too() -> None:

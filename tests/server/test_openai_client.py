@@ -171,10 +171,10 @@ def test_aborting_frees_the_turn(client, live):
     began = time.monotonic()
     stream.close()
     while live.state.admission.total:
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 20
         time.sleep(0.01)
     while live.state.client.stats.values["running"]:
-        assert time.monotonic() - began < 5  # the figures come once a second
+        assert time.monotonic() - began < 20  # the figures come once a second
         time.sleep(0.05)
 
 

@@ -14,8 +14,7 @@ from holotron.env.browser.chromium import find_chromium
 pytest.importorskip("miniwob")
 pytest.importorskip("playwright")
 
-from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.environment import SPACE, MiniWoBEnvironment
+from holotron.suites.miniwob.environment import SPACE, MiniWoBConfig, MiniWoBEnvironment
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 
 T = TypeVar("T")

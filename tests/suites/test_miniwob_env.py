@@ -13,8 +13,7 @@ from holotron.actions.action import DoubleClick, Press, Scroll, Type, Wait, pars
 from holotron.env.errors import ActionFailed
 from holotron.env.task import Task
 from holotron.suites.miniwob.check import first_screens, random_endings
-from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.environment import MiniWoBEnvironment
+from holotron.suites.miniwob.environment import MiniWoBConfig, MiniWoBEnvironment
 from holotron.suites.miniwob.oracle.acts import at
 from holotron.suites.miniwob.oracle.acts import click as click_on
 from holotron.suites.miniwob.page_inspector import PageInspector

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holotron.suites.miniwob import tasks
-from holotron.suites.miniwob.config import MiniWoBConfig
+from holotron.suites.miniwob.environment import MiniWoBConfig
 from holotron.suites.miniwob.suite import MiniWoBSuite
 from holotron.suites.miniwob.tasks import MiniWoBError, MiniWoBMissing, all_tasks, find_task, html_folder, task_url
 from holotron.suites.suite import HELD_OUT_SEEDS, TRAINING_SEEDS, SuiteError

@@ -92,7 +92,7 @@ async def fragment(page: Page) -> str:
 
 async def until(page: Page, condition: str, argument: Any = None) -> None:
     # Not wait_for_function: that evaluates texts inside the page, which the page's policy forbids.
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 90
     while not await page.evaluate(condition, argument):
         assert time.monotonic() < deadline, f"never came true: {condition}"
         await asyncio.sleep(0.03)

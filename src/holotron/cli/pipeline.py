@@ -7,24 +7,16 @@ from typing import Annotated
 
 import typer
 
-from holotron.cli.errors import MISUSED, misuse
-from holotron.cli.output import console, examples, print_json
+from holotron.cli.errors import misuse
+from holotron.cli.output import JsonOption, command_group, console, examples, print_json
 
-app = typer.Typer(help="Run pipelines: from nothing to measured weights.", rich_markup_mode="rich")
+app = command_group("Run pipelines: from nothing to measured weights.")
 RUN_EXAMPLES = examples(
     "holotron pipeline run pipelines/nano.toml",
     "holotron pipeline run pipelines/nano.toml --from navigation",
 )
 SHOW_EXAMPLES = examples("holotron pipeline show pipelines/nano.toml")
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file; see pipelines/.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-
-
-@app.callback(invoke_without_command=True)
-def _pipeline(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(MISUSED)
 
 
 @app.command("run", epilog=RUN_EXAMPLES)

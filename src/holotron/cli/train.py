@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from holotron.cli.errors import MISUSED, Misuse, failure, misuse
-from holotron.cli.output import examples
+from holotron.cli.errors import Misuse, failure, misuse
+from holotron.cli.output import command_group, examples
 
-app = typer.Typer(help="Train a policy.", rich_markup_mode="rich")
+app = command_group("Train a policy.")
 EXAMPLES = examples(
     "holotron train sft recipes/localization.toml --out runs/localization",
     "holotron train sft recipes/navigation.toml --out runs/navigation",
@@ -30,13 +30,6 @@ PLOT_EXAMPLES = examples(
     "holotron train plot runs/navigation",
     "holotron train plot runs/localization runs/navigation --out stages.svg",
 )
-
-
-@app.callback(invoke_without_command=True)
-def _train(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(MISUSED)
 
 
 @app.command("sft", epilog=EXAMPLES)

@@ -66,4 +66,5 @@ def _hide_escaped(before: Step, after: Step) -> Step:
 
 def _without_tokens() -> dict[str, Any]:
     # From the tokens the text could be read again.
-    return {"token_ids": None, "logprobs": None, "redacted": True}
+    of_tokens = ("token_ids", "logprobs", "model_logprobs", "forced", "weight_versions")
+    return {**dict.fromkeys(of_tokens), "redacted": True}

@@ -61,7 +61,7 @@ class EpisodeStore:
         An attempt that did not finish, or that the infrastructure failed, is put aside first. For a task that may be
         done over and over, such as one typed by a person, pass new_id().
         """
-        task = self._clean(task)
+        task, told = self._clean(task), task
         info = EpisodeInfo(
             id=id_of(task.key) if episode_id is None else episode_id,
             task=task,
@@ -72,7 +72,9 @@ class EpisodeStore:
         folder = self._episodes / info.id
         if folder.exists():
             self._put_aside(folder)
-        return EpisodeWriter.create(folder, info, self.images, self._redact, self._sync)
+        writer = EpisodeWriter.create(folder, info, self.images, self._redact, self._sync)
+        writer.hides_prompts = task != told
+        return writer
 
     def _put_aside(self, folder: Path) -> None:
         try:

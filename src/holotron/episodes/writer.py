@@ -37,6 +37,7 @@ class EpisodeWriter:
         self._descriptor: int | None = descriptor
         self._images = images
         self._redact = redact
+        self.hides_prompts = False  # a secret was taken out of the task or of a step
         self._sync = sync
         self._size = 0
         self._hash = hashlib.sha256()
@@ -82,7 +83,11 @@ class EpisodeWriter:
             raise EpisodeError(f"step {step.index} cannot follow {self.steps} steps of the episode {self.info.id}")
         step = self._with_image(step, image)
         if self._redact is not None:
-            step = redacted(step, self._redact)
+            step, before = redacted(step, self._redact), step
+            # What was told may have held the secret, too, and can be read from its tokens.
+            self.hides_prompts = self.hides_prompts or step != before
+            if self.hides_prompts and step.output is not None:
+                step = step.model_copy(update={"output": step.output.model_copy(update={"prompt_ids": None})})
         line = encode(step)
         path = self.folder / STEPS
         with full_disk_named(path):

@@ -4,7 +4,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotron.ops.plain.precision import accumulation_dtype
+
+def accumulation_dtype(x: Tensor) -> torch.dtype:
+    """float32 at least: 16-bit inputs are widened, float64 stays what it is."""
+    return torch.promote_types(x.dtype, torch.float32)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotron.ops.packing import Packing
-from holotron.ops.plain.precision import accumulation_dtype
+from holotron.ops.plain.norm import accumulation_dtype
 
 
 def discretize(dt: Tensor, bias_H: Tensor, limit: tuple[float, float]) -> Tensor:

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from holotron.agent.baselines import random_action
-from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.environment import MiniWoBEnvironment, MiniWoBResult
+from holotron.suites.miniwob.environment import MiniWoBConfig, MiniWoBEnvironment, MiniWoBResult
 from holotron.suites.miniwob.pool import miniwob_pool
 from holotron.suites.miniwob.tasks import all_tasks, as_task
 

@@ -23,8 +23,7 @@ from PIL import Image
 
 from holotron.actions.action import Action, Click, DoubleClick, Drag, Hover, Press, Scroll, Type, Wait
 from holotron.env.environment import Observation
-from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.environment import SPACE, MiniWoBEnvironment, MiniWoBResult
+from holotron.suites.miniwob.environment import SPACE, MiniWoBConfig, MiniWoBEnvironment, MiniWoBResult
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.tasks import BENCHMARK, HEIGHT, WIDTH, MiniWoBError, all_tasks, as_task, find_task
 from holotron.suites.suite import TRAINING_SEEDS

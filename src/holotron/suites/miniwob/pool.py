@@ -6,8 +6,7 @@ from pathlib import Path
 
 from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.local_pool import EnvironmentPool
-from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.environment import MiniWoBEnvironment
+from holotron.suites.miniwob.environment import MiniWoBConfig, MiniWoBEnvironment
 
 ARGUMENTS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",  # the pages are files; nothing else may be reached

@@ -11,8 +11,7 @@ from holotron.actions.action import Action, Click
 from holotron.agent.policy_format import WIDGET_KINDS
 from holotron.agent.teacher import TeacherFailed
 from holotron.episodes.record import EnvironmentInfo
-from holotron.suites.miniwob.config import MiniWoBConfig
-from holotron.suites.miniwob.environment import MiniWoBEnvironment
+from holotron.suites.miniwob.environment import MiniWoBConfig, MiniWoBEnvironment
 from holotron.suites.miniwob.oracle.registry import ORACLES, load_oracles
 from holotron.suites.miniwob.page_inspector import PageInspector
 from holotron.suites.miniwob.pool import miniwob_pool

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from holotron.actions.action import Action
 from holotron.env.browser.dom_queries import QUERIES
+from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.local_page import LocalPage
-from holotron.env.browser.local_pool import OpenPage
+from holotron.env.browser.local_pool import EnvironmentPool, OpenPage
 from holotron.env.environment import Observation, TaskStatus
 from holotron.env.errors import ActionFailed
 from holotron.env.executor import Point, execute
@@ -125,3 +126,19 @@ def plain(text: str) -> str:
     """An answer without what people write differently: case, blanks, signs of currency and quotes around it."""
     words = re.sub(r"[€$£\"'“”‘’]|\b(eur|usd)\b", " ", text.lower()).split()
     return " ".join(words).rstrip(".! ")
+
+
+ARGUMENTS = (
+    "--host-resolver-rules=MAP * ~NOTFOUND",  # the pages bring everything with them
+    "--disable-partial-raster",  # redrawn parts of a page get edges that differ from those of a page drawn at once
+)
+PageEnvironmentPool = EnvironmentPool[PageEnvironment]
+CONTEXT = {"device_scale_factor": 1, "locale": "en-US", "offline": True}
+
+
+def page_pool(pages: int = 2, browsers: int = 1) -> PageEnvironmentPool:
+    """`async with page_pool(4) as pool`, then `async with pool.lease() as env: await env.reset(task, seed)`."""
+    launch = LaunchOptions(arguments=ARGUMENTS)
+    return EnvironmentPool(
+        PageEnvironment, pages, launch=launch, context=CONTEXT, browsers=browsers, seconds=LONGEST_CALL
+    )

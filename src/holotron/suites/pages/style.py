@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from holotron.suites.kit.themes import FONTS, LABEL_PLACES, LabelPlace
+from holotron.suites.kit.html import FONTS, LABEL_PLACES, LabelPlace
 from holotron.suites.kit.words import BRANDS, LINKS, SENTENCES
 
 VIEWPORTS = ((1024, 768), (1152, 768), (1280, 720), (1280, 800))

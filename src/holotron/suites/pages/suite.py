@@ -12,8 +12,7 @@ from holotron.agent.agent import Ending
 from holotron.agent.policy_format import PAGE_KINDS
 from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo
-from holotron.suites.pages.environment import PageEnvironment
-from holotron.suites.pages.pool import page_pool
+from holotron.suites.pages.environment import PageEnvironment, page_pool
 from holotron.suites.pages.task import all_templates
 from holotron.suites.pages.teacher import PageTeacher, disturbance
 from holotron.suites.suite import EvalProtocol, Suite

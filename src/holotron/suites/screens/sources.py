@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from holotron.episodes.examples import Example
-from holotron.suites.miniwob.config import MiniWoBConfig
+from holotron.suites.miniwob.environment import MiniWoBConfig
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.tasks import MiniWoBError, html_folder
 from holotron.suites.screens.miniwob import draw_miniwob

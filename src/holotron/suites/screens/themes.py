@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from holotron.suites.kit.themes import LABEL_PLACES, SCREEN_FONTS, LabelPlace
+from holotron.suites.kit.html import LABEL_PLACES, SCREEN_FONTS, LabelPlace
 
 # A table: the first line has the names of the colours, as the theme's rules call them.
 _COLUMNS, *_LINES = (line.split() for line in Path(__file__).with_name("palettes.txt").read_text().splitlines())

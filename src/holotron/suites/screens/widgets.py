@@ -6,8 +6,7 @@ import random
 from collections.abc import Callable
 from html import escape
 
-from holotron.suites.kit.html import cells, document, link, options, rows
-from holotron.suites.kit.themes import WIDGET_FONTS
+from holotron.suites.kit.html import WIDGET_FONTS, cells, document, link, options, rows
 from holotron.suites.kit.words import FIELDS, MENU, OPTIONS, SCREEN_COLOURS, SCREEN_COUNTRIES, TABLE_HEADS
 from holotron.suites.screens.icons import NAMES, icon
 from holotron.suites.screens.rendering import Document
