@@ -8,6 +8,7 @@ from holotron.model.checkpoint import int8
 from holotron.model.checkpoint.reader import load_checkpoint
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.errors import CheckpointError
+from holotron.model.loading import find_checkpoint
 
 from .tiny import tiny_model
 
@@ -90,3 +91,8 @@ def test_other_widths_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match="cannot be stored in 4 bits"):
         save_checkpoint(wide_model(), tmp_path / "packed", bits=4)
     assert not (tmp_path / "packed").exists()
+
+
+def test_the_bundled_policy_fits_its_budget():
+    size = (find_checkpoint("holotron-nano") / FILE).stat().st_size
+    assert size <= 48_000_000
