@@ -124,7 +124,7 @@ def test_it_measures_memory(tmp_path, monkeypatch):
             assert len(finished) >= 2
             assert whole.steps == steps - sum(info.step_count for info in finished)
             assert (told[0].total, told[0].skipped) == (len(CONDITIONS) * TRIALS * 2, len(finished))
-            assert (told[-1].steps, told[-1].left) == (whole.steps, 0)
+            assert (told[-1].steps, told[-1].finished) == (whole.steps, told[0].total - len(finished))
             assert accuracies(report) == {
                 ("remembered", NEAR): 1.0,
                 ("visible", NEAR): 1.0,

@@ -87,11 +87,11 @@ def test_only_what_changed_is_told(tmp_path):
     writer.close()
     left = news(catalog, grown["head"]["cursor"])
     assert [row["outcome"] for row in left["rows"]] == ["unfinished"]
-    writer = store.resume(writer.info.id)
-    assert [row["outcome"] for row in news(catalog, left["head"]["cursor"])["rows"]] == ["running"]
+    writer = samples.begin(store, "Wait for me, too.", "slower", time.time())
+    writer.add_step(samples.a_step(0, Click(x=1, y=1), "on"), samples.board(False))
     writer.finish(Outcome(reason="done"))
     done = news(catalog, left["head"]["cursor"])
-    assert [(row["outcome"], row["steps"]) for row in done["rows"]] == [("unscored", 2)]
+    assert [(row["name"], row["outcome"], row["steps"]) for row in done["rows"]] == [("slower", "unscored", 1)]
 
     (tmp_path / "episodes" / writer.info.id).rename(tmp_path / "elsewhere")
     gone = news(catalog, done["head"]["cursor"])
