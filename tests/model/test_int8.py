@@ -3,7 +3,9 @@
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
 
+from holotron.cli.train import app
 from holotron.model.checkpoint import int8
 from holotron.model.checkpoint.reader import load_checkpoint
 from holotron.model.checkpoint.writer import save_checkpoint
@@ -96,3 +98,10 @@ def test_other_widths_are_refused(tmp_path):
 def test_the_bundled_policy_fits_its_budget():
     size = (find_checkpoint("holotron-nano") / FILE).stat().st_size
     assert size <= 48_000_000
+
+
+def test_the_command_packs_a_checkpoint(tmp_path):
+    save_checkpoint(wide_model(), tmp_path / "whole")
+    ran = CliRunner().invoke(app, ["pack", str(tmp_path / "whole"), "--out", str(tmp_path / "packed")])
+    assert ran.exit_code == 0, ran.output
+    assert any(tensor.dtype == torch.int8 for tensor in load_file(tmp_path / "packed" / FILE).values())

@@ -74,6 +74,20 @@ def interpolate(
     typer.echo(f"interpolated; try it with: holotron demo --model {folder}")
 
 
+@app.command("pack", epilog=examples("holotron train pack runs/navigation/weights --out weights"))
+def pack(
+    checkpoint: Annotated[str, typer.Argument(help="A checkpoint folder, or the bundled policy.")],
+    out: Annotated[Path, typer.Option(help="Folder for the packed weights; it must be new or empty.")],
+) -> None:
+    """Store a checkpoint's matrices in 8 bits: half the size, unpacked when it is loaded."""
+    from holotron.model.checkpoint.writer import save_checkpoint
+    from holotron.model.errors import ModelError
+    from holotron.model.loading import load
+
+    with failure(ModelError):
+        save_checkpoint(load(checkpoint, "cpu"), out, bits=8)
+
+
 @app.command("plot", epilog=PLOT_EXAMPLES)
 def plot(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or files of their metrics.")],
