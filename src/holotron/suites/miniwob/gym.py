@@ -185,7 +185,8 @@ class MiniWoBVectorGym(VectorEnv[Arrays, Arrays, NDArray[Any]]):
         return _stack(seen), rewards, done, truncated, {"reason": np.array([result.reason for result in results])}
 
     def close_extras(self, **kwargs: Any) -> None:
-        self._pages.close()
+        if pages := getattr(self, "_pages", None):  # absent where making it failed
+            pages.close()
 
     async def _advance(self, index: int, action: Arrays) -> tuple[Arrays, MiniWoBResult]:
         env = self._pages.envs[index]
