@@ -91,7 +91,7 @@ PACKAGES = (
     Package("httpx", "0.28"),
     Package("prometheus-client", "0.21", module="prometheus_client"),
     Package("playwright", "1.49"),
-    Package("pyarrow", "18"),
+    Package("pyarrow", "21"),
     Package("triton", needed_for="fast kernels on a GPU", required=False, gpu_only=True),
     Package("miniwob", "1.1", needed_for="the MiniWoB++ evaluation", required=False),
 )
