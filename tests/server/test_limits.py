@@ -49,6 +49,7 @@ def strict(checkpoint) -> Iterator[Live]:
         max_per_key=2,
         max_queue=3,
         max_sessions_per_key=4,
+        strict=True,
     ) as live:
         yield live
 
@@ -198,6 +199,10 @@ def test_a_key_has_so_many_sessions(alpha, beta):
     assert beta.delete(f"/v1/sessions/{beta.post('/v1/sessions').json()['id']}").status_code == 200
     for session in alpha.get("/v1/sessions").json()["data"]:
         assert alpha.delete(f"/v1/sessions/{session['id']}").status_code == 200
+
+
+def test_a_strict_server_takes_no_unknown_fields(alpha):
+    assert error(alpha.post(CHAT, json=hello(colour=1)), 400)["param"] == "colour"
 
 
 # ---- sizes ----

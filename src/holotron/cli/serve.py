@@ -65,6 +65,9 @@ def serve(
         Path | None, typer.Option(help="Show this folder of episodes at /view/ (on loopback, without keys).")
     ] = None,
     cors_origin: Annotated[list[str] | None, typer.Option(help="Let pages of this origin call the API.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse unknown fields of requests (default: told in a header, ignored).")
+    ] = False,
 ) -> None:
     """Serve a model to OpenAI clients, with sessions that fork, roll back and never compute a token twice."""
     choose("--state", state, STATE_TYPES)
@@ -110,6 +113,7 @@ def serve(
             grace_seconds=grace,
             image_hosts=tuple(image_host or ()),
             cors_origins=tuple(cors_origin or ()),
+            strict=strict,
             episodes=str(episodes) if episodes else None,
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any
 
@@ -18,6 +19,7 @@ from holotron.episodes.store import EpisodeStore
 from holotron.server import admin, completion_routes, health_routes, session_routes, text_routes
 from holotron.server import messages as m
 from holotron.server.auth import Admission, Keys
+from holotron.server.bodies import BodyReader
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused
 from holotron.server.errors import add_handlers
 from holotron.server.fetch import Fetcher, FetchPolicy
@@ -36,6 +38,8 @@ from holotron.web.catalog import Catalog
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 1.0
+WRITERS = 2
+LAG_SECONDS = 0.05
 ABOUT = """Chat completions as OpenAI clients know them, and sessions beside them: a session goes on where its last
 answer ended, forks, rolls back, and computes no token twice."""
 
@@ -88,6 +92,9 @@ async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stac
     stack.push_async_callback(client.close)
     policy = FetchPolicy(allowed_hosts=settings.image_hosts, max_bytes=settings.max_image_bytes)
     fetcher = await stack.enter_async_context(aclosing(Fetcher(policy)))
+    bodies = await stack.enter_async_context(aclosing(BodyReader()))
+    writers = ThreadPoolExecutor(WRITERS, "holotron-writer")
+    stack.callback(writers.shutdown, wait=False, cancel_futures=True)
     state = ServerState(
         settings=settings,
         texts=texts,
@@ -95,13 +102,15 @@ async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stac
         keys=keys,
         admission=Admission(settings),
         sessions=sessions,
-        images=ImageReader(settings, fetcher),
+        images=ImageReader(settings, fetcher, writers),
+        bodies=bodies,
+        writers=writers,
         metrics=metrics,
         dialect=detect_dialect(texts.template.source),
     )
     metrics.watch(client, state.admission, sessions)
-    sweeping = asyncio.create_task(_sweep(state))
-    stack.callback(sweeping.cancel)
+    for upkeep in (_sweep(state), _watch_lag(metrics)):
+        stack.callback(asyncio.create_task(upkeep).cancel)
     return state
 
 
@@ -112,6 +121,15 @@ async def _sweep(state: ServerState) -> None:
         for session in state.sessions.expired():
             with suppress(EngineDown, EngineRefused):
                 await session_routes.close(state, session)
+
+
+async def _watch_lag(metrics: Metrics) -> None:
+    """Note how much later than it should the event loop gets to something."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + LAG_SECONDS
+        await asyncio.sleep(LAG_SECONDS)
+        metrics.loop_lag.observe(max(0.0, loop.time() - due))
 
 
 async def _client_gone(_: Request, __: Exception) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -18,6 +18,7 @@ from holotron.server.auth import Caller
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, PendingGeneration
 from holotron.server.errors import ApiError, as_api_error, field_error
 from holotron.server.images import SentImage
+from holotron.server.lengths import too_long
 from holotron.server.schemas import ChatRequest, CompletionRequest, Sampling
 from holotron.server.sessions import OpenSession
 from holotron.server.state import ServerState
@@ -140,7 +141,7 @@ async def begin_turn(
     state: ServerState,
     request: ChatRequest | CompletionRequest,
     caller: Caller,
-    prompt: Prompt | Callable[[OpenSession | None], Prompt],
+    prompt: Prompt | Callable[[OpenSession | None], Awaitable[Prompt]],
     grammar: Grammar | None,
     blamed: Mapping[str, str],
 ) -> ActiveTurn:
@@ -157,7 +158,9 @@ async def begin_turn(
             await session.rest()
             held.enter_context(session.working())
         if not isinstance(prompt, Prompt):
-            prompt = prompt(session)
+            prompt = await prompt(session)
+        if len(prompt.token_ids) > state.max_context:
+            raise too_long(blamed["too_long"], state.max_context)
         sampling = _sampling_params(state, request, session.tokens if session else 0, prompt, grammar)
         images = tuple((offset, image.data) for offset, image in prompt.images)
         wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, caller.name, request.n)
