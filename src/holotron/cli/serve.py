@@ -75,14 +75,11 @@ def serve(
     keys = _keys(api_key, api_key_file)
     if not keys and host not in (*LOOPBACK, "::1"):
         raise Misuse(f"--host {host} opens the server to the network; give --api-key or --api-key-file, too")
-    from holotron.model.loading import find_checkpoint
     from holotron.server.run import serve as run
     from holotron.server.settings import ServerSettings
 
     if episodes is not None and (keys or host not in LOOPBACK):
         raise Misuse("--episodes shows episodes without a key: only on loopback, and without --api-key")
-    if not random:
-        find_checkpoint(model)  # says what is wrong before anything is started
     engine = EngineOptions(
         model=model,
         random=random,

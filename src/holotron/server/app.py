@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any
@@ -24,7 +24,7 @@ from holotron.server.engine_client import EngineClient, EngineDown, EngineRefuse
 from holotron.server.errors import add_handlers
 from holotron.server.fetch import Fetcher, FetchPolicy
 from holotron.server.images import ImageReader
-from holotron.server.loading import load_texts
+from holotron.server.loading import Texts
 from holotron.server.metrics import Metrics
 from holotron.server.middleware import RequestMiddleware
 from holotron.server.sessions import SessionTable
@@ -57,14 +57,17 @@ class Application(FastAPI):
         return super().openapi()
 
 
-def create_app(settings: ServerSettings) -> FastAPI:
-    """An application that starts its engine when it is started, and ends it with itself."""
+def create_app(settings: ServerSettings, texts: Texts, on_failure: Callable[[str], None] = lambda _: None) -> FastAPI:
+    """An application that starts its engine when it is started, and ends it with itself.
+
+    It answers from the beginning, with 503 until the engine has its model. on_failure: called if it cannot have it.
+    """
     metrics, keys = Metrics(settings.model_name), Keys(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.server = await _assemble(settings, metrics, keys, stack)
+            app.state.server = await _assemble(settings, texts, metrics, keys, on_failure, stack)
             yield
 
     app = Application(title="Holotron", version=__version__, description=ABOUT, lifespan=lifespan)
@@ -83,12 +86,18 @@ def create_app(settings: ServerSettings) -> FastAPI:
     return app
 
 
-async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stack: AsyncExitStack) -> ServerState:
-    texts = await asyncio.to_thread(load_texts, settings.engine)
+async def _assemble(
+    settings: ServerSettings,
+    texts: Texts,
+    metrics: Metrics,
+    keys: Keys,
+    on_failure: Callable[[str], None],
+    stack: AsyncExitStack,
+) -> ServerState:
     sessions = SessionTable(settings)
     start = m.Start(settings.engine, settings.kept_seconds, settings.kept_most)
-    client = EngineClient(start, on_loss=sessions.clear)
-    await client.start()
+    client = EngineClient(start, on_loss=sessions.clear, on_failure=on_failure)
+    client.start()
     stack.push_async_callback(client.close)
     policy = FetchPolicy(allowed_hosts=settings.image_hosts, max_bytes=settings.max_image_bytes)
     fetcher = await stack.enter_async_context(aclosing(Fetcher(policy)))
