@@ -49,9 +49,7 @@ def recorded() -> Iterator[dict[str, list[Any]]]:
 
 
 @pytest.fixture(autouse=True)
-def recording(
-    request: pytest.FixtureRequest, recorded: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def recording(request: pytest.FixtureRequest, recorded: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Note what each library sends; the server runs in this process."""
     sent = recorded.setdefault(request.module.__name__.rsplit("test_", 1)[1], [])
     read = bodies.read
@@ -62,4 +60,3 @@ def recording(
         return read(kind, content)
 
     monkeypatch.setattr(bodies, "read", noting)
-    yield

@@ -280,7 +280,8 @@ def test_a_turn_that_takes_too_long_ends(hasty):
         assert json.loads(streamed[-3].removeprefix("data: "))["error"]["code"] == "timeout"
         assert streamed[-2] == "data: [DONE]"
         assert hasty.state.admission.total == 0
-        until(lambda: not client.get(f"/v1/sessions/{session}").json()["running"])
+        until(lambda: not client.get(f"/v1/sessions/{session}").json()["busy"])
+        assert client.get(f"/v1/sessions/{session}").json()["turns"] == []  # so that it can be asked again
         assert client.post(CHAT, json=hello(session_id=session)).status_code == 200
         until(lambda: hasty.state.client.stats.values["running"] == 0)
 

@@ -27,6 +27,7 @@ from holotron.server.images import ImageReader
 from holotron.server.loading import Texts
 from holotron.server.metrics import Metrics
 from holotron.server.middleware import RequestMiddleware
+from holotron.server.retries import RetryMiddleware
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
 from holotron.server.state import ServerState
@@ -76,6 +77,7 @@ def create_app(settings: ServerSettings, texts: Texts, on_failure: Callable[[str
     add_handlers(app)
     for gone in (ClientGone, ClientDisconnect):
         app.add_exception_handler(gone, _client_gone)
+    app.add_middleware(RetryMiddleware, keys=keys)
     app.add_middleware(RequestMiddleware, metrics=metrics, keys=keys, max_body_bytes=settings.max_body_bytes)
     if settings.episodes is not None:
         app.mount("/view", view_episodes(Catalog(EpisodeStore(settings.episodes))))

@@ -19,7 +19,7 @@ BACKLOG = 2048
 
 
 def serve(settings: ServerSettings) -> None:
-    """Serve until Ctrl-C or SIGTERM. Turns under way then have `grace_seconds` to finish. OSError if it cannot start."""
+    """Serve until Ctrl-C or SIGTERM; turns under way then have `grace_seconds`. OSError if it cannot start."""
     listener = _listen(settings.host, settings.port)  # before anything that takes long
     texts = load_texts(settings.engine)
     handler = logging.StreamHandler(sys.stderr)

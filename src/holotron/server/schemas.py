@@ -217,6 +217,8 @@ class Sampling(Body):
     stream_options: StreamOptions | None = None
     structured_outputs: StructuredOutputs | None = None
     session_id: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    expected_turns: Annotated[Count, Field(ge=0, le=2**31)] | None = None  # of the session, before this one
+    keep_partial: bool = False  # in the session, if the client leaves or time is up
     return_token_ids: bool = False
     model: ShortText | None = None
     user: ShortText | None = None

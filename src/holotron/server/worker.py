@@ -246,10 +246,8 @@ async def serve(end: socket.socket) -> None:
 def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="engine: %(levelname)s %(name)s: %(message)s")
     end = socket.socket(fileno=int(sys.argv[1]))
-    try:
+    with suppress(StopAsyncIteration):
         asyncio.run(serve(end))
-    except StopAsyncIteration:
-        pass
 
 
 if __name__ == "__main__":
