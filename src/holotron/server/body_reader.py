@@ -7,6 +7,7 @@ validation lets other threads of its process run.
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import signal
 import socket
@@ -21,6 +22,7 @@ LENGTH = struct.Struct("<Q")
 MAX_OBJECTS = 500_000
 MAX_OPTIONS = 2**20  # letters of JSON beside messages, prompts and tokens
 MAX_PROBLEMS = 1000
+NICENESS = 10  # who sends such a body waits for it, and not the streams of others
 LONG_FIELDS = {"messages", "prompt", "tokens"}
 
 Problems = list[dict[str, Any]]
@@ -65,6 +67,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def main() -> None:
     for name in (signal.SIGINT, signal.SIGTERM):  # the HTTP process decides when to end
         signal.signal(name, signal.SIG_IGN)
+    os.nice(NICENESS)
     with socket.socket(fileno=int(sys.argv[1])) as end, end.makefile("rwb") as stream:
         while header := stream.read(LENGTH.size):
             (question,) = pickle.loads(stream.read(*LENGTH.unpack(header)))
