@@ -9,7 +9,10 @@ import base64
 import io
 import json
 import os
+import platform
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,28 @@ collect_ignore_glob = [] if all(map(find_spec, NEEDED)) else ["test_*.py"]
 os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "ANONYMIZED_TELEMETRY": "false", "LANGSMITH_TRACING": "false"}
 RECORD = os.environ.get("RECORD_REQUESTS")
 MOST_RECORDED = 8
+
+
+LIBRARIES = ("openai", "litellm", "langchain-openai", "instructor", "anthropic", "browser-use")
+outcomes: dict[str, str] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" or report.outcome != "passed":
+        outcomes[report.nodeid] = report.outcome
+
+
+def pytest_sessionfinish() -> None:
+    """With CLIENTS_RESULT=FILE: what was run with which versions, and what came of it."""
+    if path := os.environ.get("CLIENTS_RESULT"):
+        told = {
+            "date": datetime.now(UTC).date().isoformat(),
+            "command": "make test-clients",
+            "python": platform.python_version(),
+            "libraries": {name: version(name) for name in LIBRARIES},
+            "tests": outcomes,
+        }
+        Path(path).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
