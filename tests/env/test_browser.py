@@ -204,12 +204,14 @@ def test_pages_that_do_not_exist(world: World, good: Site) -> None:
         gone = closed.origin
 
     async def run() -> None:
-        async with world.env(good.origin, gone) as env:
+        async with world.env(good.origin, gone, "http://nowhere.invalid") as env:
             await env.goto(f"{good.origin}/")
-            with pytest.raises(ActionFailed, match="goto failed"):
+            reason = f"{gone}/ could not be loaded: nothing listens at {gone.removeprefix('http://')}"
+            with pytest.raises(ActionFailed, match=reason):
                 await env.goto(f"{gone}/")
-            seen = await env.observe()
-            assert seen.errors == (f"{gone}/ could not be loaded",)
+            assert (await env.observe()).errors == (reason,)
+            with pytest.raises(ActionFailed, match=r"there is no host named nowhere\.invalid"):
+                await env.goto("http://nowhere.invalid/")
             await env.goto(f"{good.origin}/")
             assert await title(env) == "here"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image
 
 from holotron.env.errors import ActionFailed, Refused
-from holotron.env.safety.secrets import COLOUR, Secret, Secrets, split_mentions
+from holotron.env.safety.secrets import COLOUR, Login, Secret, Secrets, split_mentions
 from tests.env.driver import World
 from tests.env.site import Site
 
@@ -99,6 +100,31 @@ def test_a_secret_is_typed_and_never_seen(world: World, good: Site) -> None:
 
     world.run(run())
     assert any("s3cret" in hit for hit in good.hits)
+
+
+def test_a_login_answers_servers_that_ask_by_http(world: World, good: Site) -> None:
+    """The name and the secret go to the secret's own origin, and to no other."""
+    other = f"http://localhost:{good.port}"
+    asked: list[str] = []
+    good.pages["/"] = lambda: (
+        (200, {}, "<title>in</title>")
+        if good.headers.get("authorization")
+        else (401, {"www-authenticate": 'Basic realm="x"'}, "<title>out</title>")
+    )
+
+    async def run() -> None:
+        secrets, login = secrets_for(good.origin), Login("ada", "password")
+        async with world.env(good.origin, other, secrets=secrets, login=login) as env:
+            await env.goto(f"{good.origin}/")
+            seen = await env.observe()
+            assert (seen.title, seen.url) == ("in", f"{good.origin}/")
+            assert_hidden(seen)
+            asked.append(good.headers["authorization"])
+            await env.goto(f"{other}/")
+            assert (await env.observe()).title == "out"
+
+    world.run(run())
+    assert base64.b64decode(asked[0].removeprefix("Basic ")).decode() == f"ada:{VALUE}"
 
 
 def test_a_secret_stays_in_its_origin(world: World, good: Site) -> None:

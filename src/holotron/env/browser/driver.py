@@ -6,6 +6,7 @@ import asyncio
 import base64
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,7 +28,9 @@ from holotron.env.safety.secrets import paint_over
 
 T = TypeVar("T")
 REPLACE_SECONDS = 15.0
-FACTS = "() => [document.title, document.readyState]"
+FACTS = "() => [document.title, document.readyState, Boolean(document.fullscreenElement)]"
+LEAVE_FULL_SCREEN = "() => document.exitFullscreen().catch(() => {})"
+CAPTURES = 3
 
 
 class Driver:
@@ -62,12 +65,13 @@ class Driver:
                 # Without this exception the browser would reach its own machine directly.
                 proxy={"server": proxy.address, "bypass": "<-loopback>"},
                 # A worker that answers for the network hides what a page loads from the count of its requests.
-                service_workers="allow" if options.safety.allowed_origins is None else "block",
+                service_workers="block",
             )
         except BaseException:
             await proxy.close()
             raise
         driver = cls(lease, options, proxy, events)
+        driver.introduce()
         try:
             await driver._perform("opening a tab", driver.tabs.start)
         except BaseException:
@@ -83,6 +87,11 @@ class Driver:
         await self.tabs.end()
         await self._lease.close()
         await self._proxy.close()
+
+    def introduce(self) -> None:
+        """Have the next observation tell which secrets there are."""
+        for words in self.options.secrets.introduction():
+            self.events.notice(words)
 
     # ---- acting ----
 
@@ -132,6 +141,10 @@ class Driver:
         text = await self._lease.clipboard.around(self._clipboard, do)
         # A secret copied from one page must not be pasted into another.
         self._clipboard = self.options.secrets.redact(text)
+
+    def problem(self, url: str) -> str | None:
+        """Why nothing came from an address, as far as its connection tells."""
+        return self._proxy.problem(url)
 
     async def asked(self, what: str, do: Callable[[], Awaitable[T]]) -> T:
         """The answer to a question that changes nothing."""
@@ -213,9 +226,16 @@ class Driver:
 
     async def _look(self) -> tuple[LiveTab, bytes, str, str]:
         tab = self.tabs.current
-        boxes = await self._secret_boxes(tab)
-        capture = tab.session.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
-        shot, (title, state) = await asyncio.gather(capture, _facts(tab))
+        for _ in range(CAPTURES):
+            boxes = await self._secret_boxes(tab)
+            capture = tab.session.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
+            shot, (title, state, full_screen) = await asyncio.gather(capture, _facts(tab))
+            if not full_screen:
+                break
+            # A full screen has a size of its own, and screenshots have the viewport's.
+            self.events.notice("the page asked for the full screen; it was put back into its view")
+            with suppress(IsolatedWorldGone):
+                await tab.world.run(LEAVE_FULL_SCREEN)
         png = base64.b64decode(shot["data"])
         if self.typed_secrets:
             # What moved while the picture was taken is covered in both places.
@@ -228,10 +248,10 @@ class Driver:
         return await dom_queries.boxes_of(tab, values) if values else []
 
 
-async def _facts(tab: LiveTab) -> tuple[str, str]:
-    """The title and the load state."""
+async def _facts(tab: LiveTab) -> tuple[str, str, bool]:
+    """The title, the load state, and whether something of it fills the screen."""
     try:
-        title, state = await tab.world.run(FACTS)
+        title, state, full_screen = await tab.world.run(FACTS)
     except IsolatedWorldGone:
-        return tab.title, "loading"
-    return title, state
+        return tab.title, "loading", False
+    return title, state, full_screen

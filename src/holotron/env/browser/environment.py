@@ -70,6 +70,7 @@ class BrowserEnv(Surface):
         if task.url is None:
             raise ValueError(f"the task {task.text!r} has no url to begin at")
         self.instruction = task.text
+        self._driver.introduce()
         await self.goto(task.url)
         return await self._driver.observe(keep=True)
 
@@ -191,6 +192,9 @@ class BrowserEnv(Surface):
                 last = self._driver.events.last_refusal
                 if last is not None and last is not before:
                     raise Refused(f"going to {last.target} was refused: {last.rule}", last.rule) from None
+                if (reason := self._driver.problem(url)) is not None:
+                    told = self.options.secrets.redact(f"{url} could not be loaded: {reason}")
+                    raise ActionFailed(told) from None
                 raise error
 
         await self._driver.act("goto", do, seconds + self.options.call_seconds)

@@ -33,6 +33,7 @@ class LiveTab:
         self.opened_by_page = opened_by_page
         self.title = ""
         self.dialogs = 0  # of the document it shows
+        self.logins: set[str] = set()  # requests that were answered with a login
 
 
 class Tabs:

@@ -50,6 +50,14 @@ class Secret:
         return any(OriginPattern.parse(pattern).matches(parts.scheme, host, port) for pattern in self.origins)
 
 
+@dataclass(frozen=True)
+class Login:
+    """Who a browser is where a server asks by HTTP: a name, and the name of the secret that goes with it."""
+
+    username: str
+    secret: str
+
+
 class Secrets:
     """Secrets by name. The agent writes `{{secret:NAME}}`; everything it gets to see goes through `redact`."""
 
@@ -74,6 +82,15 @@ class Secrets:
 
     def __getitem__(self, name: str) -> Secret:
         return self._secrets[name]
+
+    def introduction(self) -> Iterator[str]:
+        """What an agent is told of each: its name and where it belongs, never the value."""
+        for name, secret in self._secrets.items():
+            mention = "{{secret:" + name + "}}"
+            yield (
+                f"there is a secret named {name!r}, which you never see: where it belongs, type {mention} and its value"
+                f" is put in; only pages of {' and '.join(secret.origins)} get it"
+            )
 
     def redact(self, text: str) -> str:
         """The text with every secret replaced by its mention, also where it is percent-, HTML- or JSON-encoded."""
