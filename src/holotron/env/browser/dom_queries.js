@@ -77,33 +77,6 @@
       if (!editable || !document.execCommand("insertText", false, text)) return {problem: true};
       return {};
     },
-    // Boxes around everything that shows one of these texts, in the coordinates of this document's viewport.
-    find_texts: texts => {
-      const boxes = [];
-      const shows = text => text && texts.some(wanted => text.includes(wanted));
-      const add = box => boxes.push([box.left, box.top, box.width, box.height]);
-      const search = root => {
-        const walker = document.createTreeWalker(root, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
-        for (let node = walker.currentNode; node; node = walker.nextNode()) {
-          if (node.nodeType === Node.TEXT_NODE) {
-            if (!shows(node.data)) continue;
-            const range = document.createRange();
-            range.selectNodeContents(node);
-            for (const box of range.getClientRects()) add(box);
-          } else if (node.nodeType === Node.ELEMENT_NODE) {
-            if (node.shadowRoot) search(node.shadowRoot);
-            if (/^(INPUT|TEXTAREA)$/.test(node.tagName)) {
-              const shown = [node.type !== "password" && node.value, node.placeholder];
-              if (shown.some(shows)) add(node.getBoundingClientRect());
-            } else if (node.tagName === "SELECT") {
-              if (shows(node.textContent)) add(node.getBoundingClientRect());
-            }
-          }
-        }
-      };
-      search(document);
-      return boxes;
-    },
   };
   return functions[name](...given);
 }

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Error
-
-from holotron.env.browser.isolated_world import IsolatedWorld, IsolatedWorldGone
+from holotron.env.browser.isolated_world import IsolatedWorld
 from holotron.env.browser.tabs import LiveTab
 from holotron.env.errors import ActionFailed, Refused
 from holotron.env.safety.secrets import Secret
@@ -55,18 +53,6 @@ async def type_secret(tab: LiveTab, name: str, secret: Secret) -> None:
         raise ActionFailed(f"the page moved the focus while the secret {name!r} was typed")
     if answer.get("problem"):
         raise ActionFailed(f"the secret {name!r} was not typed: nothing that takes text has the focus")
-
-
-async def boxes_of(tab: LiveTab, texts: Sequence[str]) -> list[list[float]]:
-    """Boxes, in pixels of the viewport, around everything that shows one of these texts."""
-    boxes: list[list[float]] = await tab.world.run(QUERIES, "find_texts", list(texts))
-    for frame in await tab.frames.boxes():
-        try:
-            inside = await frame.world.run(QUERIES, "find_texts", list(texts))
-        except (Error, IsolatedWorldGone):
-            continue  # the frame is going, and so is what it shows
-        boxes += [[x + frame.left, y + frame.top, width, height] for x, y, width, height in inside]
-    return boxes
 
 
 async def _ask_at(tab: LiveTab, query: str, x: float, y: float, *more: object) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from playwright.async_api import Error
 
-from holotron.env.browser import dom_queries
 from holotron.env.browser.event_log import EventLog
 from holotron.env.browser.isolated_world import IsolatedWorldGone
+from holotron.env.browser.masking import Box, secret_boxes
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers, Lease, finish
 from holotron.env.browser.settle import NetworkActivity, settle
@@ -40,7 +40,6 @@ class Driver:
         self.options = options
         self.events = events
         self.tabs = GuardedTabs(lease.context, options, events, proxy)
-        self.typed_secrets: set[str] = set()
         self._lease = lease
         self._proxy = proxy
         self._traffic = NetworkActivity(lease.context, events)
@@ -163,6 +162,8 @@ class Driver:
             raise ActionFailed(f"the page stopped answering during {what}; a blank page took its place") from None
         except IsolatedWorldGone:
             raise ActionFailed(f"the page was replaced during {what}") from None
+        except ActionFailed as error:  # its text may quote the page
+            raise type(error)(self.options.secrets.redact(str(error))) from None
         except Error as error:
             # Without the original: its text is the driver's and may quote anything.
             raise await self._sorted(error, what, tab) from None
@@ -237,15 +238,14 @@ class Driver:
             with suppress(IsolatedWorldGone):
                 await tab.world.run(LEAVE_FULL_SCREEN)
         png = base64.b64decode(shot["data"])
-        if self.typed_secrets:
+        if self.options.secrets:
             # What moved while the picture was taken is covered in both places.
             boxes += await self._secret_boxes(tab)
             png = await asyncio.to_thread(paint_over, png, boxes)
         return tab, png, title, state
 
-    async def _secret_boxes(self, tab: LiveTab) -> list[list[float]]:
-        values = [self.options.secrets[name].value for name in self.typed_secrets]
-        return await dom_queries.boxes_of(tab, values) if values else []
+    async def _secret_boxes(self, tab: LiveTab) -> list[Box]:
+        return await secret_boxes(tab, self.options.secrets) if self.options.secrets else []
 
 
 async def _facts(tab: LiveTab) -> tuple[str, str, bool]:

@@ -142,8 +142,6 @@ class BrowserEnv(Surface):
             keyboard = self._page.keyboard
             for piece, name in pieces:
                 if name is not None:
-                    # First, so that the next screenshot is searched for it in every case.
-                    self._driver.typed_secrets.add(name)
                     await dom_queries.type_secret(self._tab, name, self.options.secrets[name])
                 elif len(piece) > LONGEST_TYPED:
                     await keyboard.insert_text(piece)
