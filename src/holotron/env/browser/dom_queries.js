@@ -28,6 +28,8 @@
   const functions = {
     // What is written on the thing under a point.
     label_at: (x, y) => {
+      const drawn = globalThis.picker && picker.label_at(x, y);
+      if (drawn) return {label: drawn};
       const element = find(x, y);
       return framed(element) ? {framed: true} : {label: label(element)};
     },
@@ -38,7 +40,9 @@
       const button = element && element.form && element.form.querySelector("button:not([type=button]), [type=submit]");
       return {label: [label(element), label(button)].join(" ").trim()};
     },
-    // Choose options of the <select> at a point. Its own list is drawn outside of the page and hears no mouse.
+    // Whether a frame is at a point.
+    frame_at: (x, y) => ({framed: framed(find(x, y))}),
+    // Choose options of the <select> at a point.
     select: (x, y, choices) => {
       const element = find(x, y);
       if (framed(element)) return {framed: true};
@@ -59,8 +63,10 @@
         chosen.push(option);
       }
       if (chosen.length > 1 && !select.multiple) return {problem: "only one option can be chosen here"};
+      if (globalThis.picker) picker.close();
       select.focus();
-      for (const option of options) option.selected = chosen.includes(option);
+      if (select.multiple) for (const option of options) option.selected = chosen.includes(option);
+      else select.selectedIndex = options.indexOf(chosen[0]);
       select.dispatchEvent(new Event("input", {bubbles: true, composed: true}));
       select.dispatchEvent(new Event("change", {bubbles: true}));
       return {};

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from holotron.env.browser.frames import FrameBox
 from holotron.env.browser.isolated_world import IsolatedWorld
 from holotron.env.browser.tabs import LiveTab
 from holotron.env.errors import ActionFailed, Refused
@@ -55,15 +56,33 @@ async def type_secret(tab: LiveTab, name: str, secret: Secret) -> None:
         raise ActionFailed(f"the secret {name!r} was not typed: nothing that takes text has the focus")
 
 
+async def world_at(tab: LiveTab, x: float, y: float) -> IsolatedWorld:
+    """The world of the document at a point: the page's, or that of the innermost frame."""
+    if len(tab.page.frames) == 1 or not (await tab.world.run(QUERIES, "frame_at", x, y))["framed"]:
+        return tab.world
+    return (await _frame_at(tab, x, y)).world
+
+
+async def world_of_focus(tab: LiveTab) -> IsolatedWorld:
+    """The world of the document that has the focus."""
+    return tab.world if len(tab.page.frames) == 1 else (await _ask_focused(tab, "focus_origin"))[1]
+
+
 async def _ask_at(tab: LiveTab, query: str, x: float, y: float, *more: object) -> dict[str, Any]:
     """The answer of the document at a point: the page's, or that of the innermost frame."""
     answer: dict[str, Any] = await tab.world.run(QUERIES, query, x, y, *more)
     if answer.get("framed"):
-        found = [frame for frame in await tab.frames.boxes() if frame.holds(x, y)]
-        if not found:
-            raise ActionFailed("the frame at this point does not answer")
-        answer = await found[-1].world.run(QUERIES, query, x - found[-1].left, y - found[-1].top, *more)
+        frame = await _frame_at(tab, x, y)
+        answer = await frame.world.run(QUERIES, query, x - frame.left, y - frame.top, *more)
     return answer
+
+
+async def _frame_at(tab: LiveTab, x: float, y: float) -> FrameBox:
+    """The innermost frame at a point."""
+    found = [frame for frame in await tab.frames.boxes() if frame.holds(x, y)]
+    if not found:
+        raise ActionFailed("the frame at this point does not answer")
+    return found[-1]
 
 
 async def _ask_focused(tab: LiveTab, query: str) -> tuple[dict[str, Any], IsolatedWorld]:

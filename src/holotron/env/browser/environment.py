@@ -12,7 +12,7 @@ from playwright.async_api import Error, Page
 
 from holotron.actions.action import Action, Button
 from holotron.actions.keys import parse_keys, playwright_keys
-from holotron.env.browser import dom_queries
+from holotron.env.browser import dom_queries, pickers
 from holotron.env.browser.clipboard import CHORDS
 from holotron.env.browser.driver import Driver
 from holotron.env.browser.options import EnvOptions
@@ -94,8 +94,15 @@ class BrowserEnv(Surface):
     async def click(self, x: float, y: float, button: Button = "left", count: int = 1) -> None:
         self._check_point(x, y)
         await self._driver.confirm(f"click({x:g}, {y:g})", lambda: dom_queries.label_at(self._tab, x, y))
+
+        async def do() -> None:
+            if button == "left":
+                await pickers.watch_point(self._tab, x, y)
+            await self._page.mouse.click(x, y, button=button, click_count=count)
+            await self._replace_picker()
+
         with suppress(TabClosed):  # a button that closes its own tab was clicked
-            await self._driver.act("click", lambda: self._page.mouse.click(x, y, button=button, click_count=count))
+            await self._driver.act("click", do)
 
     async def hover(self, x: float, y: float) -> None:
         self._check_point(x, y)
@@ -156,8 +163,12 @@ class BrowserEnv(Surface):
         await self._driver.confirm(f"press({chord})", lambda: dom_queries.label_of_focus(self._tab))
 
         async def do() -> None:
+            if chord in pickers.OPENERS:
+                await pickers.watch_focus(self._tab)
             for _ in range(min(repeat, MOST_REPEATS)):
                 await self._page.keyboard.press(chord)
+            if chord in pickers.OPENERS:
+                await self._replace_picker()
 
         with suppress(TabClosed):
             await self._driver.act("press", (lambda: self._driver.with_clipboard(do)) if chord in CHORDS else do)
@@ -248,6 +259,10 @@ class BrowserEnv(Surface):
     def _check_point(self, x: float, y: float) -> None:
         if not (0 <= x < self.options.width and 0 <= y < self.options.height):
             raise ActionFailed(f"({x:g}, {y:g}) is outside of the {self.options.width}×{self.options.height} viewport")
+
+    async def _replace_picker(self) -> None:
+        if (words := await pickers.replace_native(self._tab)) is not None:
+            self._driver.events.notice(words)
 
     async def _move_in_history(self, step: int) -> None:
         history = await self._tab.session.send("Page.getNavigationHistory")
