@@ -61,7 +61,7 @@ def environment_options(
         known[name] = Secret(Path(value[1:]).read_text("utf-8").strip() if value[:1] == "@" else value, (home,))
 
     async def agree(question: Question) -> bool:
-        return await asyncio.to_thread(_agree, f"{question.action} on {question.text or question.url} — go on?")
+        return await asyncio.to_thread(_agree, f"{question.action}: {question.text or question.url} — go on?")
 
     return parts._replace(netloc=place).geturl(), EnvOptions(
         width=width,

@@ -23,9 +23,15 @@ async def label_at(tab: LiveTab, x: float, y: float) -> str:
 
 
 async def label_of_focus(tab: LiveTab) -> str:
-    """What is written on what a key such as Enter would set off."""
+    """What is written on what Enter would set off."""
     answer, _ = await _ask_focused(tab, "label_of_focus")
     return answer.get("label") or ""
+
+
+async def is_editing(tab: LiveTab) -> bool:
+    """Whether keys go into a field."""
+    answer, _ = await _ask_focused(tab, "label_of_focus")
+    return bool(answer.get("editable"))
 
 
 async def select(tab: LiveTab, x: float, y: float, choices: Sequence[str]) -> None:

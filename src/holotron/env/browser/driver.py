@@ -46,6 +46,9 @@ class Driver:
         self._settled = True
         self._turn = asyncio.Lock()
         self._clipboard = ""
+        self._questions = 0  # that a person is being asked
+        self._limits: dict[asyncio.Timeout, float] = {}
+        self.tabs.ask = self._ask
         self._closed = False
 
     @classmethod
@@ -128,12 +131,31 @@ class Driver:
         rule = confirmation.rule_for(action, url, aimed_at)
         if rule is None:
             return
-        if not await confirmation.ask(Question(action, url, aimed_at, rule)):
+        if not await self._ask(Question(action, url, aimed_at, rule)):
             self.events.refusal("confirmation", action, rule)
             raise Refused(f"{action} was not confirmed", rule)
         # The answer took a while, and agrees to what was there then.
         if await text() != aimed_at:
             raise ActionFailed(f"the page changed while {action} was being confirmed")
+
+    def is_asked_about(self, action: str) -> bool:
+        """Whether a rule names this action itself."""
+        confirmation = self.options.confirmation
+        return confirmation is not None and confirmation.rule_for(action, "", "") is not None
+
+    async def _ask(self, question: Question) -> bool:
+        """Ask a person. A page that waits for the answer does not run out of time meanwhile."""
+        assert self.options.confirmation is not None
+        self._questions += 1
+        for limit in self._limits:
+            limit.reschedule(None)
+        try:
+            return await self.options.confirmation.ask(question)
+        finally:
+            self._questions -= 1
+            now = asyncio.get_running_loop().time()
+            for limit, seconds in self._limits.items() if not self._questions else ():
+                limit.reschedule(now + seconds)
 
     async def with_clipboard(self, do: Callable[[], Awaitable[None]]) -> None:
         """Do something with this browser's own clipboard instead of the one that all share."""
@@ -155,8 +177,13 @@ class Driver:
             raise InfrastructureError("this browser is closed")
         tab = self.tabs.current if self.tabs.all else None
         try:
-            async with asyncio.timeout(seconds or self.options.call_seconds):
-                return await do()
+            seconds = seconds or self.options.call_seconds
+            async with asyncio.timeout(None if self._questions else seconds) as limit:
+                self._limits[limit] = seconds
+                try:
+                    return await do()
+                finally:
+                    del self._limits[limit]
         except TimeoutError:
             await self._replace(tab)
             raise ActionFailed(f"the page stopped answering during {what}; a blank page took its place") from None

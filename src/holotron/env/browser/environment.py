@@ -30,6 +30,8 @@ LONGEST_TYPED = 1000
 SECONDS_PER_KEY = 0.05
 DRAG_STEPS = 10
 MOST_REPEATS = 100
+ACTIVATING = {"Enter", "Space", " "}
+MOVING = {"Tab", "Escape", "Home", "End", "PageUp", "PageDown", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"}
 # A scheme, and not a host with a port.
 SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)")
 
@@ -93,6 +95,8 @@ class BrowserEnv(Surface):
 
     async def click(self, x: float, y: float, button: Button = "left", count: int = 1) -> None:
         self._check_point(x, y)
+        if self.options.confirmation is not None:
+            await self.hover(x, y)  # which may open the menu that the click is for
         await self._driver.confirm(f"click({x:g}, {y:g})", lambda: dom_queries.label_at(self._tab, x, y))
 
         async def do() -> None:
@@ -160,7 +164,7 @@ class BrowserEnv(Surface):
     async def press(self, keys: str, repeat: int = 1) -> None:
         """Press a key or a chord such as `Enter`, `ctrl+a` or `Shift+Tab`, some times over."""
         chord = read_keys(keys)
-        await self._driver.confirm(f"press({chord})", lambda: dom_queries.label_of_focus(self._tab))
+        await self._confirm_keys(chord)
 
         async def do() -> None:
             if chord in pickers.OPENERS:
@@ -172,6 +176,17 @@ class BrowserEnv(Surface):
 
         with suppress(TabClosed):
             await self._driver.act("press", (lambda: self._driver.with_clipboard(do)) if chord in CHORDS else do)
+
+    async def _confirm_keys(self, chord: str) -> None:
+        """Ask about keys that set something off. Those that move about or edit a field do not."""
+        key, action = chord.rpartition("+")[2] or "+", f"press({chord})"
+        if key in ACTIVATING:
+            await self._driver.confirm(action, lambda: dom_queries.label_of_focus(self._tab))
+            return
+        if key in MOVING or not self._driver.is_asked_about(action):
+            return
+        if not await self._driver.asked(action, lambda: dom_queries.is_editing(self._tab)):
+            await self._driver.confirm(action, None)
 
     async def select_option(self, x: float, y: float, choice: str | Sequence[str]) -> None:
         """Choose from the native `<select>` at a point, by what the option shows or by its value."""
