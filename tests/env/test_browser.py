@@ -284,6 +284,12 @@ def test_calendars(world: World, good: Site) -> None:
             assert (await env.observe()).notices == (
                 "the field's time picker is not shown; type its value, such as 14:30",
             )
+            await env.type_text("14:30")
+            assert await title(env) == "14:30"
+            await env.goto(f"{good.origin}/")
+            await env.click(20, 40)
+            await env.type_text("2026-03-01")
+            assert await title(env) == "2026-03-01"
 
     world.run(run())
 

@@ -122,6 +122,19 @@
       select.dispatchEvent(new Event("change", {bubbles: true}));
       return {};
     },
+    // Give the field with the focus a value in the one form that its type knows, whatever it shows; whether it takes it.
+    fill: text => {
+      const element = focus();
+      if (framed(element)) return {framed: true};
+      const kinds = /^(date|time|month|week|datetime-local|color)$/;
+      if (!element || element.tagName !== "INPUT" || !kinds.test(element.type) || element.readOnly) return {filled: false};
+      const before = element.value;
+      element.value = text;
+      if (!element.value) { element.value = before; return {filled: false}; }
+      element.dispatchEvent(new Event("input", {bubbles: true, composed: true}));
+      element.dispatchEvent(new Event("change", {bubbles: true}));
+      return {filled: true};
+    },
     // The origin of this document if it is the one that would receive a key.
     focus_origin: () => framed(focus()) ? {framed: true} : {origin: window.origin},
     // Whether the focus is in this document, and not in a frame of it.

@@ -42,6 +42,12 @@ async def select(tab: LiveTab, x: float, y: float, choices: Sequence[str]) -> No
         raise ActionFailed(problem + (f"; there are:{options}" if options else ""))
 
 
+async def fill(tab: LiveTab, text: str) -> bool:
+    """Give a field for dates, times or colours this value, as in `2026-01-31`; whether such a field has the focus."""
+    answer, _ = await _ask_focused(tab, "fill", text)
+    return bool(answer.get("filled"))
+
+
 async def type_secret(tab: LiveTab, name: str, secret: Secret) -> None:
     """Put a secret where the focus is, if that is a page it may be told to.
 
@@ -91,12 +97,12 @@ async def _frame_at(tab: LiveTab, x: float, y: float) -> FrameBox:
     return found[-1]
 
 
-async def _ask_focused(tab: LiveTab, query: str) -> tuple[dict[str, Any], IsolatedWorld]:
+async def _ask_focused(tab: LiveTab, query: str, *given: object) -> tuple[dict[str, Any], IsolatedWorld]:
     """The answer of the document that has the focus, and its world."""
-    answer: dict[str, Any] = await tab.world.run(QUERIES, query)
+    answer: dict[str, Any] = await tab.world.run(QUERIES, query, *given)
     if not answer.get("framed"):
         return answer, tab.world
     for frame in await tab.frames.boxes():
         if await frame.world.run(QUERIES, "has_focus"):
-            return await frame.world.run(QUERIES, query), frame.world
+            return await frame.world.run(QUERIES, query, *given), frame.world
     raise ActionFailed("the frame that has the focus does not answer")

@@ -32,6 +32,8 @@ DRAG_STEPS = 10
 MOST_REPEATS = 100
 ACTIVATING = {"Enter", "Space", " "}
 MOVING = {"Tab", "Escape", "Home", "End", "PageUp", "PageDown", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"}
+# What fields for dates, times and colours have as their value. What they show, and take as keys, depends on the locale.
+FIELD_VALUE = re.compile(r"\d{4}-\d\d(-\d\d)?(T\d\d:\d\d)?|\d{4}-W\d\d|\d\d:\d\d(:\d\d)?|#[\da-fA-F]{6}")
 # A scheme, and not a host with a port.
 SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)")
 
@@ -150,6 +152,8 @@ class BrowserEnv(Surface):
             await self._driver.confirm("type_text", lambda: dom_queries.label_of_focus(self._tab))
 
         async def do() -> None:
+            if FIELD_VALUE.fullmatch(text) and await dom_queries.fill(self._tab, text):
+                return
             keyboard = self._page.keyboard
             for piece, name in pieces:
                 if name is not None:
