@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser test-gpu soak lint clean
+.PHONY: help run test browser test-attacks test-gpu soak lint clean
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -19,6 +19,9 @@ test: $(STAMP) browser ## all tests that need no GPU, and the import contract
 
 browser: $(STAMP) ## a Chromium, if this machine has none
 	@$(BIN)/python -m holotron.env.browser.install
+
+test-attacks: $(STAMP) ## all attacks on the safety policy in both Chromiums; the result goes to benchmarks/results
+	$(BIN)/python -m tests.attacks --out benchmarks/results/attacks.json
 
 test-gpu: $(STAMP) ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
