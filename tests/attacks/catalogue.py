@@ -4,6 +4,8 @@ In pages EVIL stands for the forbidden origin, HOST and PORT for its place, UDP 
 NAME for a host name of the attacker's, which leads to the same place.
 """
 
+# ruff: noqa: E501 (pages stay as they are sent)
+
 from __future__ import annotations
 
 from collections.abc import Iterator
