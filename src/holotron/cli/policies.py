@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,7 +31,11 @@ NameOption = Annotated[str | None, typer.Option("--name", help="The model's name
 TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 takes the most likely token.")]
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", help="How the model is asked: nano, json or json-bare; default: as its checkpoint says."),
+    typer.Option(
+        "--format",
+        help="How it is asked: nano, json, holo1, holo1.5, holo2, holotron, ui-tars, qwen-vl, qwen2.5-vl; default: as "
+        "its checkpoint says, or its family is.",
+    ),
 ]
 MaxTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of one answer.")]
 BareOption = Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")]
@@ -94,6 +99,16 @@ class Chosen:
 
         return format_of(find_checkpoint(self.local))
 
+    @property
+    def is_small(self) -> bool:
+        """Whether it is a policy that was made here: its checkpoint has a policy.json."""
+        if self.local is None or self.random:
+            return False
+        from holotron.agent.policy_format import stated_format
+        from holotron.model.loading import find_checkpoint
+
+        return stated_format(find_checkpoint(self.local)) is not None
+
     def policy_format(self, bare: bool = False, kinds: tuple[str, ...] | None = None) -> PolicyFormat:
         """How it is asked: as the command line says, else its checkpoint, else as any chat model."""
         from holotron.agent.policy_format import BareJsonFormat, JsonFormat, find_format
@@ -101,6 +116,7 @@ class Chosen:
         found = find_format(self.format) if self.format else self.stated_format() or JsonFormat()
         if bare and isinstance(found, JsonFormat):
             found = BareJsonFormat(found.kinds, found.size, found.keep_images)
+        found = found.on(date.today().isoformat())
         return found.with_kinds(kinds) if kinds else found
 
     def introduction(self) -> str:
@@ -138,7 +154,7 @@ async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) 
         finally:
             await endpoint.aclose()
         return
-    if chosen.stated_format() is not None:
+    if chosen.is_small:
         from holotron.agent.in_process import loaded
 
         with loaded(chosen.local or "", device, style=style) as policy:

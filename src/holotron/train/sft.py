@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holotron.agent.policy_format import NANO, format_of, save_format
+from holotron.agent.policy_format import NANO, save_format, stated_format
 from holotron.env.workers import stop_signals
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model
@@ -172,7 +172,7 @@ class Trainer:
             save_checkpoint(model, folder, overwrite=True)
             if model.source is None:  # else it has kept its own
                 save_policy_texts(model.config, folder)
-            save_format((model.source and format_of(model.source.folder)) or NANO, folder)
+            save_format((model.source and stated_format(model.source.folder)) or NANO, folder)
             if lora.rank:
                 save_adapter(model, changes, lora, folder.with_name(ADAPTER))
         return folder
