@@ -137,9 +137,10 @@ def _read(name: str, fields: Fields, start_url: str | None) -> list[Action]:
             text, element = fields.text("content"), fields.text("element", "")
             return [build("type", fields.point(), text=text, element=element, clear=True, enter=True)]
         case "write" | "write_at":
-            place = {"at": fields.point(), "element": fields.text("element", "")} if name == "write_at" else {}
+            at = fields.point() if name == "write_at" else None
+            described = fields.text("element", "") if at else None
             clear, enter = fields.flag("overwrite"), fields.flag("press_enter")
-            return [build("type", text=fields.text("content"), clear=clear, enter=enter, **place)]
+            return [build("type", at, text=fields.text("content"), element=described, clear=clear, enter=enter)]
         case "drag_and_drop":
             return [build("drag", fields.point("x1", "y1"), fields.point("x2", "y2"))]
         case "scroll":
