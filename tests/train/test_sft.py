@@ -14,9 +14,10 @@ from holotron.episodes.examples import ExampleError
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.loading import load
 from holotron.train.batches import BatchBudget
+from holotron.train.meter import Progress, TrainingError
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import DataSource, Recipe, RecipeError, read_recipe
-from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
+from holotron.train.sft import Interrupted, Trainer
 
 from .samples import CONFIG, write_start, write_store
 
@@ -50,8 +51,8 @@ def recipe(folder: Path, **changes: object) -> Recipe:
 
 
 def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()} | {
-        f"average.{name}": weight.clone() for name, weight in trainer.average.weights.items()
+    return {name: p.detach().clone() for name, p in trainer.learner.model.named_parameters()} | {
+        f"average.{name}": weight.clone() for name, weight in trainer.learner.average.weights.items()
     }
 
 
@@ -91,7 +92,7 @@ def test_a_recipe_can_make_pictures_smaller(folder: Path, tmp_path: Path) -> Non
     assert before is not None
     smaller = before.max_patches // 2
     trainer = Trainer(recipe(folder, steps=1, max_patches=smaller), tmp_path, "cpu")
-    assert trainer.model.config.vision == replace(before, max_patches=smaller)
+    assert trainer.learner.model.config.vision == replace(before, max_patches=smaller)
     # What is exported sees as it was taught, and so does whoever goes on from there.
     assert read_config(trainer.run()).vision == replace(before, max_patches=smaller)
 
