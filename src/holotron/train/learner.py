@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -96,6 +96,16 @@ class Learner:
             optimizer.step()
         self.average.update(self.model, step)
         return (self.ranks.mean(said), self.ranks.mean(written)), gradient
+
+    def measure(self, batches: Iterable[TrainingBatch]) -> float:
+        """The mean loss of what all batches of all ranks would learn; nothing is learned."""
+        sums = torch.zeros(2, device=self.device)
+        for batch in (batch.to(self.device) for batch in batches):
+            # By the forward pass that learns: without gradients, other kernels would be chosen and compiled.
+            losses_N, _ = self._run(batch)
+            sums += torch.stack([(losses_N.detach() * batch.weights_N).sum(), batch.weights_N.sum()])
+        total, learned = self.ranks.mean(sums).tolist()
+        return float(total / max(learned, 1e-9))
 
     def rate(self, step: int) -> float:
         """The step size of a step, counted from 0."""

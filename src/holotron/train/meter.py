@@ -23,7 +23,10 @@ class TrainingError(RuntimeError):
 
 @dataclass
 class Progress:
-    """What is told while training, and written to metrics.jsonl. ocr_loss: of what is written where."""
+    """What is told while training, and written to metrics.jsonl.
+
+    ocr_loss: of what is written where. memory: the most that the device held, in GiB.
+    """
 
     step: int
     steps: int
@@ -39,6 +42,16 @@ class Progress:
     seconds: float
     kinds: dict[str, float] = field(default_factory=dict)
     ocr_loss: float | None = None
+    held_out_loss: float | None = None
+    memory: float | None = None
+
+
+@dataclass(frozen=True)
+class BadLoss:
+    """A step whose loss no run can go on from. behind: how many steps ago it was."""
+
+    loss: float
+    behind: int
 
 
 class Meter:
@@ -46,6 +59,7 @@ class Meter:
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
+        self._mean: float | None = None  # of the losses that were told
         self._reset()
 
     def _reset(self) -> None:
@@ -68,12 +82,20 @@ class Meter:
             self._work.append((batch.examples, batch.used_tokens, sum(map(len, batch.pixels)), arithmetic))
         self._kinds.update(kind.split("/")[0] for each in drawn for kind in each.kinds)
 
-    def progress(self, step: int, began: float) -> Progress:
+    def bad_loss(self, spike: float) -> BadLoss | None:
+        """The first step since the last line whose loss is no number, or `spike` times the mean before that line."""
+        losses = [float(said) for said, *_ in self._measured]
+        limit = spike * self._mean if spike and self._mean else math.inf
+        for index, loss in enumerate(losses):
+            if not math.isfinite(loss) or loss > limit:
+                return BadLoss(loss, len(losses) - index)
+        return None
+
+    def progress(self, step: int, began: float, held_out_loss: float | None = None) -> Progress:
         """What was done since the last time; step: how many steps are behind."""
         learner, recipe, ranks = self._learner, self._learner.recipe, self._learner.ranks
         loss, written, gradient = (float(torch.stack(each).mean()) for each in zip(*self._measured, strict=True))
-        if not math.isfinite(loss):
-            raise TrainingError(f"the loss is {loss} at step {step}; take a smaller rate")
+        self._mean = loss if self._mean is None else 0.5 * (self._mean + loss)
         seconds = max(1e-9, time.monotonic() - self._since)
         own = *map(sum, zip(*self._work, strict=True)), len(self._work), self._waited
         told = ranks.gather((own, self._kinds))
@@ -96,6 +118,8 @@ class Meter:
             seconds=time.monotonic() - began,
             kinds={kind: count / kinds.total() for kind, count in sorted(kinds.items())},
             ocr_loss=written if recipe.ocr_loss else None,
+            held_out_loss=held_out_loss,
+            memory=torch.cuda.max_memory_allocated(learner.device) / 2**30 if learner.device.type == "cuda" else None,
         )
         self._reset()
         return progress

@@ -59,6 +59,8 @@ class Recipe:
     `recompute` is what layers compute again for their gradients instead of keeping it: "none", "full", or "selective",
     which keeps the results of matrix products.
     `frozen` names parts that do not learn: "vision", "projector", "decoder", or a longer beginning of names.
+    `held_out` is measured, not learned: `held_out_batches` of it every `held_out_every` steps.
+    `spike` ends the run at a loss so many times the mean before it; 0 ends it only at one that is no number.
     `batches` make one step, over all processes; 0 is one for each process that the run was begun with.
     `folder` is where relative paths begin; a recipe from a file has that of the file.
     """
@@ -82,6 +84,10 @@ class Recipe:
     recompute: Recompute = "none"
     frozen: tuple[str, ...] = ()
     batches: int = 0
+    held_out: tuple[DataSource, ...] = ()
+    held_out_every: int = 500
+    held_out_batches: int = 4
+    spike: float = 0.0
     batch: BatchBudget = field(default_factory=BatchBudget)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
@@ -101,6 +107,10 @@ class Recipe:
                 raise RecipeError(f"frozen has {part!r}; names begin with {', '.join(PARTS)}")
         if self.frozen and self.lora.rank:
             raise RecipeError("beside low-rank changes everything is frozen; leave frozen out")
+        if self.held_out_every < 1 or self.held_out_batches < 1:
+            raise RecipeError("held_out_every and held_out_batches must be 1 or more")
+        if self.spike and self.spike <= 1:
+            raise RecipeError(f"spike is {self.spike}; it must be more than 1, or 0 for none")
         if self.batches < 0:
             raise RecipeError(f"batches is {self.batches}; it must be 1 or more, or 0 for one of each process")
         if self.ocr_loss < 0 or (self.ocr_loss and self.lora.rank):

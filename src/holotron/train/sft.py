@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from holotron.env.workers import stop_signals
+from holotron.episodes.files import whole_file
 from holotron.train.batches import Packer
 from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.learner import Learner
 from holotron.train.loader import BatchStream, Cursor, Drawn, load_batches
-from holotron.train.meter import Meter, Progress, TrainingError
+from holotron.train.meter import BadLoss, Meter, Progress, TrainingError
 from holotron.train.parallel import join
-from holotron.train.recipe import Recipe
+from holotron.train.recipe import DataSource, Recipe
 from holotron.train.results import METRICS
 from holotron.train.sequences import SequenceWriter
 from holotron.train.state import NAME as STATE
@@ -58,23 +60,31 @@ class Trainer:
             self.step, self.cursors = load_state(
                 self.out, learner.model, learner.optimizers, learner.average, self.ranks
             )
-        meter = Meter(learner)
+        meter, before = Meter(learner), list[dict[int, Cursor]]()  # where each step since the last line began
         with stop_signals(lambda *_: self.stop()):  # behind the step in hand
             batches = self.batches()
             while self.step < recipe.steps:
                 with meter.waiting():
                     drawn = next(batches)
+                before.append(dict(self.cursors))
                 losses, gradient = learner.learn([each.batch for each in drawn], self.step)
                 self.cursors.update((each.stream, each.cursor) for each in drawn)
                 self.step += 1
                 meter.count(drawn, losses, gradient)
-                if self.step % recipe.log_every == 0 or self.step == recipe.steps:
-                    progress = meter.progress(self.step, began)
+                ends = self.step == recipe.steps
+                tells = ends or self.step % recipe.log_every == 0
+                self._stopped = any(self.ranks.gather(self._stopped))  # one that is to stop stops them all
+                keeps = self._stopped or self.step % recipe.keep_every == 0
+                if (tells or keeps) and (bad := meter.bad_loss(recipe.spike)):
+                    self._refuse(bad, before[-bad.behind])
+                if tells:
+                    measures = recipe.held_out and (ends or self.step % recipe.held_out_every < recipe.log_every)
+                    progress = meter.progress(self.step, began, self.held_out_loss() if measures else None)
+                    before.clear()
                     if self.ranks.first:
                         self._note(progress)
                         on_progress(progress)
-                self._stopped = any(self.ranks.gather(self._stopped))  # one that is to stop stops them all
-                if self._stopped or self.step % recipe.keep_every == 0:
+                if keeps:
                     self.keep()
                 if self._stopped:
                     raise Interrupted(f"stopped after step {self.step} of {recipe.steps}; run it again to go on")
@@ -91,23 +101,48 @@ class Trainer:
 
     def batches(self) -> Iterator[tuple[Drawn, ...]]:
         """This rank's batches of each step from here on."""
-        recipe, workers = self.recipe, self.recipe.workers
+        return load_batches(self._stream(self.recipe.data, self.cursors, self.step), self.recipe.workers)
+
+    def held_out_loss(self) -> float:
+        """Of the same batches every time."""
+        stream = self._stream(self.recipe.held_out, {}, 0)
+        steps = islice(iter(stream), self.recipe.held_out_batches)
+        return self.learner.measure(drawn.batch for step in steps for drawn in step)
+
+    def _stream(self, sources: Sequence[DataSource], cursors: dict[int, Cursor], step: int) -> BatchStream:
+        recipe, workers = self.recipe, max(1, self.recipe.workers)
         jitter = recipe.coordinate_jitter
-        stream = BatchStream(
-            recipe.data,
+        return BatchStream(
+            sources,
             self.writer,
             self.packer,
             recipe.seed,
-            workers=max(1, workers),
+            workers=workers,
             batches=recipe.batches,
-            cursors=self.cursors,
-            turn=self.step % max(1, workers),
+            cursors=cursors,
+            turn=step % workers,
             rank=self.ranks.rank,
             ranks=self.ranks.size,
             jitter=CoordinateJitter.of(self.learner.writer.tokenizer, jitter) if jitter else None,
             folder=recipe.folder,
         )
-        return load_batches(stream, workers)
+
+    def _refuse(self, bad: BadLoss, cursors: dict[int, Cursor]) -> None:
+        """Keep the batches of a bad step, drawn again for it, and end the run with its last state as it is."""
+        step = self.step - bad.behind
+        drawn = next(iter(self._stream(self.recipe.data, cursors, step)))
+        path = self.out / f"bad-step-{step + 1}.{self.ranks.rank}.pt"
+        kept = [
+            {"kinds": each.kinds, "token_ids": each.batch.token_ids_T, "rows": each.batch.rows_N}
+            | {"targets": each.batch.targets_N, "weights": each.batch.weights_N, "pixels": each.batch.pixels}
+            for each in drawn
+        ]
+        with whole_file(path) as partial:
+            torch.save(kept, partial)
+        raise TrainingError(
+            f"the loss is {bad.loss:.4g} at step {step + 1}; what it was to learn is kept in {path}. "
+            "The last state is from before it: begin a new run with a smaller rate, or look at the data"
+        )
 
     def _check_folder(self) -> None:
         """A folder belongs to one recipe: going on with another would be a run of neither."""
