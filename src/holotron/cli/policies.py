@@ -25,7 +25,12 @@ ModelOption = Annotated[
 ]
 RandomOption = Annotated[bool, typer.Option("--random", help="Random weights in the shape of the preset.")]
 EndpointOption = Annotated[
-    str | None, typer.Option("--endpoint", help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
+    str | None,
+    typer.Option(
+        "--endpoint",
+        help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1; or, with --name MODEL, openai or "
+        "anthropic: that provider's computer tool.",
+    ),
 ]
 NameOption = Annotated[str | None, typer.Option("--name", help="The model's name at the endpoint.")]
 TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 takes the most likely token.")]
@@ -57,6 +62,8 @@ class Chosen:
     def __post_init__(self) -> None:
         if self.model is not None and self.endpoint is not None:
             raise Misuse("--model acts in this process and --endpoint elsewhere; say one of them")
+        if self.is_provider and (self.name is None or self.format is not None):
+            raise Misuse(f"--endpoint {self.endpoint} wants --name MODEL, and has its own --format")
         if self.random and self.model is None:
             raise Misuse("--random goes with --model")
         if self.format is not None:
@@ -64,6 +71,11 @@ class Chosen:
 
             with misuse(ValueError):
                 find_format(self.format)
+
+    @property
+    def is_provider(self) -> bool:
+        """Whether a provider's computer tool acts, through its official client."""
+        return self.endpoint in ("openai", "anthropic")
 
     @property
     def label(self) -> str:
@@ -113,6 +125,10 @@ class Chosen:
         """How it is asked: as the command line says, else its checkpoint, else as any chat model."""
         from holotron.agent.policy_format import BareJsonFormat, JsonFormat, find_format
 
+        if self.is_provider:
+            from holotron.agent.providers import PROVIDERS
+
+            return PROVIDERS[str(self.endpoint)]
         found = find_format(self.format) if self.format else self.stated_format() or JsonFormat()
         if bare and isinstance(found, JsonFormat):
             found = BareJsonFormat(found.kinds, found.size, found.keep_images)
@@ -144,6 +160,12 @@ def agent_failures() -> Iterator[None]:
 @asynccontextmanager
 async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) -> AsyncIterator[ChatModel]:
     """The model, ready to talk; given back at the end."""
+    if chosen.is_provider:
+        from holotron.agent.providers import open_provider
+
+        async with open_provider(str(chosen.endpoint), str(chosen.name), style) as acting:
+            yield acting
+        return
     if chosen.endpoint is not None:
         from holotron.agent.endpoint import EndpointModel
 
