@@ -16,6 +16,8 @@ from holotron.agent.anthropic_computer import KEPT_IMAGES, OMITTED, AnthropicCom
 from holotron.agent.chat import ChatOptions, Message, ModelUnavailable
 from holotron.agent.formats.remote import AnthropicComputerFormat, OpenAIComputerFormat
 from holotron.agent.openai_computer import OpenAIComputer
+from holotron.cli.errors import Misuse
+from holotron.cli.policies import Chosen
 from tests.agent.test_policy_format import shot
 from tests.env.conftest import world  # noqa: F401  fixture
 from tests.env.driver import World
@@ -281,3 +283,12 @@ def test_a_client_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anthropic", None)
     with pytest.raises(ModelUnavailable, match=r"pip install 'holotron\[remote\]'"):
         AnthropicComputer("claude-test")
+
+
+def test_a_provider_on_the_command_line() -> None:
+    chosen = Chosen(None, False, "anthropic", "claude-test")
+    assert chosen.policy_format() == AnthropicComputerFormat()
+    assert chosen.info(chosen.policy_format()).extra == {"format": "anthropic-computer"}
+    for name, form in ((None, None), ("claude-test", "json")):
+        with pytest.raises(Misuse, match="wants --name MODEL, and has its own --format"):
+            Chosen(None, False, "anthropic", name, form)
