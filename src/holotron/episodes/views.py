@@ -22,7 +22,7 @@ from pydantic_core import from_json
 
 from holotron.actions.action import ActionError, to_json
 from holotron.agent.chat import Message
-from holotron.agent.policy_format import NANO, PolicyFormat, conversation
+from holotron.agent.policy_format import NANO, JsonFormat, NanoFormat, PolicyFormat, conversation
 from holotron.episodes.errors import Damaged
 from holotron.episodes.examples import Example, ExampleError, ExampleTurn
 from holotron.episodes.reading import STEPS, read_steps, step_lines
@@ -216,7 +216,9 @@ class View:
 
     def _is_own(self, info: EpisodeInfo) -> bool:
         spec = info.policy.extra.get("format")
-        return spec is None or re.split("[@:]", str(spec))[0] == self._format.name
+        if spec is None:  # older episodes do not say; they are in JSON of our own
+            return isinstance(self._format, NanoFormat | JsonFormat)
+        return re.split("[@:]", str(spec))[0] == self._format.name
 
     def _was_taken(self, step: Step, text: str) -> bool:
         if step.actor == "policy":  # a localizer may have added the point
