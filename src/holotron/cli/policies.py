@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,7 +36,6 @@ MaxTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of one an
 BareOption = Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")]
-KEY_VARIABLES = ("HOLOTRON_API_KEY", "OPENAI_API_KEY")
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,15 @@ class Chosen:
         with misuse(ModelError):
             find_checkpoint(self.local)
 
+    @cached_property
     def stated_format(self) -> PolicyFormat | None:
-        """How the model's checkpoint says that it is asked."""
+        """How the model's checkpoint says that it is asked, here or at the endpoint (ModelUnavailable if away)."""
+        if self.endpoint is not None:
+            from holotron.agent.endpoint import find_card, find_key
+            from holotron.agent.policy_format import read_format
+
+            stated = find_card(self.endpoint, self.name, find_key()).get("policy_format")
+            return None if stated is None else read_format(stated)
         if self.local is None or self.random:
             return None
         from holotron.agent.policy_format import format_of
@@ -98,7 +104,7 @@ class Chosen:
         """How it is asked: as the command line says, else its checkpoint, else as any chat model."""
         from holotron.agent.policy_format import BareJsonFormat, JsonFormat, find_format
 
-        found = find_format(self.format) if self.format else self.stated_format() or JsonFormat()
+        found = find_format(self.format) if self.format else self.stated_format or JsonFormat()
         if bare and isinstance(found, JsonFormat):
             found = BareJsonFormat(found.kinds, found.size, found.keep_images)
         return found.with_kinds(kinds) if kinds else found
@@ -129,16 +135,16 @@ def agent_failures() -> Iterator[None]:
 async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) -> AsyncIterator[ChatModel]:
     """The model, ready to talk; given back at the end."""
     if chosen.endpoint is not None:
-        from holotron.agent.endpoint import EndpointModel
+        from holotron.agent.endpoint import EndpointModel, find_key
 
-        key = next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
-        endpoint = EndpointModel(chosen.endpoint, chosen.name, key, style)
+        _ = chosen.stated_format  # asks the server, so that one which is away is known before anything is begun
+        endpoint = EndpointModel(chosen.endpoint, chosen.name, find_key(), style)
         try:
             yield endpoint
         finally:
             await endpoint.aclose()
         return
-    if chosen.stated_format() is not None:
+    if chosen.stated_format is not None:
         from holotron.agent.in_process import loaded
 
         with loaded(chosen.local or "", device, style=style) as policy:

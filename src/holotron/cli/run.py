@@ -62,10 +62,10 @@ def run(
     from holotron.plan.workload import parse_size
 
     chosen = Chosen(model, random, endpoint, name, format_)
-    with failure(ModelError):
-        policy_format = chosen.policy_format(bare)
     with misuse(PlanError):
         parsed = parse_size("--size", size, 100, 8000) if size else None
+    with agent_failures(), failure(ModelError):
+        policy_format = chosen.policy_format(bare)
     width, height = parsed or policy_format.size or (1280, 800)
     out = Console(stderr=True, highlight=False)
     if introduction := chosen.introduction():

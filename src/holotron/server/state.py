@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from holotron.agent.policy_format import told
 from holotron.server.auth import Admission, Caller, Keys
 from holotron.server.engine_client import EngineClient
 from holotron.server.errors import ApiError
@@ -35,6 +36,11 @@ class ServerState:
     @property
     def max_context(self) -> int:
         return self.client.ready.max_context if self.client.ready else self.settings.engine.max_context
+
+    @property
+    def policy_format(self) -> dict[str, Any] | None:
+        """How the model is asked as an agent, for clients to honour; None where its checkpoint does not say."""
+        return None if self.texts.policy_format is None else told(self.texts.policy_format)
 
     def check_model(self, name: str | None) -> None:
         """Whether a request means the model that is served here."""
