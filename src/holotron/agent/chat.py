@@ -42,6 +42,7 @@ class Reply:
     weight_versions: tuple[str | int, ...] | None = None
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
+    completion_tokens: int | None = None
     finish_reason: str | None = None
 
 

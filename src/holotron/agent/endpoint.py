@@ -222,6 +222,7 @@ def _reply(answer: dict[str, Any]) -> Reply:
         weight_versions=tuple(versions) if versions and len(set(versions)) > 1 else None,
         prompt_tokens=usage.get("prompt_tokens"),
         cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
+        completion_tokens=usage.get("completion_tokens"),
         finish_reason=choice.get("finish_reason"),
     )
 

@@ -2,7 +2,7 @@
 
 This is schema 3: fields may be added under a higher number, never changed. Schema 2 added what training needs to know
 of a step: the prompt's tokens, which tokens were forced, both log-probabilities, who acted and what a teacher said.
-Schema 3 added the ending `stuck`.
+Schema 3 added the ending `stuck` and how many tokens an answer had whose ids are not known.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class ModelOutput(Noun):
     weight_versions: tuple[int | Text, ...] | None = None
     prompt_tokens: Count | None = None
     cached_tokens: Count | None = None
+    completion_tokens: Count | None = None
     finish_reason: Text | None = None
     redacted: bool = False
 
