@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,10 +15,11 @@ from holotron.cli.errors import Misuse, failure, misuse
 
 if TYPE_CHECKING:
     from holotron.agent.chat import ChatModel, ChatOptions
+    from holotron.agent.cost import PriceTable
     from holotron.agent.policy_format import PolicyFormat
     from holotron.episodes.record import PolicyInfo
 
-BUNDLED = "holotron-nano"
+BUNDLED = "holotron-nano"  # as in episodes/run.py, which is heavy to import
 
 ModelOption = Annotated[
     str | None, typer.Option("--model", help=f"Folder, hub id or preset, run in this process; without one, {BUNDLED}.")
@@ -34,6 +36,9 @@ FormatOption = Annotated[
 ]
 MaxTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of one answer.")]
 BareOption = Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")]
+PricesOption = Annotated[
+    Path | None, typer.Option("--prices", help="A TOML table of prices by model: the cost is told.", dir_okay=False)
+]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")]
 
@@ -87,18 +92,9 @@ class Chosen:
     @cached_property
     def stated_format(self) -> PolicyFormat | None:
         """How the model's checkpoint says that it is asked, here or at the endpoint (ModelUnavailable if away)."""
-        if self.endpoint is not None:
-            from holotron.agent.endpoint import find_card, find_key
-            from holotron.agent.policy_format import read_format
+        from holotron.agent.open_model import stated_format
 
-            stated = find_card(self.endpoint, self.name, find_key()).get("policy_format")
-            return None if stated is None else read_format(stated)
-        if self.local is None or self.random:
-            return None
-        from holotron.agent.policy_format import format_of
-        from holotron.model.loading import find_checkpoint
-
-        return format_of(find_checkpoint(self.local))
+        return stated_format(None if self.random else self.local, self.endpoint, self.name)
 
     def policy_format(self, bare: bool = False, kinds: tuple[str, ...] | None = None) -> PolicyFormat:
         """How it is asked: as the command line says, else its checkpoint, else as any chat model."""
@@ -120,6 +116,16 @@ class Chosen:
         )
 
 
+def price_table(path: Path | None) -> PriceTable | None:
+    """The prices that a command was given."""
+    if path is None:
+        return None
+    from holotron.agent.cost import PriceError, read_prices
+
+    with misuse(PriceError):
+        return read_prices(path)
+
+
 @contextmanager
 def agent_failures() -> Iterator[None]:
     """Inside, a page that cannot be opened, a browser that is missing or a model that is away is told in a line."""
@@ -134,27 +140,22 @@ def agent_failures() -> Iterator[None]:
 @asynccontextmanager
 async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) -> AsyncIterator[ChatModel]:
     """The model, ready to talk; given back at the end."""
+    from holotron.agent.open_model import open_endpoint, open_model
+
     if chosen.endpoint is not None:
-        from holotron.agent.endpoint import EndpointModel, find_key
-
         _ = chosen.stated_format  # asks the server, so that one which is away is known before anything is begun
-        endpoint = EndpointModel(chosen.endpoint, chosen.name, find_key(), style)
-        try:
+        async with open_endpoint(chosen.endpoint, chosen.name, style) as endpoint:
             yield endpoint
-        finally:
-            await endpoint.aclose()
         return
-    if chosen.stated_format is not None:
-        from holotron.agent.in_process import loaded
-
-        with loaded(chosen.local or "", device, style=style) as policy:
+    if not chosen.random:
+        async with open_model(chosen.local or "", style, device) as policy:
             yield policy
         return
     from holotron.agent.in_process import EngineModel
     from holotron.engine.build import EngineOptions, build_engine
     from holotron.server.loading import load_texts
 
-    options = EngineOptions(model=chosen.model or "", random=chosen.random, device=device)
+    options = EngineOptions(model=chosen.model or "", random=True, device=device)
     texts = load_texts(options)
     with build_engine(options) as engine:
         yield EngineModel(engine, texts.prompts, style)
