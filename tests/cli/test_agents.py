@@ -119,7 +119,7 @@ def patient():
 @pytest.mark.parametrize("how", ["ctrl-c", "stop"])
 def test_stopping_is_clean(site, patient, tmp_path, how):
     words = ["run", "Look around", "--url", site.origin + "/", "--endpoint", patient, "--size", "320x200", "--bare"]
-    words += ["--steps", 1000, "--record", tmp_path / "kept"]
+    words += ["--steps", 1000, "--record", tmp_path / "kept", "--keep-going"]
     process = subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     store = EpisodeStore(tmp_path / "kept")

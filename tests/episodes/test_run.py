@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 import holotron
-from holotron.agent.cost import Price, PriceError, Usage, read_prices
+from holotron.agent.cost import Price, PriceError, TokenUsage, read_prices
 from tests.agent.replies import act
 from tests.agent.scripted_server import scripted_server
 from tests.env.site import Site
@@ -96,7 +96,7 @@ def test_prices(tmp_path):
     prices = read_prices(table)
     assert prices.find("gpt") is None
     assert prices.find("holotron-12b") == Price(2, 0.5, 10)
-    spent = Usage(prompt=1_000_000, cached=400_000, output=50_000) + Usage(prompt=1_000_000)
+    spent = TokenUsage(prompt=1_000_000, cached=400_000, output=50_000) + TokenUsage(prompt=1_000_000)
     assert spent.money(prices.find("holo2")) == pytest.approx(1.6 * 2 + 0.4 * 0.5 + 0.5)
     for text, problem in (("[a]\nin = 1", "unknown field 'in'"), ('[a]\ninput = "x"', "a number"), ("[", "not TOML")):
         table.write_text(text)

@@ -68,7 +68,7 @@ class Spent(Protocol):
 
 
 @dataclass(frozen=True)
-class Usage:
+class TokenUsage:
     """Tokens and seconds of some steps. prompt: all that was sent; cached: the part of it that was computed before."""
 
     steps: int = 0
@@ -77,25 +77,25 @@ class Usage:
     output: int = 0
     seconds: float = 0.0
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: TokenUsage) -> TokenUsage:
         mine, theirs = asdict(self), asdict(other)
-        return Usage(**{name: mine[name] + theirs[name] for name in mine})
+        return TokenUsage(**{name: mine[name] + theirs[name] for name in mine})
 
     def money(self, price: Price) -> float:
         cached = price.input if price.cached is None else price.cached
         return ((self.prompt - self.cached) * price.input + self.cached * cached + self.output * price.output) / 1e6
 
 
-def usage_of(steps: Iterable[Any]) -> Usage:
+def usage_of(steps: Iterable[Any]) -> TokenUsage:
     """Of StepRecords of an Agent or Steps of an episode."""
-    total = Usage()
+    total = TokenUsage()
     for step in steps:
         spent: Spent | None = step.reply if hasattr(step, "reply") else step.output
         timings = step.timings
         seconds = timings.observe + timings.think + timings.act
         if spent is None:
-            total += Usage(1, seconds=seconds)
+            total += TokenUsage(1, seconds=seconds)
             continue
         output = spent.completion_tokens if spent.completion_tokens is not None else len(spent.token_ids or ())
-        total += Usage(1, spent.prompt_tokens or 0, spent.cached_tokens or 0, output, seconds)
+        total += TokenUsage(1, spent.prompt_tokens or 0, spent.cached_tokens or 0, output, seconds)
     return total

@@ -15,7 +15,7 @@ from holotron.cli.errors import MISUSED
 
 if TYPE_CHECKING:
     from holotron.agent.agent import StepRecord
-    from holotron.agent.cost import PriceTable, Usage
+    from holotron.agent.cost import PriceTable, TokenUsage
 
 MIB, GIB = 2**20, 2**30
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -72,7 +72,7 @@ def print_step(out: Console, step: StepRecord) -> None:
         out.print(f"             {step.error}", style="yellow", markup=False)
 
 
-def told_usage(usage: Usage, model: str, prices: PriceTable | None = None) -> str:
+def told_usage(usage: TokenUsage, model: str, prices: PriceTable | None = None) -> str:
     """Steps, seconds and tokens in a line, and what they cost where there is a price."""
     words = f"{usage.steps} steps, {usage.seconds:.1f} s"
     if usage.prompt or usage.output:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from holotron.agent.agent import Agent, Budget, Hook, StepRecord, call_hook
 from holotron.agent.chat import ChatModel, ChatOptions, Message
-from holotron.agent.cost import Usage, usage_of
+from holotron.agent.cost import TokenUsage, usage_of
 from holotron.agent.open_model import open_endpoint, open_model, options_for, stated_format
 from holotron.agent.policy_format import JsonFormat, PolicyFormat, json_part
 from holotron.agent.stuck import StuckLimits
@@ -60,7 +60,7 @@ class RunResult(Generic[Data]):
         return self.episode.steps
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> TokenUsage:
         """Tokens and seconds."""
         return usage_of(self.steps)
 

@@ -11,20 +11,34 @@ from pathlib import Path
 
 from holotron.episodes.examples import ExampleError
 from holotron.model.errors import ModelError
+from holotron.model.heartbeat import Heartbeat, to_stderr
 from holotron.train.parallel import leave
-from holotron.train.recipe import RecipeError, read_recipe
+from holotron.train.recipe import Recipe, RecipeError, read_recipe
 from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
 
 
-def tell(progress: Progress) -> None:
+def line_of(progress: Progress) -> str:
+    """Where a run stands, in a line."""
     share = "" if progress.share_of_peak is None else f", {100 * progress.share_of_peak:.1f}% of peak"
-    print(
-        f"step {progress.step}/{progress.steps} loss {progress.loss:.4f} rate {progress.rate:.2e} "
-        f"{progress.samples_per_second:.0f} samples/s, {progress.images_per_second:.0f} images/s{share}, "
-        f"filled {100 * progress.filled:.0f}%, waited {100 * progress.waited:.0f}%, {progress.seconds:.0f} s",
-        file=sys.stderr,
-        flush=True,
+    speed = f"{progress.samples_per_second:.0f} samples/s, {progress.images_per_second:.0f} images/s"
+    if progress.samples_per_second < 1:
+        speed = f"{1 / max(progress.samples_per_second, 1e-9):.1f} s a sample"
+    return (
+        f"step {progress.step}/{progress.steps} loss {progress.loss:.4f} rate {progress.rate:.2e} {speed}{share}, "
+        f"filled {100 * progress.filled:.0f}%, waited {100 * progress.waited:.0f}%, {progress.seconds:.0f} s"
     )
+
+
+def train(recipe: Recipe, out: Path, device: str | None = None) -> tuple[Path, Trainer]:
+    """Run a recipe, and say on stderr how it goes, to the end: the last state and the weights take a while."""
+    with Heartbeat("preparing the model and the data") as heartbeat:
+
+        def tell(progress: Progress) -> None:
+            to_stderr(line_of(progress))
+            heartbeat.now("keeping the state and the weights" if progress.step == progress.steps else "training")
+
+        trainer = Trainer(recipe, out, device)
+        return trainer.run(tell), trainer
 
 
 def main() -> int:
@@ -36,8 +50,7 @@ def main() -> int:
     given = parser.parse_args()
     changes = {} if given.steps is None else {"steps": given.steps}
     try:
-        trainer = Trainer(read_recipe(given.recipe, **changes), given.out, given.device)
-        folder = trainer.run(tell)
+        folder, trainer = train(read_recipe(given.recipe, **changes), given.out, given.device)
         if trainer.ranks.first:
             print(folder)
     except (RecipeError, TrainingError, Interrupted, ExampleError, ModelError) as error:

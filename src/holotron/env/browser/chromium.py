@@ -17,6 +17,8 @@ COMMANDS = (
     "google-chrome",
     "google-chrome-stable",
 )
+# How a browser with a window is had, where the headless shell is all there is.
+WINDOW_FIX = "python -m playwright install --with-deps chromium"
 # What Playwright's own downloads are called, old and new.
 PLAYWRIGHT_BINARIES = ("chrome-headless-shell", "headless_shell", "chrome")
 

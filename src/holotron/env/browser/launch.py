@@ -11,7 +11,7 @@ from typing import Any
 
 from playwright.async_api import Browser, Error, Playwright
 
-from holotron.env.browser.chromium import find_chromium, isolation_arguments, launch_arguments
+from holotron.env.browser.chromium import WINDOW_FIX, find_chromium, isolation_arguments, launch_arguments
 from holotron.env.errors import BrowserMissing
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ class LaunchOptions:
 async def launch(playwright: Playwright, options: LaunchOptions, sandbox: bool = os.geteuid() != 0) -> Browser:
     """A running Chromium, its pages sandboxed where the machine allows it; BrowserMissing if none can be started."""
     executable = options.executable or find_chromium(window=not options.headless)[0]
+    if executable is None and not options.headless:
+        raise BrowserMissing(f"a browser with a window is needed, and there is none here: {WINDOW_FIX}")
     given: dict[str, Any] = {
         "headless": options.headless,
         "args": [*launch_arguments(), *options.arguments],
