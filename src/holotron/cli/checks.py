@@ -18,7 +18,7 @@ from typing import Literal
 
 from holotron.cli.errors import told
 from holotron.cli.output import GIB, size
-from holotron.env.browser.chromium import WINDOW_FIX, find_chromium
+from holotron.env.browser.chromium import WINDOW_FIX, find_chromium, has_screen
 
 State = Literal["ok", "note", "missing"]
 
@@ -231,7 +231,7 @@ def check_window() -> Finding:
     path, _ = find_chromium(window=True)
     if path is None:
         return "note", "no full Chromium here; the headless shell has no window", WINDOW_FIX
-    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    if not has_screen():
         return "note", f"{path}, but there is no screen: neither $DISPLAY nor $WAYLAND_DISPLAY is set"
     return "ok", str(path)
 

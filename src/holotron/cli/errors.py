@@ -69,21 +69,21 @@ def report(error: Exception) -> int:
     if isinstance(error, ImportError) and error.name and not error.name.startswith("holotron"):
         package = error.name.partition(".")[0]
         return _say(f"the package {package!r} is missing; `holotron doctor` says how to install it", FAILED)
-    if (full := _full_disk(error)) is not None:
-        return _say(f"the disk is full{f' ({full.filename})' if full.filename else ''}: {told(error)}", FAILED)
-    # What this package raises under a name of its own is meant to be read; so is what the system says.
-    if isinstance(error, ValueError | OSError) or type(error).__module__.startswith("holotron."):
+    # What this package raises under a name of its own is meant to be read as it is.
+    if type(error).__module__.startswith("holotron."):
+        return _say(_one_line(str(error)) or type(error).__name__, FAILED)
+    if _full_disk(error):
+        return _say(f"the disk is full: {told(error)}", FAILED)
+    if isinstance(error, ValueError | OSError):
         return _say(_one_line(str(error)) or type(error).__name__, FAILED)
     return _say(f"{told(error)} (a bug; {DEBUG_VARIABLE}=1 shows where)", FAILED)
 
 
-def _full_disk(error: BaseException | None) -> OSError | None:
-    """The full disk that is behind an error: libraries tell it in words of their own."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return error
-        error = error.__cause__ or error.__context__
-    return None
+def _full_disk(error: BaseException) -> bool:
+    """Whether a full disk is behind an error: libraries tell it in words of their own, torch in these."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return any(words in str(error) for words in ("No space left on device", "PytorchStreamWriter failed writing"))
 
 
 def told(error: Exception) -> str:
