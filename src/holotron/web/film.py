@@ -122,7 +122,11 @@ def _cut(text: str, draw: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont | Im
 def _write_gif(frames: list[Image.Image], path: Path, seconds: float) -> None:
     times = [round(seconds * 1000)] * (len(frames) - 1) + [round(2000 * seconds)]
     # One palette for all frames: what does not change between them is then the same, and takes no room.
-    palette = frames[-1].quantize(255, method=Image.Quantize.MEDIANCUT)
+    small = [frame.resize((160, 120)) for frame in frames]
+    sample = Image.new("RGB", (160, 120 * len(small) + 40), MARK)  # with enough of the mark's colour to keep it
+    for number, frame in enumerate(small):
+        sample.paste(frame, (0, 120 * number))
+    palette = sample.quantize(255, method=Image.Quantize.MEDIANCUT)
     reduced = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     reduced[0].save(path, save_all=True, append_images=reduced[1:], duration=times, loop=0, optimize=True)
 
