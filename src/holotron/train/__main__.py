@@ -6,7 +6,9 @@ With `torchrun --nproc-per-node 8 -m` in the place of `python -m`, one model is 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import time
 from pathlib import Path
 
 from holotron.episodes.examples import ExampleError
@@ -18,12 +20,12 @@ from holotron.train.recipe import Recipe, RecipeError, read_recipe
 from holotron.train.sft import Interrupted, Trainer
 
 
-def line_of(progress: Progress) -> str:
-    """Where a run stands, in a line."""
+def line_of(progress: Progress, step_seconds: float) -> str:
+    """Where a run stands, in a line. step_seconds: what a step took of late; it is told where samples take long."""
     share = "" if progress.share_of_peak is None else f", {100 * progress.share_of_peak:.1f}% of peak"
     speed = f"{progress.samples_per_second:.0f} samples/s, {progress.images_per_second:.0f} images/s"
     if progress.samples_per_second < 1:
-        speed = f"{1 / max(progress.samples_per_second, 1e-9):.1f} s a sample"
+        speed = f"{step_seconds:.1f} s/step"
     return (
         f"step {progress.step}/{progress.steps} loss {progress.loss:.4f} rate {progress.rate:.2e} {speed}{share}, "
         f"filled {100 * progress.filled:.0f}%, waited {100 * progress.waited:.0f}%, {progress.seconds:.0f} s"
@@ -32,10 +34,16 @@ def line_of(progress: Progress) -> str:
 
 def train(recipe: Recipe, out: Path, device: str | None = None) -> tuple[Path, Trainer]:
     """Run a recipe, and say on stderr how it goes, to the end: the last state and the weights take a while."""
-    with Heartbeat("preparing the model and the data") as heartbeat:
+    # Of several processes the first one tells.
+    told = to_stderr if os.environ.get("RANK", "0") == "0" else lambda _: None
+    with Heartbeat("preparing the model and the data", told) as heartbeat:
+        began, before = time.monotonic(), 0
 
         def tell(progress: Progress) -> None:
-            to_stderr(line_of(progress))
+            nonlocal began, before
+            now, steps = time.monotonic(), max(1, progress.step - before)
+            told(line_of(progress, (now - began) / steps))
+            began, before = now, progress.step
             heartbeat.now("keeping the state and the weights" if progress.step == progress.steps else "training")
 
         trainer = Trainer(recipe, out, device)
