@@ -156,7 +156,7 @@ def touched_parameters(model: ModelConfig, tokens: float) -> float:
     """Layer weights that must be read for a batch of so many tokens."""
     touched = float(layer_parameters(model))
     if (e := model.moe) is not None:
-        expert = 2 * (e.latent_size or model.hidden_size) * e.expert_size
+        expert = e.matrices * (e.latent_size or model.hidden_size) * e.expert_size
         resting = e.experts - expected_experts(e.experts, e.experts_per_token, tokens)
         touched -= model.count("E") * expert * resting
     return touched

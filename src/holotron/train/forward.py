@@ -43,7 +43,7 @@ def compile_layers(model: Model) -> None:
 
 def encode_images(model: Model, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
     """Token embeddings [M, D] of all images."""
-    assert model.vision is not None
+    assert isinstance(model.vision, VisionTower)
     assert model.projector is not None
     assert batch.images is not None
     out: Tensor = model.projector(model.vision.encode_packed(patches_PV, positions_PW, batch.images))

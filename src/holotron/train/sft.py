@@ -27,6 +27,7 @@ from holotron.model.text.chat_template import ChatTemplate, load_chat_template
 from holotron.model.text.conversation import ConversationWriter
 from holotron.model.text.policy_tokenizer import policy_template, policy_tokenizer, save_policy_texts
 from holotron.model.text.tokenizer import Tokenizer, load_tokenizer
+from holotron.model.vision import VisionTower
 from holotron.train.batches import Packer, TrainingBatch
 from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.cuda_graph import CudaGraphStep
@@ -87,8 +88,12 @@ class Trainer:
             )
         torch.manual_seed(recipe.seed)
         self.model, self.tokenizer, template = _start(recipe, self.device)
+        if not isinstance(self.model.vision, VisionTower):
+            raise TrainingError(
+                f"{self.model.config.name} cannot be trained here: the supervised stages need a RADIO tower. Batches have "
+                "neither the positions with three axes nor the deepstack features of Qwen's vision-language models"
+            )
         self.model.train()
-        assert self.model.vision is not None
         self._ocr_head: OcrHead | None = None
         if recipe.ocr_loss:
             # A part of the model, it learns, is averaged and kept like the rest; what is exported has no place for it.
@@ -240,7 +245,7 @@ class Trainer:
     def _see(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """The patches of a batch and their positions, on the device."""
         tower, most = self.model.vision, self.recipe.batch.patches
-        assert tower is not None
+        assert isinstance(tower, VisionTower)
         dtype = torch.bfloat16 if self._half else self.model.dtype
         patches = prepare_patches(batch, tower.config, most, self.device, dtype)
         return patches, place_patches(batch, tower, most)
