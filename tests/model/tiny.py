@@ -87,9 +87,9 @@ def tiny_qwen(kind: str) -> dict:
         heads=2,
         mlp_size=24,
         patch_size=4,
-        max_image_size=24,
+        max_image_size=192 if is_25 else 24,
         deepstack=() if is_25 else (0, 2),
-        window_size=16,
+        window_size=16 if is_25 else None,
         full_attention=(1,) if is_25 else (),
         min_pixels=64,
         max_pixels=24 * 32,
@@ -97,6 +97,7 @@ def tiny_qwen(kind: str) -> dict:
     )
     return {
         "pattern": "*E*-*E" if kind == "experts" else "*-*-",
+        "hidden_size": 64 if is_25 else 24,
         "attention": AttentionConfig(
             heads=4,
             kv_heads=2,

@@ -224,7 +224,7 @@ class QwenVisionConfig(VisionConfig):
     prefix_tokens: int = 0
     mode: Literal["tiles", "dynamic", "scaled"] = "scaled"
     deepstack: tuple[int, ...] = ()
-    window_size: int = 112
+    window_size: int | None = None
     full_attention: tuple[int, ...] = ()
     min_pixels: int = 65536
     max_pixels: int = 16777216
@@ -236,14 +236,14 @@ class QwenVisionConfig(VisionConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _positive(self, "min_pixels", "max_pixels", "window_size")
+        _positive(self, "min_pixels", "max_pixels", *(["window_size"] if self.version == "2.5" else []))
         if self.version not in ("2.5", "3"):
             raise ConfigError(f"the tower's version is {self.version!r}; known are '2.5' and '3'")
         if self.mode != "scaled":
             raise ConfigError(f"vision mode is {self.mode!r}; this tower takes images that are 'scaled'")
         if self.width // self.heads % 4:
             raise ConfigError(f"rotary rows and columns need heads of a multiple of 4, got {self.width // self.heads}")
-        if self.window_size % (2 * self.patch_size):
+        if self.window_size is not None and self.window_size % (2 * self.patch_size):
             raise ConfigError(f"window_size ({self.window_size}) must be a multiple of {2 * self.patch_size}")
         for name in ("deepstack", "full_attention"):
             if any(not 0 <= block < self.depth for block in getattr(self, name)):

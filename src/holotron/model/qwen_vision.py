@@ -70,7 +70,7 @@ class QwenVisionTower(nn.Module):
 
     def _encode(self, x_IPW: Tensor, grid: Grid) -> list[Tensor]:
         config = self.config
-        window = config.window_size // config.patch_size if config.version == "2.5" else None
+        window = None if config.window_size is None else config.window_size // config.patch_size
         windowed = PatchLayout.build(grid, config.width // config.heads, window, x_IPW.device, x_IPW.dtype)
         whole = windowed.whole()
         if self.position_table is not None:

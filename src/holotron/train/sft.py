@@ -90,8 +90,8 @@ class Trainer:
         self.model, self.tokenizer, template = _start(recipe, self.device)
         if not isinstance(self.model.vision, VisionTower):
             raise TrainingError(
-                f"{self.model.config.name} cannot be trained here: the supervised stages need a RADIO tower. Batches have "
-                "neither the positions with three axes nor the deepstack features of Qwen's vision-language models"
+                f"{self.model.config.name} cannot be trained here: the supervised stages need a RADIO tower. They "
+                "have neither the positions with three axes nor the deepstack features of Qwen's vision-language models"
             )
         self.model.train()
         self._ocr_head: OcrHead | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -156,7 +156,10 @@ def detect(names: Iterable[str], config: ModelConfig) -> Dialect:
 
 def default_dialect(config: ModelConfig, *, released: bool = True) -> Dialect:
     if isinstance(config.vision, QwenVisionConfig):
-        return _qwen_dialect(nested=config.vision.version == "3")
+        dialect = _qwen_dialect(nested=config.vision.version == "3")
+        # transformers tells the two forms of experts by their shape: those that are square it takes as they are.
+        square = config.moe is not None and 2 * config.moe.expert_size == config.hidden_size
+        return replace(dialect, released=not square)
     if config.uses_rope:
         return Dialect(dense=True, prefix="model.")
     return Dialect(prefix="language_model." if config.vision else "", released=released)

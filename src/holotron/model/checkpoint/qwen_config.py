@@ -36,7 +36,6 @@ _TOWER: Keys = {
     "heads": ("num_heads",),
     "mlp_size": ("intermediate_size",),
     "patch_size": ("patch_size",),
-    "window_size": ("window_size",),
 }
 # What the keys above are where a config leaves them out.
 _TOWER_25 = {"width": 3584, "depth": 32, "mlp_size": 3420, "patch_size": 14}
@@ -125,10 +124,9 @@ def _vision(raw: Raw, tower: Raw, name: str, version: Literal["2.5", "3"]) -> Qw
     if version == "2.5":
         full = tower.get("fullatt_block_indexes", (7, 15, 23, 31))
         # Those of the usual processor of these models, which a file beside this one may change.
-        extra: dict[str, Any] = {"full_attention": tuple(full), "min_pixels": 3136, "max_pixels": 12845056}
-        extra |= {"mean": CLIP_MEAN, "std": CLIP_STD}
+        extra: dict[str, Any] = {"min_pixels": 3136, "max_pixels": 12845056, "mean": CLIP_MEAN, "std": CLIP_STD}
+        extra |= {"full_attention": tuple(full), "window_size": integer(tower, name, "window_size", 112)}
     else:
-        shape["window_size"] = 2 * patch
         extra = {"deepstack": tuple(tower.get("deepstack_visual_indexes", (8, 16, 24)))}
     return QwenVisionConfig(
         version=version,
@@ -184,9 +182,8 @@ def render_qwen_vl(config: ModelConfig) -> dict[str, Any]:
         text |= written(e, _MOE) | {"decoder_sparse_step": 1, "mlp_only_layers": dense}
     tower = {"model_type": f"{kind}_vision", **written(v, _TOWER), "out_hidden_size": config.hidden_size}
     if is_25:
-        tower["fullatt_block_indexes"] = list(v.full_attention)
+        tower |= {"window_size": v.window_size, "fullatt_block_indexes": list(v.full_attention)}
     else:
-        del tower["window_size"]
         tower |= {"num_position_embeddings": v.table_side**2, "deepstack_visual_indexes": list(v.deepstack)}
     names = {"qwen3_vl": "Qwen3VL", "qwen3_vl_moe": "Qwen3VLMoe", "qwen2_5_vl": "Qwen2_5_VL"}
     return {
