@@ -70,10 +70,10 @@ class Model(nn.Module):
         tokens: Tensor = self.projector(torch.cat(shuffled))
         return list(tokens.split([len(image) for image in shuffled]))
 
-    def embed(self, token_ids_T: Tensor, images: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor | None]:
-        """Embeddings of the tokens, with the images' in place of the image tokens, in order, and deepstack_KTD."""
+    def embed(self, token_ids_T: Tensor, images: Sequence[Tensor] = ()) -> Tensor:
+        """Embeddings of the tokens, with the images' in place of the image tokens, in order."""
         if not images:
-            return self.decoder.embeddings(token_ids_T), None
+            return self.decoder.embeddings(token_ids_T)
         assert self.config.vision is not None
         places = token_ids_T == self.config.vision.image_token_id
         # The image token may lie beyond the vocabulary: nothing is looked up for it.
@@ -81,19 +81,24 @@ class Model(nn.Module):
         embeddings = torch.cat(list(images)).to(x_TD.dtype)
         if (wanted := int(places.sum())) != len(embeddings):
             raise ModelError(f"the prompt has {wanted} image tokens, but the images give {len(embeddings)} embeddings")
-        first, *deeper = embeddings.chunk(1 + self.config.deepstack_layers, dim=1)
-        x_TD = x_TD.masked_scatter(places[:, None], first)
-        if not deeper:
-            return x_TD, None
-        nothing = torch.zeros_like(x_TD)
-        return x_TD, torch.stack([nothing.masked_scatter(places[:, None], layer) for layer in deeper])
+        return x_TD.masked_scatter(places[:, None], embeddings[:, : x_TD.shape[1]])
+
+    def deepstack(self, token_ids_T: Tensor, images: Sequence[Tensor]) -> Tensor | None:
+        """deepstack_KTD of the decoder: what images bring beside their embeddings, and zeros elsewhere."""
+        if not images or not self.config.deepstack_layers:
+            return None
+        assert self.config.vision is not None
+        places_T = token_ids_T == self.config.vision.image_token_id
+        _, *layers = torch.cat(list(images)).chunk(1 + self.config.deepstack_layers, dim=1)
+        nothing_TD = layers[0].new_zeros(len(token_ids_T), layers[0].shape[1])
+        return torch.stack([nothing_TD.masked_scatter(places_T[:, None], layer) for layer in layers])
 
     def forward(
         self, token_ids_T: Tensor, batch: Batch, memory: Memory | None = None, images: Sequence[Tensor] = ()
     ) -> Tensor:
         """Hidden states of the new tokens; `decoder.logits` turns the wanted rows into logits."""
-        x_TD, deepstack_KTD = self.embed(token_ids_T, images)
-        return self.decoder(x_TD, batch, memory, deepstack_KTD=deepstack_KTD)
+        deepstack_KTD = self.deepstack(token_ids_T, images)
+        return self.decoder(self.embed(token_ids_T, images), batch, memory, deepstack_KTD=deepstack_KTD)
 
     def score(
         self, sequences: Sequence[Sequence[int]], images: Sequence[Tensor] = (), grids: Sequence[Grid] = ()
