@@ -49,14 +49,15 @@ _NANO_30B = ModelConfig(
     max_positions=262144,
     eos_token_ids=(2, 11),
 )
+_HOLO2_ATTENTION = AttentionConfig(
+    heads=32, kv_heads=8, head_dim=128, rope_theta=5_000_000.0, qk_norm=True, mrope_section=(24, 20, 20)
+)
 _HOLO2_8B = ModelConfig(
     name="holo2-8b",
     pattern="*-" * 36,
     hidden_size=4096,
     vocab_size=151936,
-    attention=AttentionConfig(
-        heads=32, kv_heads=8, head_dim=128, rope_theta=5_000_000.0, qk_norm=True, mrope_section=(24, 20, 20)
-    ),
+    attention=_HOLO2_ATTENTION,
     mlp=MlpConfig(12288, gated=True),
     vision=QwenVisionConfig(deepstack=(8, 16, 24)),
     norm_eps=1e-6,
@@ -154,7 +155,7 @@ _PRESETS = (
             name="holo2-30b-a3b",
             pattern="*E" * 48,
             hidden_size=2048,
-            attention=replace(_HOLO2_8B.attention, kv_heads=4),
+            attention=replace(_HOLO2_ATTENTION, kv_heads=4),
             mlp=None,
             moe=MoeConfig(128, 8, expert_size=768, shared_size=0, router="softmax", gated=True),
         ),
