@@ -34,6 +34,10 @@ FormatOption = Annotated[
 ]
 MaxTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of one answer.")]
 BareOption = Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")]
+AllowPrivateOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow-private", metavar="HOST", help="A name that may lead to this machine or a private network."),
+]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")]
 KEY_VARIABLES = ("HOLOTRON_API_KEY", "OPENAI_API_KEY")

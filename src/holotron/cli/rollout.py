@@ -43,6 +43,7 @@ def rollout(
     height: Annotated[int, typer.Option(min=100, max=8000)] = 800,
     allow: Annotated[list[str] | None, typer.Option(help="Origins besides the task's own.")] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site.")] = False,
+    allow_private: policies.AllowPrivateOption = None,
     device: policies.DeviceOption = None,
     bare: policies.BareOption = False,
     format_: policies.FormatOption = None,
@@ -58,7 +59,7 @@ def rollout(
     with misuse(TaskFileError):
         wanted = read_tasks(tasks, group)
     with misuse(ValueError):
-        suite = WebSuite(width, height, tuple(allow or ()), anywhere)
+        suite = WebSuite(width, height, tuple(allow or ()), anywhere, tuple(allow_private or ()))
     policy_format = chosen.policy_format(bare)
     play = Play(
         suite,
