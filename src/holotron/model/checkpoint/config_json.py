@@ -5,13 +5,13 @@ A key that changes the mathematics in a way this code does not follow is an erro
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from holotron.model.checkpoint.companions import IdOf, overlay_companions, read_json, token_ids
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, MoeConfig, VisionConfig
 from holotron.model.errors import ConfigError
 
@@ -66,40 +66,38 @@ _TOWERS = {
     "vit_huge_patch16_224": (1280, 32, 16, 5120),
 }
 
-PROCESSOR = "preprocessor_config.json"
-_PROCESSOR_KEYS = {
-    "min_num_patches": "min_patches",
-    "max_num_patches": "max_patches",
-    "max_num_tiles": "max_tiles",
-    "use_thumbnail": "thumbnail",
-    "norm_mean": "mean",
-    "norm_std": "std",
+# transformers clamps step sizes below at time_step_min while it reads a prompt, and not while it generates. Nothing is
+# clamped here unless time_step_limit says so, and what is written here says so to transformers, too.
+NO_CLAMP = 1e-30
+
+# The text of the tokens that stand for, start and end an image, where a config does not say another.
+_IMAGE_TEXTS = {
+    "image_token_id": ("img_context_token", "<image>"),
+    "image_start_token_id": ("img_start_token", "<img>"),
+    "image_end_token_id": ("img_end_token", "</img>"),
 }
 
 
 def read_raw_config(folder: Path) -> dict[str, Any]:
     """config.json of a checkpoint folder as it stands."""
-    path = folder / "config.json"
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist; a checkpoint folder holds config.json and *.safetensors") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path} holds a {type(raw).__name__}, not an object")
+    raw = read_json(folder / "config.json")
+    if raw is None:
+        raise ConfigError(
+            f"{folder / 'config.json'} does not exist; a checkpoint folder holds config.json and *.safetensors"
+        )
     return raw
 
 
-def parse_config(raw: Raw, name: str) -> ModelConfig:
-    """The model that a config.json describes."""
+def parse_config(raw: Raw, name: str, id_of: IdOf | None = None) -> ModelConfig:
+    """The model that a config.json describes. id_of: the tokenizer's ids, for tokens that it gives by their text."""
+    _refuse_quantised(raw, name)
     kind = raw.get("model_type") or next(iter(raw.get("architectures") or ()), None)
     if kind in ("nemotron_h", "NemotronHForCausalLM"):
         return _nemotron(raw, name)
     if kind in ("qwen3", "Qwen3ForCausalLM"):
         return _qwen3(raw, name)
     if kind in TILED_TYPES or kind in DYNAMIC_TYPES:
-        return _vision_language(raw, name)
+        return _vision_language(raw, name, id_of)
     raise ConfigError(
         f"{name}: model_type {kind!r} is not supported; supported are {', '.join(SUPPORTED_TYPES)}. "
         "Other architectures can be used through --endpoint with a server that runs them"
@@ -109,24 +107,24 @@ def parse_config(raw: Raw, name: str) -> ModelConfig:
 def read_config(folder: str | Path) -> ModelConfig:
     """The model that a checkpoint folder holds, from its JSON files alone."""
     folder = Path(folder)
-    return overlay_processor(parse_config(read_raw_config(folder), folder.name), folder)
-
-
-def overlay_processor(config: ModelConfig, folder: Path) -> ModelConfig:
-    """The config with the image sizes that preprocessor_config.json, if there is one, says otherwise."""
-    path = folder / PROCESSOR
-    if config.vision is None or not path.exists():
-        return config
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        given = {ours: raw[theirs] for theirs, ours in _PROCESSOR_KEYS.items() if raw.get(theirs) is not None}
-    except (OSError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
-    given |= {key: tuple(given[key]) for key in ("mean", "std") if key in given}
-    return replace(config, vision=replace(config.vision, **given))
+    if quantised := read_json(folder / "hf_quant_config.json"):
+        _refuse_quantised({"quantization_config": quantised}, folder.name)
+    return overlay_companions(parse_config(read_raw_config(folder), folder.name, token_ids(folder)), folder)
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def _refuse_quantised(raw: Raw, name: str) -> None:
+    for part in (raw, raw.get("llm_config"), raw.get("text_config")):
+        stated = (part.get("quantization_config") or part.get("compression_config")) if isinstance(part, dict) else None
+        if stated:
+            within = stated.get("quantization", stated) if isinstance(stated, dict) else {}
+            said = [within.get(key) for key in ("quant_method", "quant_algo", "format", "bits")]
+            how = ", ".join(str(value) for value in said if value) or "see its quantization_config"
+            raise ConfigError(
+                f"{name}: the checkpoint is quantised ({how}), which is not supported; use its release in BF16"
+            )
 
 
 def _nemotron(raw: Raw, name: str, vision: VisionConfig | None = None) -> ModelConfig:
@@ -179,7 +177,7 @@ def _pattern(raw: Raw, name: str) -> str:
 
 
 def _limits(raw: Raw, name: str) -> tuple[float, float]:
-    limits = raw.get("time_step_limit", (0.0, math.inf))
+    limits = raw.get("time_step_limit", raw.get("mamba_dt_limit", (0.0, math.inf)))
     try:
         low, high = (_float(value) for value in limits)
     except (TypeError, ValueError, KeyError):
@@ -230,7 +228,7 @@ def _common(raw: Raw, name: str, *, bos: int | None, eos: int | None, pad: int |
     }
 
 
-def _vision_language(raw: Raw, name: str) -> ModelConfig:
+def _vision_language(raw: Raw, name: str, id_of: IdOf | None) -> ModelConfig:
     text = raw.get("llm_config") or raw.get("text_config")
     tower = raw.get("vision_config")
     if not isinstance(text, dict) or not isinstance(tower, dict):
@@ -253,11 +251,12 @@ def _vision_language(raw: Raw, name: str) -> ModelConfig:
         shape["mlp_size"] = int(shape.get("width", VisionConfig.width) * float(tower.get("mlp_ratio", 4.0)))
         shape["prefix_tokens"] = int(tower.get("num_cls_tokens", 3)) + int(tower.get("num_registers", 7))
     kind = raw.get("model_type") or raw["architectures"][0]
-    dynamic = kind in DYNAMIC_TYPES or "min_num_patches" in args
+    patches = tower | args
+    dynamic = kind in DYNAMIC_TYPES or "min_num_patches" in patches
     frames = tower.get("video_temporal_patch_size", raw.get("video_temporal_patch_size"))
     vision = VisionConfig(
         **shape,
-        **_given(VisionConfig, _IMAGE_TOKENS, raw, name),
+        **_image_tokens(raw, name, id_of),
         patch_size=_integer(tower, name, "patch_size", _integer(raw, name, "patch_size", 16)),
         norm_eps=float(tower.get("layer_norm_eps", 1e-6)),
         projector_size=_integer(raw, name, "projector_hidden_size", 20480 if args else 4096),
@@ -268,12 +267,28 @@ def _vision_language(raw: Raw, name: str) -> ModelConfig:
         tile_size=int(raw.get("force_image_size") or 512),
         max_tiles=int(raw.get("max_num_tiles") or 12),
         thumbnail=bool(raw.get("use_thumbnail", True)),
-        min_patches=int(args.get("min_num_patches", 1024)),
-        max_patches=int(args.get("max_num_patches", 13312)),
+        min_patches=int(patches.get("min_num_patches", 1024)),
+        max_patches=int(patches.get("max_num_patches", 13312)),
         mean=_triple(raw, tower, name, "norm_mean", VisionConfig.mean),
         std=_triple(raw, tower, name, "norm_std", VisionConfig.std),
     )
     return _nemotron(text, name, vision)
+
+
+def _image_tokens(raw: Raw, name: str, id_of: IdOf | None) -> dict[str, Any]:
+    """The ids around an image: those of the config, else the tokenizer's for the texts that the config gives."""
+    found: dict[str, Any] = {}
+    for field, keys in _IMAGE_TOKENS.items():
+        if (key := next((key for key in keys if key in raw), None)) is not None:
+            found[field] = None if raw[key] is None else _integer(raw, name, key)
+            continue
+        where, usual = _IMAGE_TEXTS[field]
+        found[field] = id_of(raw.get(where) or usual) if id_of else None
+        if id_of and found[field] is None and where in raw:
+            raise ConfigError(f"{name}: {where} is {raw[where]!r}, which the tokenizer does not have as one token")
+    if found["image_token_id"] is None:
+        raise ConfigError(f"{name}: neither image_token_id nor a token <image> of the tokenizer says where images go")
+    return found
 
 
 def _given(kind: type, keys: Keys, raw: Raw, name: str) -> dict[str, Any]:
@@ -349,12 +364,6 @@ def render_config(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def render_processor(vision: VisionConfig) -> dict[str, Any]:
-    """A preprocessor_config.json for a model that was made here."""
-    values = {theirs: getattr(vision, ours) for theirs, ours in _PROCESSOR_KEYS.items()}
-    return values | {"patch_size": vision.patch_size, "downsample_ratio": 0.5}
-
-
 def _written(part: Any, keys: Keys) -> dict[str, Any]:
     return {theirs[0]: getattr(part, ours) for ours, theirs in keys.items()}
 
@@ -382,6 +391,7 @@ def _render_nemotron(config: ModelConfig) -> dict[str, Any]:
     }
     if m := config.mamba:
         raw |= _written(m, _MAMBA)
+        raw["time_step_min"] = max(m.dt_limit[0], NO_CLAMP)
         if m.dt_limit != (0.0, math.inf):
             raw["time_step_limit"] = list(m.dt_limit)
     if a := config.attention:
