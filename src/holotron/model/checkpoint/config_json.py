@@ -262,7 +262,7 @@ def _vision_language(raw: Raw, name: str, id_of: IdOf | None) -> ModelConfig:
         projector_size=_integer(raw, name, "projector_hidden_size", 20480 if args else 4096),
         # Checkpoints whose language model predicts several tokens ahead also normalise the tower's output.
         final_norm=int(text.get("num_nextn_predict_layers") or 0) > 0 and kind in DYNAMIC_TYPES,
-        video_frames=frames if frames and frames > 1 else None,
+        video_frames=frames if frames and frames > 1 and tower.get("separate_video_embedder", True) else None,
         mode="dynamic" if dynamic else "tiles",
         tile_size=int(raw.get("force_image_size") or 512),
         max_tiles=int(raw.get("max_num_tiles") or 12),
@@ -338,7 +338,6 @@ def render_config(config: ModelConfig) -> dict[str, Any]:
     text = _render_nemotron(config)
     if (v := config.vision) is None:
         return text
-    frames = v.video_frames
     return {
         "architectures": ["NemotronH_Omni_Reasoning_V3" if v.mode == "dynamic" else "NemotronH_Nano_VL_V2"],
         "model_type": "nemotron_h_omni" if v.mode == "dynamic" else "NemotronH_Nano_VL_V2",
@@ -353,15 +352,21 @@ def render_config(config: ModelConfig) -> dict[str, Any]:
             "num_registers": v.prefix_tokens - min(3, v.prefix_tokens),
             "norm_mean": list(v.mean),
             "norm_std": list(v.std),
-            "video_temporal_patch_size": frames,
+            **render_video(v),
         },
         "vision_hidden_size": v.width,
         "projector_hidden_size": v.projector_size,
         "downsample_ratio": 0.5,
         "force_image_size": v.tile_size,
         **_written(v, _IMAGE_TOKENS),
-        **({"video_temporal_patch_size": frames} if frames else {}),
+        "video_temporal_patch_size": render_video(v)["video_temporal_patch_size"],
     }
+
+
+def render_video(vision: VisionConfig) -> dict[str, Any]:
+    """transformers knows no tower for images alone: one that has no weights for video says so beside the number."""
+    frames = vision.video_frames
+    return {"video_temporal_patch_size": frames or 2, **({} if frames else {"separate_video_embedder": False})}
 
 
 def _written(part: Any, keys: Keys) -> dict[str, Any]:

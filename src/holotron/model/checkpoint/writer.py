@@ -16,7 +16,7 @@ from torch import Tensor
 
 from holotron.model.checkpoint import int8
 from holotron.model.checkpoint.companions import GENERATION, PROCESSOR, WHOLE_PROCESSOR, render_processor
-from holotron.model.checkpoint.config_json import NO_CLAMP, read_config, render_config
+from holotron.model.checkpoint.config_json import NO_CLAMP, read_config, render_config, render_video
 from holotron.model.checkpoint.names import Dialect, default_dialect
 from holotron.model.checkpoint.storage import INDEX
 from holotron.model.config import ModelConfig
@@ -107,6 +107,9 @@ def _stated(raw_config: dict[str, Any], config: ModelConfig) -> dict[str, Any]:
             part["tie_word_embeddings"] = False
         if config.mamba and "mamba_num_heads" in part:
             part.setdefault("time_step_min", max(config.mamba.dt_limit[0], NO_CLAMP))
+    if config.vision and isinstance(tower := raw.get("vision_config"), dict) and "args" not in tower:
+        tower |= render_video(config.vision)
+        raw["video_temporal_patch_size"] = tower["video_temporal_patch_size"]
     return raw
 
 
