@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,9 @@ from holotron.model.grids import Grid
 from holotron.model.tiling import ProcessedImage
 from holotron.model.vision import Projector, VisionTower, pixel_shuffle
 
+if TYPE_CHECKING:
+    from holotron.model.adapters import AdapterSet
+
 
 class Model(nn.Module):
     """A policy. `vision` and `projector` are None for a text-only one."""
@@ -24,6 +29,7 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.source: CheckpointSource | None = None
+        self.adapters: AdapterSet | None = None
         self.vision = VisionTower(config.vision) if config.vision else None
         self.projector = Projector(config.vision, config.hidden_size) if config.vision else None
         self.decoder = Decoder(config)
@@ -35,6 +41,14 @@ class Model(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         return self.decoder.embeddings.weight.dtype
+
+    def using(self, adapter: str | None) -> AbstractContextManager[None]:
+        """Inside, everything is computed with the adapter of that name; None is the model alone."""
+        if self.adapters is None:
+            if adapter is not None:
+                raise ModelError(f"there is no adapter {adapter!r}: {self.config.name} was loaded without any")
+            return nullcontext()
+        return self.adapters.using(self.adapters.number(adapter) or None)
 
     def encode_images(self, images: Sequence[ProcessedImage]) -> list[Tensor]:
         """Token embeddings of each image, [tokens, hidden size]."""
