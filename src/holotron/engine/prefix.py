@@ -28,7 +28,7 @@ def match(
     """The idle session of the pool that has computed the longest beginning of these tokens, and how much of it.
 
     It has the same adapter. Its memory, or one of its checkpoints, stands there. What other weights have computed is
-    passed over, unless with any_epoch. At least one token of the request is left to compute, since its logits are wanted.
+    passed over, unless with any_epoch. At least one token of the request is left to compute: its logits are wanted.
     """
     places: dict[int, list[SessionState]] = {}
     number = loop.adapter_number(adapter)

@@ -71,6 +71,7 @@ class ModelCard(ApiModel):
     object: str = "model"
     created: int
     owned_by: str
+    parent: str | None = None
     max_model_len: int
 
 
@@ -92,6 +93,7 @@ class Detokenized(ApiModel):
 class SessionAnswer(ApiModel):
     id: str
     object: str = "session"
+    adapter: str | None = None
     created: int
     ttl: float
     expires_in: float
