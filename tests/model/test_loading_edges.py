@@ -19,7 +19,7 @@ from holotron.engine.sampling import SamplingParams
 from holotron.model.checkpoint.config_json import parse_config, read_config, render_config
 from holotron.model.checkpoint.reader import load_checkpoint
 from holotron.model.checkpoint.writer import save_checkpoint
-from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig
+from holotron.model.config import MambaConfig, MlpConfig, QwenVisionConfig
 from holotron.model.errors import ConfigError
 from holotron.model.initialize import random_model
 from holotron.model.presets import PRESETS
@@ -62,16 +62,18 @@ def see(model, tokenizer) -> str:
 def test_every_preset_takes_a_screenshot(name):
     """Its vocabulary and its vision settings; the rest is small enough to run here."""
     config = PRESETS[name].config
-    vision = replace(config.vision, width=16, depth=1, heads=2, mlp_size=16, projector_size=16)
-    small = replace(
-        config,
-        pattern="M*-",
-        hidden_size=16,
-        mamba=MambaConfig(heads=2, head_dim=8, state_size=8, groups=1),
-        attention=AttentionConfig(heads=2, kv_heads=1, head_dim=8),
-        mlp=MlpConfig(16),
-        vision=vision,
-    )
+    parts = {"width": 16, "depth": 1, "heads": 2, "mlp_size": 16}
+    sizes = {"heads": 2, "kv_heads": 1, "head_dim": 16}
+    if isinstance(config.vision, QwenVisionConfig):
+        parts |= {"deepstack": (0,) if config.vision.deepstack else (), "full_attention": ()}
+        sizes["mrope_section"] = (4, 2, 2)
+        layers = {"pattern": "*-", "mlp": MlpConfig(16, gated=True)}
+    else:
+        parts["projector_size"] = 16
+        mamba = MambaConfig(heads=2, head_dim=8, state_size=8, groups=1)
+        layers = {"pattern": "M*-", "mlp": MlpConfig(16), "mamba": mamba}
+    layers |= {"attention": replace(config.attention, **sizes), "vision": replace(config.vision, **parts), "moe": None}
+    small = replace(config, hidden_size=16, **layers)
     assert see(random_model(small), byte_tokenizer(config)) in ("stop", "length")
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from holotron.model.checkpoint.companions import read_json
-from holotron.model.checkpoint.names import Stored, default_dialect
+from holotron.model.checkpoint.names import Stored, all_dialects
 from holotron.model.checkpoint.storage import first_non_finite, open_tensors
 from holotron.model.errors import CheckpointError
 
@@ -112,10 +112,9 @@ def _pairs(name: str, folder: Path) -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def _homes(model: Model, layers: Mapping[str, nn.Linear]) -> dict[str, tuple[str, Stored]]:
-    """Our layers by the names of modules, in the spelling of releases and in that of transformers."""
+    """Our layers by the names of modules, in every spelling."""
     homes: dict[str, tuple[str, Stored]] = {}
-    for released in (True, False):
-        dialect = default_dialect(model.config, released=released)
+    for dialect in all_dialects(model.config):
         for layer in layers:
             for stored in dialect.stored(f"{layer}.weight", model.config):
                 homes[stored.name.removesuffix(".weight")] = (layer, stored)

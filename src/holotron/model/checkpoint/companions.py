@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from holotron.model.config import ModelConfig, VisionConfig
+from holotron.model.checkpoint.qwen_config import processor_fields, render_qwen_processor
+from holotron.model.config import ModelConfig, QwenVisionConfig, VisionConfig
 from holotron.model.errors import ConfigError
 
 PROCESSOR, WHOLE_PROCESSOR = "preprocessor_config.json", "processor_config.json"
@@ -46,7 +47,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 def overlay_companions(config: ModelConfig, folder: Path) -> ModelConfig:
     """The config with what the other files say: sizes and normalisation of images, and further stop ids."""
     if config.vision is not None:
-        config = replace(config, vision=replace(config.vision, **_processor(folder)))
+        config = replace(config, vision=replace(config.vision, **_processor(folder, config.vision)))
     generation = read_json(folder / GENERATION) or {}
     ends = generation.get("eos_token_id")
     ends = [] if ends is None else ends if isinstance(ends, list) else [ends]
@@ -55,23 +56,31 @@ def overlay_companions(config: ModelConfig, folder: Path) -> ModelConfig:
     return replace(config, eos_token_ids=tuple(dict.fromkeys([*ends, *config.eos_token_ids])))
 
 
-def _processor(folder: Path) -> dict[str, Any]:
+def _processor(folder: Path, vision: VisionConfig) -> dict[str, Any]:
     whole = read_json(folder / WHOLE_PROCESSOR) or {}
     within = whole.get("image_processor")
     given: dict[str, Any] = {}
     for raw in (whole, within if isinstance(within, dict) else {}, read_json(folder / PROCESSOR) or {}):
-        for ours, theirs in _PROCESSOR_KEYS.items():
-            key = next((key for key in theirs if raw.get(key) is not None), None)
-            if key is not None:
-                given[ours] = tuple(raw[key]) if ours in ("mean", "std") else raw[key]
+        given |= processor_fields(raw, folder.name) if isinstance(vision, QwenVisionConfig) else _fields(raw)
     for key in ("mean", "std"):
         if key in given and len(given[key]) != 3:
             raise ConfigError(f"{folder}: the {key} of pixels is {given[key]!r}; it must be three numbers")
     return given
 
 
+def _fields(raw: dict[str, Any]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for ours, theirs in _PROCESSOR_KEYS.items():
+        key = next((key for key in theirs if raw.get(key) is not None), None)
+        if key is not None:
+            given[ours] = tuple(raw[key]) if ours in ("mean", "std") else raw[key]
+    return given
+
+
 def render_processor(vision: VisionConfig) -> dict[str, Any]:
     """A preprocessor_config.json for a model that was made here."""
+    if isinstance(vision, QwenVisionConfig):
+        return render_qwen_processor(vision)
     values = {key: getattr(vision, ours) for ours, theirs in _PROCESSOR_KEYS.items() for key in theirs}
     return values | {"patch_size": vision.patch_size, "downsample_ratio": 0.5}
 

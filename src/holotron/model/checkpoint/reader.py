@@ -15,7 +15,7 @@ from holotron.model.checkpoint.config_json import read_config, read_raw_config
 from holotron.model.checkpoint.names import Dialect, Stored, default_dialect, detect, is_dropped, is_kept
 from holotron.model.checkpoint.source import CheckpointSource
 from holotron.model.checkpoint.storage import WEIGHT_TYPES, TensorHeader, first_non_finite, open_tensors, read_headers
-from holotron.model.config import ModelConfig
+from holotron.model.config import ModelConfig, QwenVisionConfig
 from holotron.model.errors import CheckpointError
 from holotron.model.model import Model
 from holotron.model.parameters import parameter_type, place
@@ -38,7 +38,7 @@ def load_checkpoint(
     raw = read_raw_config(folder)
     headers = read_headers(folder)
     config = _fit_vision(read_config(folder), headers)
-    dialect = detect(headers, config)
+    dialect = _fit_experts(detect(headers, config), config, headers)
     if config.tied_embeddings and _has_own_head(config, dialect, headers):
         config = replace(config, tied_embeddings=False)
     with torch.device("meta"):
@@ -55,7 +55,7 @@ def load_checkpoint(
 
 def _fit_vision(config: ModelConfig, headers: dict[str, TensorHeader]) -> ModelConfig:
     """Take from the file what releases differ in and configs do not say: the number of prefix tokens."""
-    if config.vision is None:
+    if config.vision is None or isinstance(config.vision, QwenVisionConfig):
         return config
     for dialect in (default_dialect(config), default_dialect(config, released=False)):
         header = headers.get(dialect.stored("vision.prefix", config)[0].name)
@@ -81,6 +81,17 @@ def _has_own_head(config: ModelConfig, dialect: Dialect, headers: dict[str, Tens
             if not torch.equal(one.get_tensor(head + suffix), other.get_tensor(embeddings + suffix)):
                 return True
     return False
+
+
+def _fit_experts(dialect: Dialect, config: ModelConfig, headers: dict[str, TensorHeader]) -> Dialect:
+    """Qwen's experts are stored transposed or as they are: the shape of one that is not square tells."""
+    if not dialect.dense or config.moe is None:
+        return dialect
+    square = config.moe.expert_size == config.hidden_size
+    name = f"decoder.layers.{config.pattern.index('E')}.mixer.experts.{'gate_up_proj' if square else 'down_proj'}"
+    header = headers.get(dialect.stored(name, config)[0].name)
+    rows = 2 * config.hidden_size if square else config.hidden_size
+    return replace(dialect, released=header is None or header.shape[1:2] != (rows,))
 
 
 def _plan(
