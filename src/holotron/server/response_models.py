@@ -73,6 +73,7 @@ class ModelCard(ApiModel):
     owned_by: str
     parent: str | None = None
     max_model_len: int
+    policy_format: dict[str, Any] | None = None
 
 
 class ModelList(ApiModel):
@@ -98,6 +99,7 @@ class SessionAnswer(ApiModel):
     ttl: float
     expires_in: float
     busy: bool
+    policy_format: dict[str, Any] | None = None
 
 
 class SessionList(ApiModel):

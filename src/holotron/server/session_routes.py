@@ -53,7 +53,8 @@ def _told(session: OpenSession, info: SessionInfo | None = None) -> dict[str, An
 
 
 async def _described(state: ServerState, session: OpenSession) -> dict[str, Any]:
-    return _told(session, await state.client.call("describe", session.id))
+    info = await state.client.call("describe", session.id)
+    return _told(session, info) | {"policy_format": state.policy_format}
 
 
 @router.post("", response_model=SessionAnswer)
@@ -66,7 +67,7 @@ async def open_session(state: StateDep, caller: CallerDep, body: OpenRequest | N
     ttl = body.ttl or state.settings.session_seconds
     session = OpenSession(id_, caller.name, ttl, state.texts.prompts.start(), adapter)
     state.sessions.add(session)
-    return _told(session)
+    return _told(session) | {"policy_format": state.policy_format}
 
 
 @router.get("", response_model=SessionList)

@@ -30,6 +30,7 @@ def _card(state: ServerState, adapter: str | None = None) -> dict[str, Any]:
         "owned_by": "holotron",
         "max_model_len": state.max_context,
         "has_vision": state.texts.config.vision is not None,
+        "policy_format": state.policy_format,
     }
 
 
