@@ -103,10 +103,14 @@ class Engine:
         *,
         on_update: OnUpdate | str = OnUpdate.KEEP,
         keep_images: int | None = None,
+        adapter: str | None = None,
     ) -> Session:
-        """A new, empty session. keep_images: give back the keys and values of all but the last so many screenshots."""
-        policy = OnUpdate(on_update)
-        return Session(self, self._call(lambda: self.loop.open(session_id, on_update=policy, keep_images=keep_images)))
+        """A new, empty session. keep_images: give back the keys and values of all but the last so many screenshots.
+
+        adapter: the LoRA adapter of the model that it and its forks compute with, from now on.
+        """
+        given: dict[str, Any] = {"on_update": OnUpdate(on_update), "keep_images": keep_images, "adapter": adapter}
+        return Session(self, self._call(lambda: self.loop.open(session_id, **given)))
 
     def session(self, session_id: str) -> Session:
         """The open session of that id."""
@@ -120,17 +124,25 @@ class Engine:
         return self._call(lambda: counters(self.loop))
 
     def continue_or_open(
-        self, token_ids: Sequence[int], images: PlacedImages = (), pool: str | None = None, *, any_epoch: bool = False
+        self,
+        token_ids: Sequence[int],
+        images: PlacedImages = (),
+        pool: str | None = None,
+        *,
+        any_epoch: bool = False,
+        adapter: str | None = None,
     ) -> tuple[Session, int]:
         """A session whose next tokens are the rest of these: one that has computed their beginning, or a new one.
 
         Returns the number of tokens that need not be given again, too. A session that goes on from its end is taken
         over; one whose checkpoint matches is rolled back to it only if nothing after it would be lost, else forked.
-        Only sessions of the same pool are looked at, and only those that the present weights have computed: with
-        any_epoch, what earlier weights have computed will do.
+        Only sessions of the same pool and adapter are looked at, and only those that the present weights have computed:
+        with any_epoch, what earlier weights have computed will do.
         """
         keys = [(start, prepared.key) for start, prepared in images]
-        session, position = self._call(lambda: continue_or_open(self.loop, token_ids, keys, pool, any_epoch=any_epoch))
+        session, position = self._call(
+            lambda: continue_or_open(self.loop, token_ids, keys, pool, any_epoch=any_epoch, adapter=adapter)
+        )
         return Session(self, session), position
 
     async def prepare_image(self, image: ImageLike) -> PreparedImage:
@@ -163,6 +175,7 @@ class Engine:
         images: PlacedImages = (),
         grammar: GrammarState | None = None,
         choices: int = 1,
+        adapter: str | None = None,
     ) -> Submission:
         """Begin a turn in the session of that id or, without one, in what `continue_or_open` finds in the pool.
 
@@ -181,6 +194,7 @@ class Engine:
             images,
             grammar,
             choices,
+            adapter,
             lambda function: self._post(lambda: function(self.loop)),
         )
 

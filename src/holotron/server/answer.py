@@ -40,7 +40,7 @@ class TurnAnswer(ABC, Generic[Asked]):
         self._head = {
             "id": f"{self.prefix}-{uuid4().hex}",
             "created": int(time.time()),
-            "model": state.settings.model_name,
+            "model": turns[0].model,
         }
 
     @abstractmethod

@@ -337,8 +337,9 @@ class DetokenizeRequest(Body):
 
 
 class OpenRequest(Body):
-    """POST /v1/sessions."""
+    """POST /v1/sessions. model: the served model, or one of its adapters, with which every turn is then computed."""
 
+    model: ShortText | None = None
     ttl: Annotated[Number, Field(gt=0, le=30 * 86400)] | None = None
     on_update: Literal["keep", "recompute", "drop"] = "keep"
     keep_images: Annotated[Count, Field(ge=0, le=1000)] | None = None

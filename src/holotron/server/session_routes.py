@@ -40,6 +40,7 @@ def _told(session: OpenSession, info: SessionInfo | None = None) -> dict[str, An
     told: dict[str, Any] = {
         "id": session.id,
         "object": "session",
+        "adapter": session.adapter,
         "created": int(session.created),
         "ttl": session.ttl,
         "expires_in": round(session.expires_in, 3),
@@ -61,8 +62,10 @@ async def open_session(state: StateDep, caller: CallerDep, body: OpenRequest | N
     """Open an empty session. It is closed when it was not used for `ttl` seconds."""
     body = body or OpenRequest()
     state.sessions.check_room(caller)
-    id_ = await state.client.call("open", on_update=body.on_update, keep_images=body.keep_images)
-    session = OpenSession(id_, caller.name, body.ttl or state.settings.session_seconds, state.texts.prompts.start())
+    adapter = state.check_model(body.model)
+    id_ = await state.client.call("open", on_update=body.on_update, keep_images=body.keep_images, adapter=adapter)
+    ttl = body.ttl or state.settings.session_seconds
+    session = OpenSession(id_, caller.name, ttl, state.texts.prompts.start(), adapter)
     state.sessions.add(session)
     return _told(session) | {"policy_format": state.policy_format}
 

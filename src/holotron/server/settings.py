@@ -52,6 +52,9 @@ class ServerSettings:
         for name in ("request_seconds", "session_seconds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be more than 0")
+        names = [name for name, _ in self.engine.adapters]
+        if wrong := [name for name in names if not name.strip() or name in (self.model_name, self.engine.model)]:
+            raise ValueError(f"an adapter cannot be called {wrong[0]!r}: clients could not tell it from the model")
         if any(not key.strip() for key in self.api_keys) or self.admin_key == "":
             raise ValueError("an API key is empty; leave it out to serve without one")
 

@@ -76,8 +76,11 @@ class Prompt:
 class ActiveTurn:
     """A generation that is under way. Its owner must `close` it, however it ends."""
 
-    def __init__(self, generation: PendingGeneration, held: ExitStack, state: ServerState, prompt: Prompt) -> None:
+    def __init__(
+        self, generation: PendingGeneration, held: ExitStack, state: ServerState, prompt: Prompt, adapter: str | None
+    ) -> None:
         self.generation = generation
+        self.model = adapter or state.settings.model_name
         self.prompt_ids = prompt.token_ids  # in a session only those that were new
         self.choices = [Choice(i) for i in range(generation.choices)]
         self.prompt_tokens = 0
@@ -179,6 +182,7 @@ async def begin_turn(
     `blamed` are the fields of the request that the engine may find invalid, too long, or a bad grammar.
     """
     session: OpenSession | None = None
+    adapter = state.check_model(request.model)
     held = ExitStack()  # closed when the turn ends, however that happens
     try:
         held.enter_context(state.admission.enter(caller, request.n))
@@ -186,6 +190,10 @@ async def begin_turn(
             session = state.sessions.find(request.session_id, caller)
             await session.rest()
             held.enter_context(session.working())
+            if request.model is not None and adapter != session.adapter:
+                problem = f"the session was opened with {session.adapter or state.settings.model_name!r}"
+                raise field_error("model", f"{problem}; what it remembers is of no use to {request.model!r}")
+            adapter = session.adapter
             session.expect(request.expected_turns)
         elif request.expected_turns is not None:
             raise field_error("expected_turns", "it is about a session, and there is none")
@@ -195,9 +203,9 @@ async def begin_turn(
             raise too_long(blamed["too_long"], state.max_context)
         sampling = _sampling_params(state, request, session.tokens if session else 0, prompt, grammar)
         images = tuple((offset, image.data) for offset, image in prompt.images)
-        wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, caller.name, request.n)
+        wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, caller.name, request.n, adapter)
         generation = state.client.generate(wanted)
-        turn = ActiveTurn(generation, held, state, prompt)
+        turn = ActiveTurn(generation, held, state, prompt, adapter)
     except BaseException:
         held.close()
         raise

@@ -169,6 +169,7 @@ class Worker:
                 images=images,
                 grammar=compiled,
                 choices=message.choices,
+                adapter=message.adapter,
             )
             self._turns[message.id] = RunningTurn(submission, message.choices)
             await submission
