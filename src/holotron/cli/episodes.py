@@ -1,10 +1,9 @@
-"""How `holotron run` sets up a browser, and the episode it leaves."""
+"""How `holotron run` sets up a browser."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -15,8 +14,6 @@ from holotron.cli.errors import Misuse
 
 if TYPE_CHECKING:
     from holotron.env.browser.options import EnvOptions
-    from holotron.episodes.record import PolicyInfo
-    from holotron.episodes.writer import EpisodeWriter
 
 
 def environment_options(
@@ -57,26 +54,3 @@ def environment_options(
         secrets=Secrets(known),
         confirmation=Confirmation(list(ask), agree) if ask else None,
     )
-
-
-@contextmanager
-def recorded(
-    folder: Path | None, task: str, url: str, policy: PolicyInfo, options: EnvOptions
-) -> Iterator[EpisodeWriter | None]:
-    """The writer of one episode, or None where no folder was named. What breaks inside is the episode's outcome."""
-    if folder is None:
-        yield None
-        return
-    from holotron.env.task import Task
-    from holotron.episodes.record import EnvironmentInfo, Outcome
-    from holotron.episodes.store import EpisodeStore, new_id
-
-    store = EpisodeStore(folder, redact=options.secrets.redact)
-    environment = EnvironmentInfo(name="browser", viewport=(options.width, options.height))
-    with store.begin(Task(text=task, url=url), policy, environment, episode_id=new_id()) as writer:
-        try:
-            yield writer
-        except BaseException as error:
-            stopped = isinstance(error, KeyboardInterrupt | asyncio.CancelledError)
-            writer.finish(Outcome(reason="stopped" if stopped else "infrastructure", detail=str(error)[:1000]))
-            raise

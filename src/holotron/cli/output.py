@@ -15,6 +15,7 @@ from holotron.cli.errors import MISUSED
 
 if TYPE_CHECKING:
     from holotron.agent.agent import StepRecord
+    from holotron.agent.cost import PriceTable, TokenUsage
 
 MIB, GIB = 2**20, 2**30
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -69,6 +70,17 @@ def print_step(out: Console, step: StepRecord) -> None:
         out.print(f"             {step.thought}", style="dim", markup=False)
     if step.action is not None and step.error:
         out.print(f"             {step.error}", style="yellow", markup=False)
+
+
+def told_usage(usage: TokenUsage, model: str, prices: PriceTable | None = None) -> str:
+    """Steps, seconds and tokens in a line, and what they cost where there is a price."""
+    words = f"{usage.steps} steps, {usage.seconds:.1f} s"
+    if usage.prompt or usage.output:
+        words += f", {usage.prompt:,} tokens read ({usage.cached:,} of them before), {usage.output:,} written"
+    if prices is None:
+        return words
+    price = prices.find(model)
+    return f"{words}, {'no price for ' + model if price is None else f'{usage.money(price):.4f} {prices.currency}'}"
 
 
 def examples(*commands: str) -> str:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from holotron.cli import policies
+from holotron.cli.episodes import environment_options
 from holotron.cli.errors import FAILED, failure, misuse
-from holotron.cli.output import examples, print_step
+from holotron.cli.output import examples, print_step, told_usage
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
 
 if TYPE_CHECKING:
-    from holotron.agent.agent import Ending, StepRecord
+    from holotron.episodes.run import RunResult
 
 EXAMPLES = examples(
     'holotron run "log in as ada with password x" --url http://localhost:3000 --headed',
@@ -53,6 +54,8 @@ def run(
     ask: Annotated[
         list[str] | None, typer.Option(help="Ask before actions that match this pattern, such as 'buy|pay|delete'.")
     ] = None,
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not end when it goes round in circles.")] = False,
+    prices: policies.PricesOption = None,
     bare: policies.BareOption = False,
     format_: policies.FormatOption = None,
 ) -> None:
@@ -62,52 +65,45 @@ def run(
     from holotron.plan.workload import parse_size
 
     chosen = Chosen(model, random, endpoint, name, format_)
-    with failure(ModelError):
-        policy_format = chosen.policy_format(bare)
     with misuse(PlanError):
         parsed = parse_size("--size", size, 100, 8000) if size else None
+    table = policies.price_table(prices)
+    with agent_failures(), failure(ModelError):
+        policy_format = chosen.policy_format(bare)
     width, height = parsed or policy_format.size or (1280, 800)
     out = Console(stderr=True, highlight=False)
     if introduction := chosen.introduction():
         out.print(introduction, style="dim")
 
-    async def main() -> Ending:
-        from holotron.agent.agent import Agent, Budget
-        from holotron.cli.episodes import environment_options, recorded
-        from holotron.env.browser.environment import BrowserEnv
-        from holotron.env.browser.launch import LaunchOptions
-        from holotron.env.browser.pool import Browsers
-        from holotron.episodes.recording import outcome_of, step_of
+    options = environment_options(url, width, height, allow, anywhere, secret, ask)
 
-        style = policy_format.options(max_tokens, temperature)
-        options = environment_options(url, width, height, allow, anywhere, secret, ask)
-        async with (
-            opened(chosen, style) as acting,
-            Browsers(options=LaunchOptions(headless=not headed)) as browsers,
-            await BrowserEnv.open(browsers, options) as env,
-        ):
-            with recorded(record, task, url, chosen.info(policy_format), options) as writer:
-                began = time.monotonic()
+    async def main() -> RunResult[Any]:
+        from holotron.agent.agent import Budget
+        from holotron.agent.chat import ChatOptions
+        from holotron.agent.open_model import options_for
+        from holotron.agent.stuck import StuckLimits
+        from holotron.episodes.run import OneRun
 
-                async def told(step: StepRecord) -> None:
-                    print_step(out, step)
-                    if writer is not None:
-                        await asyncio.to_thread(writer.add_step, step_of(step), step.observation.image)
-
-                await env.goto(url)
-                budget = Budget(steps=steps, seconds=seconds)
-                agent = Agent(acting, env, policy_format=policy_format, budget=budget, on_step=told)
-                ending = await agent.run(task)
-                if writer is not None:
-                    writer.finish(outcome_of(ending))
-            out.print(f"{ending.reason} after {len(agent.steps)} steps, {time.monotonic() - began:.1f} s")
-            return ending
+        async with opened(chosen, options_for(policy_format, ChatOptions(max_tokens, temperature))) as policy:
+            one = OneRun(
+                policy,
+                policy_format,
+                chosen.info(policy_format),
+                options,
+                Budget(steps=steps, seconds=seconds),
+                None if keep_going else StuckLimits(),
+                headed,
+            )
+            return await one.play(task, url, record, on_step=partial(print_step, out))
 
     with registered("run"), agent_failures():
-        ending = asyncio.run(main())
-    if ending.answer:
-        typer.echo(ending.answer)
+        result = asyncio.run(main())
+    out.print(f"{result.reason} after {told_usage(result.usage, chosen.label, table)}")
+    if result.detail:
+        out.print(f"  {result.detail}", markup=False)
+    if result.answer:
+        typer.echo(result.answer)
     if record is not None:
         out.print(f"recorded; look at it with: holotron view {record}")
-    if ending.reason not in ("answered", "done"):
+    if not result.success:
         raise typer.Exit(FAILED)

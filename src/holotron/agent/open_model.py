@@ -1,0 +1,71 @@
+"""A model by name or address, ready to talk, and how it says that it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from holotron.agent import policy_format as formats
+from holotron.agent.chat import ChatModel, ChatOptions
+from holotron.agent.policy_format import PolicyFormat, format_of, format_of_name, read_format
+from holotron.agent.providers import PROVIDERS, open_provider
+
+
+def stated_format(model: str | None, endpoint: str | None = None, name: str | None = None) -> PolicyFormat | None:
+    """How the model is asked by its checkpoint, here or at the endpoint, or by its name there; None if nothing tells.
+
+    ModelUnavailable if the endpoint is away.
+    """
+    if endpoint in PROVIDERS:
+        return PROVIDERS[endpoint]
+    if endpoint is not None:
+        from holotron.agent.endpoint import find_card, find_key
+
+        card = find_card(endpoint, name, find_key())
+        stated = card.get("policy_format")
+        return format_of_name(str(name or card.get("id", ""))) if stated is None else read_format(stated)
+    if model is None:
+        return None
+    from holotron.model.loading import find_checkpoint
+
+    return format_of(find_checkpoint(model))
+
+
+@asynccontextmanager
+async def open_endpoint(endpoint: str, name: str | None, options: ChatOptions) -> AsyncIterator[ChatModel]:
+    """A client of an OpenAI-compatible server, or a provider's computer tool; the key comes from the environment."""
+    if endpoint in PROVIDERS:
+        async with open_provider(endpoint, name or "", options) as acting:
+            yield acting
+        return
+    from holotron.agent.endpoint import EndpointModel, find_key
+
+    client = EndpointModel(endpoint, name, find_key(), options)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+@asynccontextmanager
+async def open_model(model: str, options: ChatOptions, device: str | None = None) -> AsyncIterator[ChatModel]:
+    """A model in this process, from a folder, a hub id or a preset's name; its engine is closed at the end."""
+    from holotron.agent.in_process import EngineModel, loaded
+    from holotron.engine.build import EngineOptions, build_engine
+    from holotron.model.loading import find_checkpoint
+    from holotron.model.text.chat_template import load_chat_template
+    from holotron.model.text.conversation import ConversationWriter
+
+    if formats.stated_format(find_checkpoint(model)) is not None:  # a small policy, made here
+        with loaded(model, device, style=options) as policy:
+            yield policy
+        return
+    with build_engine(EngineOptions(model=model, device=device)) as engine:
+        assert engine.tokenizer is not None
+        template = load_chat_template(find_checkpoint(model))
+        yield EngineModel(engine, ConversationWriter(engine.tokenizer, template, engine.model.config), options)
+
+
+def options_for(policy_format: PolicyFormat, options: ChatOptions) -> ChatOptions:
+    """The options with as many screenshots in view as the format keeps, and its history and template."""
+    return policy_format.fitted(options)
