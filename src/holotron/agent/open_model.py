@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from holotron.agent import policy_format as formats
 from holotron.agent.chat import ChatModel, ChatOptions
 from holotron.agent.policy_format import PolicyFormat, format_of, format_of_name, read_format
+from holotron.agent.policy_format import stated_format as checkpoint_format
 from holotron.agent.providers import PROVIDERS, open_provider
 
 
@@ -56,7 +56,7 @@ async def open_model(model: str, options: ChatOptions, device: str | None = None
     from holotron.model.text.chat_template import load_chat_template
     from holotron.model.text.conversation import ConversationWriter
 
-    if formats.stated_format(find_checkpoint(model)) is not None:  # a small policy, made here
+    if checkpoint_format(find_checkpoint(model)) is not None:  # a policy that was made here
         with loaded(model, device, style=options) as policy:
             yield policy
         return

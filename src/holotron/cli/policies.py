@@ -46,6 +46,10 @@ FormatOption = Annotated[
 ]
 MaxTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of one answer.")]
 BareOption = Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")]
+AllowPrivateOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow-private", metavar="HOST", help="A name that may lead to this machine or a private network."),
+]
 PricesOption = Annotated[
     Path | None, typer.Option("--prices", help="A TOML table of prices by model: the cost is told.", dir_okay=False)
 ]
@@ -80,11 +84,15 @@ class Chosen:
     def label(self) -> str:
         return self.name or self.model or self.endpoint or BUNDLED
 
-    def info(self, policy_format: PolicyFormat, **more: Any) -> PolicyInfo:
-        """What an episode keeps about the policy that played it."""
+    def info(self, policy_format: PolicyFormat, prices: PriceTable | None = None, **more: Any) -> PolicyInfo:
+        """What an episode keeps about the policy that played it; with prices, those of a million of its tokens."""
         from holotron.episodes.record import PolicyInfo
 
-        return PolicyInfo(model=self.label, extra={"format": policy_format.spec}, **more)
+        extra: dict[str, Any] = {"format": policy_format.spec}
+        if prices is not None and (price := prices.find(self.label)) is not None:
+            extra |= {f"price_{name}": value for name, value in vars(price).items() if value is not None}
+            extra["currency"] = prices.currency
+        return PolicyInfo(model=self.label, extra=extra, **more)
 
     @property
     def local(self) -> str | None:

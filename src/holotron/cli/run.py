@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,13 +13,14 @@ import typer
 from rich.console import Console
 
 from holotron.cli import policies
-from holotron.cli.episodes import environment_options
-from holotron.cli.errors import FAILED, failure, misuse
+from holotron.cli.errors import FAILED, Misuse, failure, misuse
 from holotron.cli.output import examples, print_step, told_usage
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
+from holotron.cli.terminal import visible
 
 if TYPE_CHECKING:
+    from holotron.env.safety.confirm import Question
     from holotron.episodes.run import RunResult
 
 EXAMPLES = examples(
@@ -48,6 +51,7 @@ def run(
         list[str] | None, typer.Option(help="Origins it may visit (https://*.example.com); default: that of --url")
     ] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site, not only that of --url.")] = False,
+    allow_private: policies.AllowPrivateOption = None,
     secret: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE or NAME=@FILE, typed as {{secret:NAME}}, never shown to it")
     ] = None,
@@ -75,35 +79,74 @@ def run(
     if introduction := chosen.introduction():
         out.print(introduction, style="dim")
 
-    options = environment_options(url, width, height, allow, anywhere, secret, ask)
+    from holotron.episodes.run import browser_options
+
+    with misuse(ValueError):
+        address, options = browser_options(
+            url,
+            (width, height),
+            allow=allow or (),
+            anywhere=anywhere,
+            allow_private=allow_private or (),
+            secrets=_read_secrets(secret or ()),
+            ask=ask or (),
+            on_question=_ask,
+        )
 
     async def main() -> RunResult[Any]:
         from holotron.agent.agent import Budget
-        from holotron.agent.chat import ChatOptions
-        from holotron.agent.open_model import options_for
         from holotron.agent.stuck import StuckLimits
         from holotron.episodes.run import OneRun
 
-        async with opened(chosen, options_for(policy_format, ChatOptions(max_tokens, temperature))) as policy:
+        async with opened(chosen, policy_format.options(max_tokens, temperature)) as policy:
             one = OneRun(
                 policy,
                 policy_format,
-                chosen.info(policy_format),
+                chosen.info(policy_format, table),
                 options,
                 Budget(steps=steps, seconds=seconds),
                 None if keep_going else StuckLimits(),
                 headed,
             )
-            return await one.play(task, url, record, on_step=partial(print_step, out))
+            on_step = partial(print_step, out, redact=options.secrets.redact)
+            return await one.play(task, address, record, on_step=on_step)
 
     with registered("run"), agent_failures():
         result = asyncio.run(main())
     out.print(f"{result.reason} after {told_usage(result.usage, chosen.label, table)}")
     if result.detail:
-        out.print(f"  {result.detail}", markup=False)
+        out.print(f"  {visible(result.detail)}", markup=False)
     if result.answer:
-        typer.echo(result.answer)
+        typer.echo(visible(result.answer))
     if record is not None:
         out.print(f"recorded; look at it with: holotron view {record}")
     if not result.success:
         raise typer.Exit(FAILED)
+
+
+def _read_secrets(given: Sequence[str]) -> dict[str, str]:
+    """Values by name."""
+    known = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Misuse("--secret is NAME=VALUE or NAME=@FILE")
+        known[name] = Path(value[1:]).read_text("utf-8").strip() if value[:1] == "@" else value
+    return known
+
+
+async def _ask(question: Question) -> bool:
+    return await asyncio.to_thread(_agree, f"{question.action}: {question.text or question.url} — go on?")
+
+
+def _agree(words: str) -> bool:
+    """Ask until the answer is yes or no; the end of input is a no."""
+    while True:
+        print(f"{visible(words)} [y/N] ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            print("no: there is nobody to ask, the input has ended", file=sys.stderr)
+        if line.strip().lower() in ("", "n", "no"):
+            return False
+        if line.strip().lower() in ("y", "yes"):
+            return True

@@ -10,23 +10,24 @@ from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
 from holotron.agent.agent import Agent, Budget, Hook, StepRecord, call_hook
 from holotron.agent.chat import ChatModel, ChatOptions, Message
 from holotron.agent.cost import TokenUsage, usage_of
+from holotron.agent.formats.base import json_part
 from holotron.agent.open_model import open_endpoint, open_model, options_for, stated_format
-from holotron.agent.policy_format import JsonFormat, PolicyFormat, json_part
+from holotron.agent.policy_format import JsonFormat, PolicyFormat
 from holotron.agent.stuck import StuckLimits
-from holotron.env.browser.environment import BrowserEnv
+from holotron.env.browser.environment import BrowserEnv, complete_address
 from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
 from holotron.env.safety.confirm import Confirmation, Question
 from holotron.env.safety.policy import SafetyPolicy
-from holotron.env.safety.secrets import Secret, Secrets
+from holotron.env.safety.secrets import Login, Secret, Secrets
 from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo, Episode, Outcome, PolicyInfo, Step
 from holotron.episodes.recording import outcome_of, step_of
@@ -35,6 +36,7 @@ from holotron.episodes.writer import EpisodeWriter
 
 BUNDLED = "holotron-nano"
 SIZE = (1280, 800)
+URL_SECRET = "url-password"
 SHOWN = 3  # screenshots, the last ones, from which wanted fields are read
 Data = TypeVar("Data", bound=BaseModel)
 
@@ -91,6 +93,7 @@ async def arun(
     headed: bool = False,
     allow: Sequence[str] = (),
     anywhere: bool = False,
+    allow_private: Sequence[str] = (),
     secrets: Mapping[str, str] | None = None,
     ask: Sequence[str] = (),
     record: str | Path | None = None,
@@ -103,24 +106,32 @@ async def arun(
 
     model: a folder, hub id or preset that runs in this process; endpoint: an OpenAI-compatible server instead, or
     "openai" or "anthropic" for its computer tool, and name the model there. Without either the small bundled policy
-    acts. allow, anywhere: origins besides that of the url. secrets: values by name, typed where the policy writes
-    {{secret:NAME}}. ask: patterns of actions that on_question must agree to; without it they are refused. record: a
-    folder that keeps the episode. extract: a Pydantic class that the result's `data` becomes. stuck: None lets the
-    policy go round in circles.
+    acts. allow, anywhere: origins besides that of the url; allow_private: names that may lead to this machine or a
+    private network. secrets: values by name, typed where the policy writes {{secret:NAME}}. ask: patterns of actions
+    that on_question must agree to; without it they are refused. record: a folder that keeps the episode. extract: a
+    Pydantic class that `data` of the result becomes. stuck: None lets the policy go round in circles.
     """
     if model is not None and endpoint is not None:
         raise ValueError("model acts in this process and endpoint elsewhere; give one of them")
     local = None if endpoint is not None else str(model or BUNDLED)
     found = policy_format or await asyncio.to_thread(stated_format, local, endpoint, name) or JsonFormat()
     found = found.on(date.today().isoformat())
-    width, height = size or found.size or SIZE
-    env_options = _env_options(url, width, height, allow, anywhere, secrets or {}, ask, on_question)
+    address, env_options = browser_options(
+        url,
+        size or found.size or SIZE,
+        allow=allow,
+        anywhere=anywhere,
+        allow_private=allow_private,
+        secrets=secrets,
+        ask=ask,
+        on_question=on_question,
+    )
     options = options_for(found, chat or ChatOptions())
     info = PolicyInfo(model=name or local or endpoint or "", extra={"format": found.spec})
     opened = open_model(local, options, device) if local is not None else open_endpoint(endpoint or "", name, options)
     async with opened as policy:
         one = OneRun(policy, found, info, env_options, budget or Budget(), stuck, headed)
-        return await one.play(task, url, record, extract, on_step=on_step, should_stop=should_stop)
+        return await one.play(task, address, record, extract, on_step=on_step, should_stop=should_stop)
 
 
 @dataclass(frozen=True)
@@ -146,6 +157,7 @@ class OneRun:
         should_stop: Hook[[StepRecord], bool | str | None] | None = None,
     ) -> RunResult[Data]:
         """What came of it. EnvError, ModelUnavailable: it could not be tried; a recorded episode says so, too."""
+        redact = self.options.secrets.redact
         async with self._browser() as env:
             with _recorded(record, Task(text=task, url=url), self.info, self.options) as (store, writer):
 
@@ -164,7 +176,7 @@ class OneRun:
                     on_step=told,
                     should_stop=should_stop,
                 )
-                ending = await agent.run(task)
+                ending = await agent.run(redact(task))
                 writer.finish(outcome_of(ending))
                 episode = await asyncio.to_thread(store.read, writer.info.id)
             data, problem = None, ending.detail
@@ -176,7 +188,7 @@ class OneRun:
                     problem = f"no {extract.__name__} could be made of it: {error.errors(include_url=False)[0]['msg']}"
         success = ending.success if ending.success is not None else ending.reason in ("answered", "done")
         shown = tuple(step.observation.image for step in agent.steps)
-        return RunResult(ending.answer, success, ending.reason, problem, episode, shown, data)
+        return RunResult(redact(ending.answer), success, ending.reason, problem, episode, shown, data)
 
     @asynccontextmanager
     async def _browser(self) -> AsyncIterator[BrowserEnv]:
@@ -187,30 +199,41 @@ class OneRun:
             yield env
 
 
-def _env_options(
+def browser_options(
     url: str,
-    width: int,
-    height: int,
-    allow: Sequence[str],
-    anywhere: bool,
-    secrets: Mapping[str, str],
-    ask: Sequence[str],
-    on_question: Hook[[Question], bool] | None,
-) -> EnvOptions:
-    """A browser that may visit the start page's origin and what was allowed besides, and nothing else."""
-    parts = urlsplit(url)
+    size: tuple[int, int],
+    *,
+    allow: Sequence[str] = (),
+    anywhere: bool = False,
+    allow_private: Sequence[str] = (),
+    secrets: Mapping[str, str] | None = None,
+    ask: Sequence[str] = (),
+    on_question: Hook[[Question], bool] | None = None,
+) -> tuple[str, EnvOptions]:
+    """The address without its password, and a browser that may visit its origin, what was allowed besides, and no more.
+
+    A password in the address becomes a secret, as does a user who stands there alone, such as a token.
+    """
+    parts = urlsplit(complete_address(url))
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"the url is {url!r}; it must begin with http:// or https://")
-    home = f"{parts.scheme}://{parts.netloc.rsplit('@', 1)[-1]}"
+    credentials, _, place = parts.netloc.rpartition("@")
+    home = f"{parts.scheme}://{place}"
+    known, login = {name: Secret(value, (home,)) for name, value in (secrets or {}).items()}, None
+    if credentials:
+        user, _, password = (unquote(part) for part in credentials.partition(":"))
+        known[URL_SECRET] = Secret(password or user, (home,))
+        login = Login(user if password else "", URL_SECRET)
 
     async def agree(question: Question) -> bool:
         return on_question is not None and bool(await call_hook(on_question, question))
 
-    return EnvOptions(
-        width=width,
-        height=height,
-        safety=SafetyPolicy(None if anywhere else [home, *allow]),
-        secrets=Secrets({name: Secret(value, (home,)) for name, value in secrets.items()}),
+    return parts._replace(netloc=place).geturl(), EnvOptions(
+        width=size[0],
+        height=size[1],
+        safety=SafetyPolicy(None if anywhere else [home, *allow], allow_private or False),
+        secrets=Secrets(known),
+        login=login,
         confirmation=Confirmation(list(ask), agree) if ask else None,
     )
 
