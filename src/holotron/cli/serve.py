@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from holotron.cli.errors import Misuse, choose
+from holotron.cli.errors import Misuse, choose, misuse
 from holotron.cli.output import examples
+from holotron.cli.policies import FormatOption
 from holotron.engine.options import EngineOptions
 
 EXAMPLES = examples(
@@ -69,6 +70,7 @@ def serve(
     episodes: Annotated[
         Path | None, typer.Option(help="Show this folder of episodes at /view/ (on loopback, without keys).")
     ] = None,
+    format_: FormatOption = None,
     cors_origin: Annotated[list[str] | None, typer.Option(help="Let pages of this origin call the API.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse unknown fields of requests (default: told in a header, ignored).")
@@ -85,6 +87,11 @@ def serve(
 
     if episodes is not None and (keys or host not in LOOPBACK):
         raise Misuse("--episodes shows episodes without a key: only on loopback, and without --api-key")
+    if format_ is not None:
+        from holotron.agent.policy_format import find_format
+
+        with misuse(ValueError):
+            find_format(format_)
     engine = EngineOptions(
         model=model,
         random=random,
@@ -118,6 +125,7 @@ def serve(
             cors_origins=tuple(cors_origin or ()),
             strict=strict,
             episodes=str(episodes) if episodes else None,
+            policy_format=format_,
         )
     )
 

@@ -7,9 +7,11 @@ import logging
 import signal
 import socket
 import sys
+from dataclasses import replace
 
 import uvicorn
 
+from holotron.agent.policy_format import find_format
 from holotron.server.app import create_app
 from holotron.server.loading import load_texts
 from holotron.server.middleware import JsonLines
@@ -22,6 +24,8 @@ def serve(settings: ServerSettings) -> None:
     """Serve until Ctrl-C or SIGTERM; turns under way then have `grace_seconds`. OSError if it cannot start."""
     listener = listen(settings.host, settings.port)  # before anything that takes long
     texts = load_texts(settings.engine)
+    if settings.policy_format is not None:
+        texts = replace(texts, policy_format=find_format(settings.policy_format))
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -19,6 +19,7 @@ class ServerSettings:
     image_hosts: hosts whose images are fetched by URL, such as "images.example.com" or "*.example.com"; empty: none.
     strict: unknown fields of requests are errors.
     episodes: a folder of episodes that is shown at /view/, on this machine only.
+    policy_format: how clients are told to ask the model, in place of what its checkpoint says.
     """
 
     engine: EngineOptions = field(default_factory=EngineOptions)
@@ -44,6 +45,7 @@ class ServerSettings:
     cors_origins: tuple[str, ...] = ()
     strict: bool = False
     episodes: str | None = None
+    policy_format: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_body_bytes", "max_image_bytes", "max_choices", "max_queue", "max_per_key"):
