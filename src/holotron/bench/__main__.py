@@ -63,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     soak.add_argument("--seconds", type=float, default=300)
     edge = commands.add_parser("edge", help="the HTTP process under hostile bodies, screenshots and clients that leave")
     edge.add_argument("--parts", default="hostile,screens,cancel", help="which of these")
+    edge.add_argument("--body", default="", help="only hostile bodies whose name has this in it")
     edge.add_argument("--agents", type=int, default=300, help="that send screenshots; and streams, half of which leave")
     edge.add_argument("--streams", type=int, default=8, help="that run beside hostile bodies")
     edge.add_argument("--seconds", type=float, default=10, help="for each body, and a sixth of those for screenshots")

@@ -31,6 +31,7 @@ from holotron.bench.tiny import write_checkpoint
 
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 WATCH_SECONDS = 0.02
+PAUSE = 0.5  # between hostile bodies
 SCREEN = (1920, 1080)
 KINDS = 8
 RATE = 50.0  # requests a second that the figure about screenshots is stated for
@@ -139,34 +140,43 @@ def _request(url: str, path: str, body: bytes) -> bytes:
     return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 
-async def measure_hostile(url: str, pid: int, seconds: float, streams: int, tell: Any) -> dict[str, Any]:
-    """Send each body again and again for a while, with as long a pause before it to compare with."""
+async def measure_hostile(url: str, pid: int, seconds: float, streams: int, wanted: str, tell: Any) -> dict[str, Any]:
+    """Send each body again and again for a while, with as long a time before and after it to compare with."""
     picture = _data_url(0)
     report: dict[str, Any] = {}
     async with watching(url, streams) as watch:
-        for name, make in hostile_bodies(picture).items():
-            body = make()
-            path = "/v1/completions" if b'"prompt"' in body[:20] else CHAT
+
+        async def usual() -> float:
             watch.taken()
             began = time.monotonic()
-            await asyncio.sleep(seconds)
-            _, pieces = watch.taken()
-            usual = pieces / (time.monotonic() - began)
+            await asyncio.sleep(seconds / 2)
+            return watch.taken()[1] / (time.monotonic() - began)
+
+        for name, make in hostile_bodies(picture).items():
+            if wanted and wanted not in name:
+                continue
+            body = make()
+            path = "/v1/completions" if b'"prompt"' in body[:20] else CHAT
+            before = await usual()
+            watch.taken()
             began, spent, times, status = time.monotonic(), cpu_seconds(pid), 0, 0
             while time.monotonic() - began < seconds:
                 status = await asyncio.to_thread(_post, url, path, body)
                 times += 1
+                await asyncio.sleep(PAUSE)
             took = time.monotonic() - began
             health, pieces = watch.taken()
+            spent = cpu_seconds(pid) - spent
+            rate = (before + await usual()) / 2
             report[name] = {
                 "bytes": len(body),
                 "status": status,
                 "requests": times,
                 "seconds_each": round(took / times, 3),
-                "http_cpu_seconds_each": round((cpu_seconds(pid) - spent) / times, 3),
+                "http_cpu_seconds_each": round(spent / times, 3),
                 "health_ms": {f"p{p}": round(1000 * quantile(health, p / 100), 1) for p in (50, 99)},
                 "health_ms_max": round(1000 * max(health), 1),
-                "streams_kept": round(pieces / took / usual, 3) if usual else None,
+                "streams_kept": round(pieces / took / rate, 3) if rate else None,
             }
             tell(f"{name}: {report[name]}")
     return report
@@ -284,7 +294,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             parts = options.parts.split(",")
             report: dict[str, Any] = {}
             if "hostile" in parts:
-                report["hostile"] = await measure_hostile(url, pids[0], options.seconds, options.streams, tell)
+                report["hostile"] = await measure_hostile(
+                    url, pids[0], options.seconds, options.streams, options.body, tell
+                )
             if "screens" in parts:
                 report["screens"] = await measure_screens(url, pids, options.agents, options.seconds * 6, tell)
             if "cancel" in parts:

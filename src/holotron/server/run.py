@@ -16,6 +16,7 @@ from holotron.server.middleware import JsonLines
 from holotron.server.settings import ServerSettings
 
 BACKLOG = 2048
+SWITCH_SECONDS = 0.001  # that a thread which writes prompts may keep the event loop waiting
 
 
 def serve(settings: ServerSettings) -> None:
@@ -45,6 +46,7 @@ def serve(settings: ServerSettings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     server = uvicorn.Server(config)
+    sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # what is loaded by now stays: looking through it again and again would stop the event loop
     server.run(sockets=[listener])
     if failures or not server.started:
