@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     edge.add_argument("--body", default="", help="only hostile bodies whose name has this in it")
     edge.add_argument("--agents", type=int, default=300, help="that send screenshots; and streams, half of which leave")
     edge.add_argument("--streams", type=int, default=8, help="that run beside hostile bodies")
-    edge.add_argument("--seconds", type=float, default=10, help="for each body, and a sixth of those for screenshots")
+    edge.add_argument("--seconds", type=float, default=10, help="for each body, and a third of those for screenshots")
     browsers = commands.add_parser("browsers", help="many browsers at once: alive, steps/s, memory")
     browsers.add_argument("--sessions", type=int, default=100)
     browsers.add_argument("--processes", type=int, default=4)

@@ -23,6 +23,7 @@ from holotron.server.unknown_fields import ignore_unknown
 SMALL = 128 * 1024  # read at once: a few milliseconds, whatever is in it
 MOST_AT_ONCE = 16 * 1024 * 1024  # the same for data URLs, which are only copied
 MOST_URLS = 64
+MOST_WAITING = 32
 
 
 def is_quick(content: bytes) -> bool:
@@ -49,12 +50,20 @@ class BodyReader:
         self._thread = ThreadPoolExecutor(1, "holotron-body")  # sends and receives without the event loop
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._waiting = 0
 
     async def read(self, kind: Any, content: bytes) -> tuple[Any, Problems]:
         """A request of that type, or what is wrong with it."""
         if is_quick(content):
             return read(kind, content)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, kind, content)
+        if self._waiting >= MOST_WAITING:
+            message = f"{self._waiting} long bodies wait to be read, as many as this server takes"
+            raise ApiError(429, message, code="busy", retry=1)
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, kind, content)
+        finally:
+            self._waiting -= 1
 
     async def aclose(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -29,9 +29,9 @@ LONG_FIELDS = {"messages", "prompt", "tokens"}
 Problems = list[dict[str, Any]]
 
 
-def read(kind: Any, content: bytes) -> tuple[Any, Problems]:
-    """A request of that type, or what is wrong with it, as pydantic tells it."""
-    if content.count(b"{") > MAX_OBJECTS:
+def read(kind: Any, content: bytes, long: bool = False) -> tuple[Any, Problems]:
+    """A request of that type, or what is wrong with it, as pydantic tells it. long: structures have limits, too."""
+    if long and content.count(b"{") > MAX_OBJECTS:
         return None, [_problem(f"the body has more than {MAX_OBJECTS:,} objects")]
     try:
         value = json.loads(content)
@@ -39,7 +39,7 @@ def read(kind: Any, content: bytes) -> tuple[Any, Problems]:
         return None, [{"type": "json_invalid", "loc": (), "msg": error.msg, "ctx": {"error": error.msg}}]
     except (ValueError, RecursionError) as error:
         return None, [_problem(f"the body cannot be read: {error}")]
-    if len(content) > MAX_OPTIONS and (problem := _long_option(value)):
+    if long and (problem := _long_option(value)):
         return None, [problem]
     try:
         return _adapter(kind).validate_python(value), []
@@ -93,7 +93,7 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as end, suppress(ConnectionError):
         while True:
             kind, content = receive(end, 2)
-            send(end, pickle.dumps(read(pickle.loads(kind), content), protocol=pickle.HIGHEST_PROTOCOL))
+            send(end, pickle.dumps(read(pickle.loads(kind), content, long=True), protocol=pickle.HIGHEST_PROTOCOL))
             del content
 
 
