@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     agent = commands.add_parser("agent", help="the agent workload, closed loop, in the steady state")
     phases = commands.add_parser("phases", help="prefill and decode by themselves")
     kernel = commands.add_parser("kernels", help="each kernel's time and share of the roofline (CUDA)")
+    kernel.add_argument("--only", choices=kernels.PARTS, help="the kernels of one kind of layer")
     loop = commands.add_parser("loop", help="what the engine's loop costs besides the model (CPU)")
     loop.add_argument("--sessions", type=int, default=64)
     soak = commands.add_parser("soak", help="many clients against a server for minutes: no error, no leak")
@@ -222,7 +223,7 @@ def _kernels(options: argparse.Namespace) -> dict[str, Any]:
     if not torch.cuda.is_available():
         raise SystemExit("holotron bench kernels needs a CUDA device; the kernels' results are tested without one")
     rows: list[dict[str, Any]] = []
-    for row in kernels.rows():
+    for row in kernels.rows(only=options.only):
         rows.append(row)
         if not options.json:
             print("  " + "  ".join(f"{key}={value}" for key, value in row.items()), flush=True)

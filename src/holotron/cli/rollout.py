@@ -43,6 +43,7 @@ def rollout(
     height: Annotated[int, typer.Option(min=100, max=8000)] = 800,
     allow: Annotated[list[str] | None, typer.Option(help="Origins besides the task's own.")] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site.")] = False,
+    allow_private: policies.AllowPrivateOption = None,
     device: policies.DeviceOption = None,
     bare: policies.BareOption = False,
     format_: policies.FormatOption = None,
@@ -50,7 +51,6 @@ def rollout(
 ) -> None:
     """Run a fleet. What breaks is tried again; what is finished is never lost; Ctrl-C and a new start go on."""
     from holotron.agent.agent import Budget
-    from holotron.agent.chat import ChatOptions
     from holotron.suites.play import Play, play_tasks
     from holotron.suites.web import TaskFileError, WebSuite, read_tasks
 
@@ -58,7 +58,7 @@ def rollout(
     with misuse(TaskFileError):
         wanted = read_tasks(tasks, group)
     with misuse(ValueError):
-        suite = WebSuite(width, height, tuple(allow or ()), anywhere)
+        suite = WebSuite(width, height, tuple(allow or ()), anywhere, tuple(allow_private or ()))
     policy_format = chosen.policy_format(bare)
     play = Play(
         suite,
@@ -70,7 +70,7 @@ def rollout(
     )
 
     async def main() -> dict[str, Any]:
-        style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
+        style = policy_format.options(max_tokens, temperature)
         async with opened(chosen, style, device) as acting:
             with fleet_progress("rollout") as update:
                 counters = await play_tasks(

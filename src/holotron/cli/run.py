@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from holotron.cli.errors import FAILED, failure, misuse
 from holotron.cli.output import examples, print_step
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
+from holotron.cli.terminal import visible
 
 if TYPE_CHECKING:
     from holotron.agent.agent import Ending, StepRecord
@@ -47,6 +49,7 @@ def run(
         list[str] | None, typer.Option(help="Origins it may visit (https://*.example.com); default: that of --url")
     ] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site, not only that of --url.")] = False,
+    allow_private: policies.AllowPrivateOption = None,
     secret: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE or NAME=@FILE, typed as {{secret:NAME}}, never shown to it")
     ] = None,
@@ -73,41 +76,40 @@ def run(
 
     async def main() -> Ending:
         from holotron.agent.agent import Agent, Budget
-        from holotron.agent.chat import ChatOptions
         from holotron.cli.episodes import environment_options, recorded
         from holotron.env.browser.environment import BrowserEnv
         from holotron.env.browser.launch import LaunchOptions
         from holotron.env.browser.pool import Browsers
         from holotron.episodes.recording import outcome_of, step_of
 
-        style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
-        options = environment_options(url, width, height, allow, anywhere, secret, ask)
+        style = policy_format.options(max_tokens, temperature)
+        address, options = environment_options(url, width, height, allow, anywhere, secret, ask, private=allow_private)
         async with (
             opened(chosen, style) as acting,
             Browsers(options=LaunchOptions(headless=not headed)) as browsers,
             await BrowserEnv.open(browsers, options) as env,
         ):
-            with recorded(record, task, url, chosen.info(policy_format), options) as writer:
+            with recorded(record, task, address, chosen.info(policy_format), options) as writer:
                 began = time.monotonic()
 
                 async def told(step: StepRecord) -> None:
-                    print_step(out, step)
+                    print_step(out, step, options.secrets.redact)
                     if writer is not None:
                         await asyncio.to_thread(writer.add_step, step_of(step), step.observation.image)
 
-                await env.goto(url)
+                await env.goto(address)
                 budget = Budget(steps=steps, seconds=seconds)
                 agent = Agent(acting, env, policy_format=policy_format, budget=budget, on_step=told)
-                ending = await agent.run(task)
+                ending = await agent.run(options.secrets.redact(task))
                 if writer is not None:
                     writer.finish(outcome_of(ending))
             out.print(f"{ending.reason} after {len(agent.steps)} steps, {time.monotonic() - began:.1f} s")
-            return ending
+            return replace(ending, answer=options.secrets.redact(ending.answer))
 
     with registered("run"), agent_failures():
         ending = asyncio.run(main())
     if ending.answer:
-        typer.echo(ending.answer)
+        typer.echo(visible(ending.answer))
     if record is not None:
         out.print(f"recorded; look at it with: holotron view {record}")
     if ending.reason not in ("answered", "done"):
