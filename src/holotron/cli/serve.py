@@ -50,7 +50,7 @@ def serve(
         int, typer.Option(min=16, help="Tokens of a usual session: divides the memory between states and KV.")
     ] = EngineOptions.tokens_per_session,
     checkpoints: Annotated[
-        int, typer.Option(min=0, help="States kept per session for going back.")
+        int, typer.Option(min=0, help="States kept per session for going back, and one more while there is room.")
     ] = EngineOptions.checkpoints,
     max_queue: Annotated[int, typer.Option(min=1, help="Turns under way at once; more are told to wait.")] = 1024,
     max_per_key: Annotated[int, typer.Option(min=1, help="The same for one key.")] = 512,
