@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
-import uvicorn
 
 from holotron.bench.tiny import TINY, write_checkpoint
 from holotron.engine.options import EngineOptions
 from holotron.server.app import create_app
+from holotron.server.http_server import HttpServer
 from holotron.server.settings import ServerSettings
 from holotron.server.state import ServerState
 
@@ -29,6 +29,7 @@ class Live:
     url: str
     state: ServerState
     loop: asyncio.AbstractEventLoop
+    server: HttpServer
 
     def client(self, key: str | None = None, **options: object) -> httpx.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -54,14 +55,14 @@ def options(folder: Path, **changes: object) -> EngineOptions:
 
 @contextmanager
 def serving(folder: Path, engine: dict[str, object] | None = None, **settings: object) -> Iterator[Live]:
+    settings = {"grace_seconds": 5.0} | settings
     wanted = ServerSettings(engine=options(folder, **(engine or {})), served_name="tiny", **settings)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     wanted = replace(wanted, port=port)
     app = create_app(wanted)
-    config = uvicorn.Config(app, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=5)
-    server = uvicorn.Server(config)
+    server = HttpServer(app, wanted)
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def run() -> None:
@@ -74,7 +75,7 @@ def serving(folder: Path, engine: dict[str, object] | None = None, **settings: o
         thread.join(0.02)
         assert thread.is_alive(), "the server did not start"
     try:
-        yield Live(f"http://127.0.0.1:{port}", app.state.server, loops[0])
+        yield Live(f"http://127.0.0.1:{port}", app.state.server, loops[0], server)
     finally:
         server.should_exit = True
         thread.join(30)

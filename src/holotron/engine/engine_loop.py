@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from holotron.engine.config import EngineConfig
-from holotron.engine.errors import EngineError, GenerationFailed, SessionBusy, SessionClosed, TooLong
+from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage, check_places
 from holotron.engine.memory_manager import MemoryManager
 from holotron.engine.requests import EngineCounters, FinishEvent, GenerationRequest
@@ -343,7 +343,7 @@ class EngineLoop:
             session = request.session
             session.logits = None
             if outcome.error is not None:
-                self._fail(request, GenerationFailed(outcome.error))
+                self._fail(request, outcome.error)
                 continue
             session.tokens.extend(outcome.token_ids)
             request.generated += len(outcome.token_ids)

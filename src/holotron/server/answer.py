@@ -37,6 +37,7 @@ class TurnAnswer(ABC, Generic[Asked]):
         for index, choice in enumerate(self.choices):
             choice.index = index
         self._state = state
+        self.noticed: dict[str, Any] = {}  # for the log; the request's own once there is one
         self._head = {
             "id": f"{self.prefix}-{uuid4().hex}",
             "created": int(time.time()),
@@ -94,7 +95,9 @@ class TurnAnswer(ABC, Generic[Asked]):
             if self.request.stream_options and self.request.stream_options.include_usage:
                 yield self._chunk([], {"usage": self._usage()} | self.extras())
         except Exception as error:
-            yield sse(as_api_error(error).body())
+            found = as_api_error(error)
+            self.noticed["code"] = found.code
+            yield sse(found.body())
         finally:
             self.close()
         yield DONE
@@ -128,6 +131,7 @@ async def respond(http: Request, beginning: Coroutine[Any, Any, TurnAnswer[Any]]
     """From a request to its answer, whole or as events; the turns end if the client leaves."""
     answer = await unless_gone(http.receive, beginning)
     http.state.turn = answer.turns[0]
+    answer.noticed = http.scope["state"]
     if answer.request.stream:
         return EventStream(answer.stream(), answer.close)
     return JSONResponse(await unless_gone(http.receive, answer.whole()))

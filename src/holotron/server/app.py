@@ -17,7 +17,7 @@ from holotron import __version__
 from holotron.episodes.store import EpisodeStore
 from holotron.server import admin, completion_routes, health_routes, session_routes, text_routes
 from holotron.server import messages as m
-from holotron.server.auth import Admission, Keys
+from holotron.server.auth import Admission, Hosts, Keys
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused
 from holotron.server.errors import add_handlers
 from holotron.server.fetch import Fetcher, FetchPolicy
@@ -69,7 +69,9 @@ def create_app(settings: ServerSettings) -> FastAPI:
     add_handlers(app)
     for gone in (ClientGone, ClientDisconnect):
         app.add_exception_handler(gone, _client_gone)
-    app.add_middleware(RequestMiddleware, metrics=metrics, keys=keys, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(
+        RequestMiddleware, metrics=metrics, keys=keys, hosts=Hosts(settings), max_body_bytes=settings.max_body_bytes
+    )
     if settings.episodes is not None:
         app.mount("/view", view_episodes(Catalog(EpisodeStore(settings.episodes))))
     if settings.cors_origins:
@@ -83,7 +85,7 @@ async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stac
     texts = await asyncio.to_thread(load_texts, settings.engine)
     sessions = SessionTable(settings)
     start = m.Start(settings.engine, settings.kept_seconds, settings.kept_most)
-    client = EngineClient(start, on_loss=sessions.clear)
+    client = EngineClient(start, on_loss=sessions.clear, log_format=settings.log_format)
     await client.start()
     stack.push_async_callback(client.close)
     policy = FetchPolicy(allowed_hosts=settings.image_hosts, max_bytes=settings.max_image_bytes)

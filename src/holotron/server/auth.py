@@ -15,6 +15,7 @@ from holotron.server.errors import ApiError
 from holotron.server.settings import ServerSettings
 
 ANYONE = "anyone"
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,25 @@ class Keys:
         if not hmac.compare_digest(self._admin, _digest(_bearer(request))):
             raise ApiError(401, "this wants the admin key, as 'Authorization: Bearer KEY'", code="invalid_api_key")
         return ADMIN
+
+
+class Hosts:
+    """Whom a request may say it is for. A page that has its own name point to this machine is turned away."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        local = settings.host in LOOPBACK_NAMES or settings.host.startswith("127.")
+        names = {*settings.allowed_hosts, *(LOOPBACK_NAMES if local else ())}
+        if local:
+            names.add(settings.host)
+        self._names = frozenset(name.lower() for name in names) if names and "*" not in names else None
+
+    def check(self, request: Request) -> None:
+        """403 where the Host header is not one of ours; without --allowed-host only a server on loopback looks."""
+        host = request.headers.get("host", "")
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        if self._names is not None and host and name.lower() not in self._names:
+            message = f"this server is not {name[:128]!r}; if it is to be, start it with --allowed-host"
+            raise ApiError(403, message, code="host_not_allowed")
 
 
 def _bearer(request: Request) -> str:

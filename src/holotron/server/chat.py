@@ -13,7 +13,7 @@ from holotron.model.errors import ModelError
 from holotron.server.answer import TurnAnswer
 from holotron.server.auth import Caller
 from holotron.server.errors import blaming, field_error
-from holotron.server.logprobs import chat_logprobs
+from holotron.server.logprobs import TokenNames, chat_logprobs
 from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, NamedTool, TokenizeRequest
 from holotron.server.sessions import OpenSession
 from holotron.server.state import ServerState
@@ -71,8 +71,8 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
     def logprobs(self, choice: Choice, start: int) -> dict[str, Any] | None:
         if not self.request.logprobs:
             return None
-        entries = chat_logprobs(self._state.texts.tokenizer, choice.token_ids[start:], choice.logprobs[start:])
-        return {"content": entries}
+        names = TokenNames(self._state.texts.tokenizer, self.request.return_tokens_as_token_ids)
+        return {"content": chat_logprobs(names, choice.token_ids[start:], choice.logprobs[start:])}
 
     def extras(self) -> dict[str, Any]:
         prompt = {"prompt_token_ids": list(self.turns[0].prompt_ids)} if self.request.return_token_ids else {}
@@ -166,21 +166,22 @@ def _grammar_field(request: ChatRequest) -> str:
     """Where the request says what its answer must look like."""
     if request.structured_outputs is not None:
         return "structured_outputs"
-    return "tools" if request.response_format is None else "response_format"
+    return "response_format" if request.form is not None and not request.must_call else "tools"
 
 
 def _grammar(state: ServerState, request: ChatRequest) -> Grammar | None:
-    form = request.response_format
+    form = request.form
     with blaming("tool_choice", ValueError), blaming(_grammar_field(request), GrammarError, code="invalid_grammar"):
-        if form is not None and form.type == "json_object":
-            return Grammar("json_object")
-        if form is not None and form.json_schema is not None:
-            return Grammar.from_schema(form.json_schema.schema_)
         if request.structured_outputs is not None:
             return request.structured_outputs.as_grammar()
-        if request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool):
+        tools = tools_of(request)
+        if tools and (request.must_call or (form is not None and request.tool_choice != "none")):
+            # A form is that of the text: calls stay possible, and where one is demanded there is no text.
             assert state.dialect is not None
             name = request.tool_choice.function.name if isinstance(request.tool_choice, NamedTool) else None
             markup = state.texts.tokenizer.markup
-            return call_grammar(state.dialect, tools_of(request) or [], name, request.parallel_tool_calls, markup)
+            otherwise = None if request.must_call else form
+            return call_grammar(state.dialect, tools, name, request.parallel_tool_calls, markup, otherwise)
+        if form is not None:
+            return Grammar.from_schema(form)
     return None

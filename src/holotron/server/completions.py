@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from holotron.engine.grammar import GrammarError
@@ -10,7 +9,7 @@ from holotron.engine.requests import Event
 from holotron.server.answer import TurnAnswer
 from holotron.server.auth import Caller
 from holotron.server.errors import blaming, field_error
-from holotron.server.logprobs import completion_logprobs
+from holotron.server.logprobs import TextOffsets, TokenNames, completion_logprobs
 from holotron.server.schemas import CompletionRequest
 from holotron.server.state import ServerState
 from holotron.server.turns import ActiveTurn, Choice, Prompt, begin_turn
@@ -24,7 +23,9 @@ class CompletionAnswer(TurnAnswer[CompletionRequest]):
 
     def __init__(self, state: ServerState, request: CompletionRequest, turns: list[ActiveTurn]) -> None:
         super().__init__(state, request, turns)
-        self._told_letters = Counter[int]()  # by choice, for the offsets of what comes next
+        tokenizer = state.texts.tokenizer
+        self._names = TokenNames(tokenizer, request.return_tokens_as_token_ids)
+        self._offsets = [TextOffsets(tokenizer) for _ in self.choices]
 
     def body(self, turn: ActiveTurn, choice: Choice) -> dict[str, Any]:
         prompt = {"prompt_token_ids": list(turn.prompt_ids)} if self.request.return_token_ids else {}
@@ -37,9 +38,7 @@ class CompletionAnswer(TurnAnswer[CompletionRequest]):
         token_ids, known = choice.token_ids[start:], choice.logprobs[start:]
         if self.request.logprobs is None or (self.request.stream and not token_ids):
             return None
-        told = completion_logprobs(self._state.texts.tokenizer, token_ids, known, self._told_letters[choice.index])
-        self._told_letters[choice.index] += sum(map(len, told["tokens"]))
-        return told
+        return completion_logprobs(self._names, token_ids, known, self._offsets[choice.index])
 
 
 async def begin_completion(state: ServerState, request: CompletionRequest, caller: Caller) -> CompletionAnswer:

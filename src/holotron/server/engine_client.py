@@ -71,13 +71,15 @@ class PendingGeneration:
 class EngineClient:
     """Starts the engine's process and keeps one running."""
 
-    def __init__(self, start: m.Start, on_loss: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, start: m.Start, on_loss: Callable[[], None] = lambda: None, log_format: str = "json") -> None:
         self.stats = EngineStats()
         self.ready: m.Ready | None = None
         self.restarts = 0
         self.versions: dict[int, str] = {}
         self._start = start
         self._on_loss = on_loss
+        self._log_format = log_format
+        self._abandoned: Exception | None = None  # what all requests get from now on
         self._ids = itertools.count(1)
         self._channel: Channel | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -145,9 +147,20 @@ class EngineClient:
 
     def connected(self) -> Channel:
         """EngineDown if there is no engine to talk to."""
+        if self._abandoned is not None:
+            raise self._abandoned
         if self._channel is None or not self._is_ready.is_set():
             raise EngineDown("the engine is being started; try again in a moment")
         return self._channel
+
+    def abandon(self, error: Exception) -> None:
+        """End everything that waits for the engine, and whatever would from now on, with this error."""
+        self._abandoned = error
+        self._fail_all(error)
+
+    def _fail_all(self, error: Exception) -> None:
+        for replies in self._replies.values():
+            replies.put_nowait(error)
 
     # ---- the process ----
 
@@ -168,7 +181,8 @@ class EngineClient:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "holotron.server.worker", str(theirs.fileno()), pass_fds=[theirs.fileno()]
+                *(sys.executable, "-m", "holotron.server.worker", str(theirs.fileno()), self._log_format),
+                pass_fds=[theirs.fileno()],
             )
         channel = await Channel.open(ours)
         try:
@@ -200,9 +214,7 @@ class EngineClient:
         self._channel = None
         self.stats = EngineStats()
         self.versions = {}
-        error = EngineDown("the engine ended while it worked on this; it is being started again")
-        for replies in self._replies.values():
-            replies.put_nowait(error)
+        self._fail_all(EngineDown("the engine ended while it worked on this; it is being started again"))
         self._replies.clear()
         self._on_loss()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +27,7 @@ REFUSALS: dict[str, tuple[int, str, str | None]] = {
 }
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 LONGEST_MESSAGE = 1000
+_OUR_TYPES = re.compile(r" or instance of \w+| or object to extract fields from")
 LONGEST_PARAM = 200
 
 
@@ -53,6 +55,9 @@ class ApiError(HTTPException):
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         return JSONResponse(self.body(), self.status, headers)
+
+
+STOPPING = ApiError(503, "the server is stopping; ask again when it is back", code="shutting_down", retry=5)
 
 
 def _tellable(text: str, most: int) -> str:
@@ -97,8 +102,10 @@ def as_api_error(error: Exception) -> ApiError:
 def add_handlers(app: FastAPI) -> None:
     """Let every error come out in the same form."""
 
-    async def answer(_: Request, error: Exception) -> JSONResponse:
-        response = as_api_error(error).response()
+    async def answer(request: Request, error: Exception) -> JSONResponse:
+        found = as_api_error(error)
+        request.state.code = found.code
+        response = found.response()
         response.headers.update(getattr(error, "headers", None) or {})
         return response
 
@@ -112,9 +119,22 @@ def _explain(error: RequestValidationError) -> ApiError:
     # Of the alternatives of a union, the one that was read furthest is the one that was meant.
     nothing: dict[str, Any] = {"loc": (), "msg": "not valid"}
     first = max(problems, key=lambda problem: len(problem["loc"]), default=nothing)
-    field = ".".join(str(part) for part in first["loc"] if part != "body")
+    field = ".".join(_own_fields(first, error.body))
     if first.get("type") == "json_invalid":
         reason = first.get("ctx", {}).get("error", first["msg"])
         return ApiError(400, f"the body is not valid JSON: {reason}", param="body", code="invalid_json")
-    message = str(first["msg"]).removeprefix("Value error, ")
+    message = _OUR_TYPES.sub("", str(first["msg"]).removeprefix("Value error, "))
     return field_error(field or "body", message, "invalid_value")
+
+
+def _own_fields(problem: Mapping[str, Any], body: Any) -> Iterator[str]:
+    """The steps to the field that are the client's own: between them are names of the types that were tried."""
+    where, *steps = problem["loc"] or ("body",)
+    value = body
+    for number, step in enumerate(steps, 1):
+        known = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, list) else ()
+        if step in known:
+            value = value[step]
+        elif where == "body" and not (number == len(steps) and problem["type"] == "missing"):
+            continue
+        yield str(step)

@@ -70,6 +70,9 @@ def _decode(url: str, most: int) -> bytes:
     if len(body) > most * 4 / 3 + 4:
         raise ValueError(f"the image is larger than the {most:,} bytes that are taken")
     try:
-        return base64.b64decode(body, validate=True)
+        data = base64.b64decode(body, validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"the data URL is not valid base64: {error}") from error
+    if len(data) > most:
+        raise ValueError(f"the image has {len(data):,} bytes; {most:,} are the most that are taken")
+    return data

@@ -24,7 +24,7 @@ class ErrorAnswer(ApiModel):
 
 # What every route may answer instead.
 ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 409, 413, 429, 500, 503, 504)
+    code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 408, 409, 413, 429, 500, 503, 504)
 }
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
-
-import uvicorn
 
 from holotron.server.app import create_app
 from holotron.server.engine_client import EngineDown
-from holotron.server.middleware import JsonLines
+from holotron.server.http_server import HttpServer
+from holotron.server.log_lines import write_logs
 from holotron.server.settings import ServerSettings
 
 
@@ -25,26 +23,14 @@ class LastLine(logging.Filter):
 
 def serve(settings: ServerSettings) -> None:
     """Serve until Ctrl-C or SIGTERM. Turns under way then have `grace_seconds` to finish."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    write_logs(settings.log_format, logging.INFO)
     logging.getLogger("uvicorn.error").addFilter(LastLine())
     for name in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    config = uvicorn.Config(
-        create_app(settings),
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,  # the application writes its own, with more in it
-        timeout_graceful_shutdown=int(settings.grace_seconds),
-        timeout_keep_alive=30,
-        server_header=False,
-    )
     # Once it has shut down, uvicorn raises the signal that told it to anew; being told to stop is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    server = uvicorn.Server(config)
+    server = HttpServer(create_app(settings), settings)
     server.run()
     if not server.started:
         raise EngineDown("the server could not be started; the lines above say why")

@@ -15,6 +15,7 @@ from holotron.engine.sampling import MAX_LOGPROBS, MAX_STOP_LENGTH, MAX_STOPS
 
 MAX_TOKENS = 1_000_000
 Text = Annotated[str, Field(max_length=16_000_000)]
+ImageText = Annotated[str, Field(max_length=128 * 2**20)]  # settings have the limit of an image, and of the body
 ShortText = Annotated[str, Field(max_length=512)]
 StopText = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31, strict=True)]
@@ -35,7 +36,7 @@ class TextPart(Request):
 
 
 class ImageUrl(Request):
-    url: Text
+    url: ImageText
     detail: Literal["auto", "low", "high"] = "auto"
 
 
@@ -161,6 +162,7 @@ class Sampling(Request):
     structured_outputs: StructuredOutputs | None = None
     session_id: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     return_token_ids: bool = False
+    return_tokens_as_token_ids: bool = False
     model: ShortText | None = None
     user: ShortText | None = None
 
@@ -197,7 +199,21 @@ class ChatRequest(Sampling):
         forms = (self.response_format is not None and self.response_format.type != "text", self.structured_outputs)
         if sum(map(bool, forms)) > 1:
             raise ValueError("response_format and structured_outputs exclude each other")
+        if self.must_call and self.structured_outputs is not None:
+            raise ValueError("tool_choice wants a tool call, and structured_outputs another form; give one of them")
         return self
+
+    @property
+    def must_call(self) -> bool:
+        """Whether the answer has to be a tool call."""
+        return self.tool_choice == "required" or isinstance(self.tool_choice, NamedTool)
+
+    @property
+    def form(self) -> dict[str, Any] | None:
+        """The JSON schema that the text of the answer must satisfy."""
+        if self.response_format is None or self.response_format.type == "text":
+            return None
+        return self.response_format.json_schema.schema_ if self.response_format.json_schema else {"type": "object"}
 
     @property
     def token_limit(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -31,6 +32,7 @@ class ServerState:
     images: ImageReader
     metrics: Metrics
     dialect: ToolDialect | None
+    deep_check: asyncio.Task[float] | None = None  # of /health, while one runs
 
     @property
     def max_context(self) -> int:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from holotron.engine.errors import GrammarFailed
 from holotron.engine.grammar import Grammar
 from holotron.engine.requests import Event, FinishEvent, TokenEvent, TokenLogprobs
 from holotron.engine.sampling import SamplingParams
@@ -75,13 +76,21 @@ class Prompt:
 class ActiveTurn:
     """A generation that is under way. Its owner must `close` it, however it ends."""
 
-    def __init__(self, generation: PendingGeneration, held: ExitStack, state: ServerState, prompt: Prompt) -> None:
+    def __init__(
+        self,
+        generation: PendingGeneration,
+        held: ExitStack,
+        state: ServerState,
+        prompt: Prompt,
+        grammar_field: str = "structured_outputs",
+    ) -> None:
         self.generation = generation
         self.prompt_ids = prompt.token_ids  # in a session only those that were new
         self.choices = [Choice(i) for i in range(generation.choices)]
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self._held = held
+        self._grammar_field = grammar_field
         self._metrics = state.metrics
         self._began = self._last = time.monotonic()
         self._deadline = asyncio.get_running_loop().time() + state.settings.request_seconds
@@ -106,7 +115,7 @@ class ActiveTurn:
             choice.add(event)
             self._measure(choice, event)
             if isinstance(event, FinishEvent) and event.error is not None:
-                raise ApiError(500, f"the generation failed: {event.error}", code="generation_failed")
+                raise self._failure(event.error)
             yield choice, event
 
     async def collect(self) -> None:
@@ -122,6 +131,11 @@ class ActiveTurn:
     @property
     def completion_tokens(self) -> int:
         return sum(len(choice.token_ids) for choice in self.choices)
+
+    def _failure(self, error: Exception) -> ApiError:
+        if isinstance(error, GrammarFailed):
+            return field_error(self._grammar_field, f"the answer could not be held to it: {error}", "invalid_grammar")
+        return ApiError(500, f"the generation failed: {error}", code="generation_failed")
 
     def _measure(self, choice: Choice, event: Event) -> None:
         now = time.monotonic()
@@ -162,7 +176,7 @@ async def begin_turn(
         images = tuple((offset, image.data) for offset, image in prompt.images)
         wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, caller.name, request.n)
         generation = state.client.generate(wanted)
-        turn = ActiveTurn(generation, held, state, prompt)
+        turn = ActiveTurn(generation, held, state, prompt, blamed["grammar"])
     except BaseException:
         held.close()
         raise
@@ -225,6 +239,8 @@ def _sampling_params(
         if wrong := [id_ for id_ in ids if id_ >= vocabulary]:
             problem = f"there is no token {wrong[0]}; the vocabulary has {vocabulary}"
             raise field_error(name, problem, "invalid_value")
+    if grammar is not None and request.min_tokens:
+        raise field_error("min_tokens", "the form that the answer must have says itself where it ends", "invalid_value")
     room = max(1, min(DEFAULT_TOKENS, state.max_context - known - len(prompt.token_ids)))
     try:
         return SamplingParams(
