@@ -413,9 +413,9 @@ class EngineLoop:
 
     # ---- weights and sleep ----
 
-    def new_epoch(self) -> None:
+    def new_epoch(self, epoch: int | None = None) -> None:
         """After the weights changed: sessions keep, lose or leave what they remember, as each of them asked for."""
-        self.epoch += 1
+        self.epoch = self.epoch + 1 if epoch is None else epoch
         self.encoder.clear()
         for session in list(self.sessions.values()):
             for span in session.images:

@@ -87,6 +87,7 @@ async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stac
     start = m.Start(settings.engine, settings.kept_seconds, settings.kept_most)
     client = EngineClient(start, on_loss=sessions.clear, log_format=settings.log_format)
     await client.start()
+    stack.callback(client.weights.clear)
     stack.push_async_callback(client.close)
     policy = FetchPolicy(allowed_hosts=settings.image_hosts, max_bytes=settings.max_image_bytes)
     fetcher = await stack.enter_async_context(aclosing(Fetcher(policy)))

@@ -7,6 +7,7 @@ import itertools
 import logging
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from holotron.engine.info import EngineStats
 from holotron.engine.requests import Event, FinishEvent, StartEvent
 from holotron.server import messages as m
 from holotron.server.channel import Channel
+from holotron.server.weight_history import WeightHistory, WeightsLost, WeightUpdate, describe_files
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +78,11 @@ class EngineClient:
         self.ready: m.Ready | None = None
         self.restarts = 0
         self.versions: dict[int, str] = {}
+        self.weights = WeightHistory()
+        self.weights_lost: str | None = None  # why the engine has not the weights that it should have
+        self._epoch = 0  # of the weights that the engine should have
+        self._updating = asyncio.Lock()
+        self._beginning: asyncio.Task[None] | None = None
         self._start = start
         self._on_loss = on_loss
         self._log_format = log_format
@@ -122,8 +129,32 @@ class EngineClient:
         finally:
             self._replies.pop(id_, None)
 
+    async def update_weights(
+        self, path: str, version: str | None = None, spool: tempfile.TemporaryDirectory[str] | None = None
+    ) -> int:
+        """Give the engine other weights, and remember where they are, for an engine that takes its place; their epoch.
+
+        A spool, in which the path is, is kept for as long as that needs; on an error it stays the caller's.
+        """
+        async with self._updating:
+            files, epoch = describe_files(path), self._epoch + 1
+            whole = await self.call("update_weights", path, epoch=epoch)
+            self._epoch = epoch
+            self.versions[epoch] = version or str(epoch)
+            self.weights.add(WeightUpdate(path, epoch, self.versions[epoch], files, spool), whole)
+            if whole:
+                self.weights_lost = None
+        return epoch
+
+    def usable(self) -> None:
+        """EngineDown if there is no engine to talk to, or one with other weights than it should have."""
+        self.connected()
+        if self.weights_lost is not None:
+            raise EngineDown(f"the engine was started again without its weights: {self.weights_lost}; send them again")
+
     def generate(self, turn: m.Generate) -> PendingGeneration:
         """Begin a turn."""
+        self.usable()
         turn = replace(turn, id=next(self._ids))
         return PendingGeneration(turn.id, turn.choices, self._send(turn), self._leave)
 
@@ -133,9 +164,9 @@ class EngineClient:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def _send(self, message: m.EngineCall | m.Generate) -> asyncio.Queue[Any]:
+    def _send(self, message: m.EngineCall | m.Generate, channel: Channel | None = None) -> asyncio.Queue[Any]:
         """Where the replies to a message will be."""
-        channel = self.connected()
+        channel = channel or self.connected()
         replies = self._replies[message.id] = asyncio.Queue()
         channel.send(message)
         return replies
@@ -204,16 +235,28 @@ class EngineClient:
             case EngineStats():
                 self.stats = message
             case m.Ready():
-                self.ready = message
-                self._channel = channel
-                self._is_ready.set()
+                self._beginning = asyncio.create_task(self._begin(message, channel))
+
+    async def _begin(self, ready: m.Ready, channel: Channel) -> None:
+        """Take an engine into use that has loaded its model; one that replaces another gets its weights first."""
+        try:
+            for update in self.weights.updates():
+                message = m.EngineCall(next(self._ids), "update_weights", (update.path,), {"epoch": update.epoch})
+                await _next(self._send(message, channel))
+        except (EngineRefused, WeightsLost) as error:
+            self.weights_lost = str(error)
+            log.error("the engine's weights of version %s are lost: %s", self.version_of(self._epoch), error)
+        self.ready = ready
+        self._channel = channel
+        self._is_ready.set()
 
     def _lose(self) -> None:
         """Requests that wait for an answer get an error instead."""
+        if self._beginning is not None:
+            self._beginning.cancel()
         self._is_ready.clear()
         self._channel = None
         self.stats = EngineStats()
-        self.versions = {}
         self._fail_all(EngineDown("the engine ended while it worked on this; it is being started again"))
         self._replies.clear()
         self._on_loss()

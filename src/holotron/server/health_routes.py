@@ -28,7 +28,7 @@ WATCHER = Caller("health")
 @router.get("/health", response_model=Health, responses=ERRORS)
 async def health(state: StateDep, deep: bool = False) -> Any:
     """Whether the engine is there; with `deep`, whether it can compute a token."""
-    state.client.connected()
+    state.client.usable()
     if not deep:
         return {"status": "ok"}
     # All that ask at the same time are told the same: nobody needs a key for it, so it must not add up.

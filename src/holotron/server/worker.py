@@ -28,6 +28,7 @@ from holotron.engine.grammar import GrammarError
 from holotron.engine.images import PreparedImage
 from holotron.engine.requests import Event, FinishEvent, StartEvent
 from holotron.engine.submission import Submission
+from holotron.engine.weights import read_weights
 from holotron.model.errors import ImageError, ModelError
 from holotron.server import messages as m
 from holotron.server.channel import Channel
@@ -145,14 +146,15 @@ class Worker:
         self._paused = True
         await asyncio.to_thread(self.engine.pause)
 
-    def _update_weights(self, path: str) -> int:
-        """From a checkpoint folder, or from a single file that has tensors by parameter name."""
-        if not Path(path).is_file():
-            return self.engine.update_weights(path)
+    def _update_weights(self, path: str, epoch: int) -> bool:
+        """From a checkpoint folder, or a single file that has tensors by name; whether those were all weights."""
         try:
-            return self.engine.update_weights(load_file(path))
+            source = load_file(path) if Path(path).is_file() else path
         except SafetensorError as error:
             raise EngineError(f"no safetensors file: {error}") from error
+        weights = read_weights(self.engine.model, source)
+        self.engine.update_weights(weights, epoch=epoch)
+        return weights.whole
 
     # ---- turns ----
 
