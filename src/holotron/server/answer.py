@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import uuid4
 
@@ -13,7 +13,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from holotron.engine.requests import Event, FinishEvent, TokenEvent
-from holotron.server.errors import as_api_error
+from holotron.server.errors import ApiError, as_api_error
 from holotron.server.schemas import Sampling
 from holotron.server.state import ServerState
 from holotron.server.streaming import DONE, EventStream, sse, unless_gone
@@ -37,8 +37,9 @@ class TurnAnswer(ABC, Generic[Asked]):
         for index, choice in enumerate(self.choices):
             choice.index = index
         self._state = state
+        self.fields: Mapping[str, str] = {}  # what the client calls the fields of the request, where that differs
         self.noticed: dict[str, Any] = {}  # for the log; the request's own once there is one
-        self._head = {
+        self.head = {
             "id": f"{self.prefix}-{uuid4().hex}",
             "created": int(time.time()),
             "model": state.settings.model_name,
@@ -65,13 +66,37 @@ class TurnAnswer(ABC, Generic[Asked]):
         extras: dict[str, Any] = {"weight_version": self._state.client.version_of(epoch)}
         if self.request.session_id is not None:
             extras["session_id"] = self.request.session_id
-        return extras
+        return extras | self.prompt()
 
     async def whole(self) -> dict[str, Any]:
         try:
             await asyncio.gather(*(turn.collect() for turn in self.turns))
         finally:
             self.close()
+        return self.result()
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        try:
+            for chunk in self.opening():
+                yield chunk
+            for turn in self.turns:  # all of them run; they are told one after another
+                async for choice, event in turn.events():
+                    for chunk in self.chunks(choice, event):
+                        yield chunk
+            for chunk in self.closing():
+                yield chunk
+        except Exception as error:
+            found = as_api_error(error).renamed(self.fields)
+            self.noticed["code"] = found.code
+            for chunk in self.broken(found):
+                yield chunk
+        finally:
+            self.close()
+
+    # ---- OpenAI's completions; other dialects tell the same turns otherwise ----
+
+    def result(self) -> dict[str, Any]:
+        """The whole answer, once every choice is finished."""
         choices = []
         for turn in self.turns:
             for choice in turn.choices:
@@ -79,28 +104,34 @@ class TurnAnswer(ABC, Generic[Asked]):
                 if choice.stop is not None:
                     told["stop_reason"] = choice.stop
                 choices.append(told)
-        return self._head | {"object": self.whole_object, "choices": choices, "usage": self._usage()} | self.extras()
+        return self.head | {"object": self.whole_object, "choices": choices, "usage": self.usage()} | self.extras()
 
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        try:
-            if self.first_piece is not None:
-                for choice in self.choices:
-                    yield self._chunk([self._told(choice, self.first_piece, 0, None)])
-            for turn in self.turns:  # all of them run; they are told one after another
-                async for choice, event in turn.events():
-                    if (piece := self.piece(choice, event)) is not None:
-                        new = len(event.token_ids) if isinstance(event, TokenEvent) else 0
-                        finish = self.finish_reason(choice) if isinstance(event, FinishEvent) else None
-                        yield self._chunk([self._told(choice, piece, len(choice.token_ids) - new, finish)])
-            if self.request.stream_options and self.request.stream_options.include_usage:
-                yield self._chunk([], {"usage": self._usage()} | self.extras())
-        except Exception as error:
-            found = as_api_error(error)
-            self.noticed["code"] = found.code
-            yield sse(found.body())
-        finally:
-            self.close()
+    def opening(self) -> Iterator[bytes]:
+        """What a stream tells before anything was generated."""
+        for choice in self.choices if self.first_piece is not None else ():
+            yield self._chunk([self._told(choice, self.first_piece or {}, 0, None)], self.prompt())
+
+    def chunks(self, choice: Choice, event: Event) -> Iterator[bytes]:
+        """What an event of a choice adds to a stream."""
+        if (piece := self.piece(choice, event)) is not None:
+            new = len(event.token_ids) if isinstance(event, TokenEvent) else 0
+            finish = self.finish_reason(choice) if isinstance(event, FinishEvent) else None
+            yield self._chunk([self._told(choice, piece, len(choice.token_ids) - new, finish)])
+
+    def closing(self) -> Iterator[bytes]:
+        """What a stream tells at its end."""
+        if self.request.stream_options and self.request.stream_options.include_usage:
+            yield self._chunk([], {"usage": self.usage()} | self.extras())
         yield DONE
+
+    def broken(self, error: ApiError) -> Iterator[bytes]:
+        """What a stream tells where it ends with an error."""
+        yield sse(error.body())
+        yield DONE
+
+    def prompt(self) -> dict[str, Any]:
+        """The tokens that were read, if they were asked for, where one prompt stands for the whole answer."""
+        return {}
 
     def _told(self, choice: Choice, said: dict[str, Any], start: int, finish: str | None) -> dict[str, Any]:
         told = {"index": choice.index, **said, "finish_reason": finish, "logprobs": self.logprobs(choice, start)}
@@ -109,9 +140,11 @@ class TurnAnswer(ABC, Generic[Asked]):
         return told
 
     def _chunk(self, choices: list[dict[str, Any]], more: dict[str, Any] | None = None) -> bytes:
-        return sse(self._head | {"object": self.chunk_object, "choices": choices} | (more or {}))
+        options = self.request.stream_options
+        so_far = {"usage": self.usage()} if options and options.continuous_usage_stats else {}
+        return sse(self.head | {"object": self.chunk_object, "choices": choices} | so_far | (more or {}))
 
-    def _usage(self) -> dict[str, Any]:
+    def usage(self) -> dict[str, Any]:
         prompt = sum(turn.prompt_tokens for turn in self.turns)
         completion = sum(turn.completion_tokens for turn in self.turns)
         return {

@@ -25,6 +25,7 @@ from holotron.server.images import ImageReader
 from holotron.server.loading import load_texts
 from holotron.server.metrics import Metrics
 from holotron.server.middleware import RequestMiddleware
+from holotron.server.reasoning import detect_reasoning
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
 from holotron.server.state import ServerState
@@ -101,6 +102,7 @@ async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stac
         images=ImageReader(settings, fetcher),
         metrics=metrics,
         dialect=detect_dialect(texts.template.source),
+        reasoning=detect_reasoning(texts.template.source),
     )
     metrics.watch(client, state.admission, sessions)
     sweeping = asyncio.create_task(_sweep(state))

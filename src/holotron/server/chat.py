@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -14,6 +16,7 @@ from holotron.server.answer import TurnAnswer
 from holotron.server.auth import Caller
 from holotron.server.errors import blaming, field_error
 from holotron.server.logprobs import TokenNames, chat_logprobs
+from holotron.server.reasoning import ReasoningSplitter
 from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, NamedTool, TokenizeRequest
 from holotron.server.sessions import OpenSession
 from holotron.server.state import ServerState
@@ -25,8 +28,17 @@ from holotron.server.turns import ActiveTurn, Choice, Prompt, begin_turn
 DEEPEST_ARGUMENTS = 100
 
 
+@dataclass(frozen=True)
+class Said:
+    """A piece of an answer, in this order: thoughts, text, calls."""
+
+    reasoning: str
+    content: str
+    calls: Sequence[ToolCall]
+
+
 class ChatAnswer(TurnAnswer[ChatRequest]):
-    """The answer to messages: its text is divided into content and tool calls."""
+    """The answer to messages: its text is divided into thoughts, content and tool calls."""
 
     prefix = "chatcmpl"
     whole_object = "chat.completion"
@@ -37,32 +49,44 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
         super().__init__(state, request, [turn])
         tools = tools_of(request) if request.tool_choice != "none" else None
         self._splitters = [ToolSplitter(state.dialect, tools) for _ in turn.choices] if state.dialect and tools else []
+        self._thoughts = []
+        if state.reasoning is not None and request.separate_reasoning:
+            self._thoughts = [ReasoningSplitter(state.reasoning, turn.prompt.thinking) for _ in turn.choices]
         self._calls = Counter[int]()  # that each choice has made
 
     def body(self, turn: ActiveTurn, choice: Choice) -> dict[str, Any]:
-        content, calls = self._split(choice, choice.text, True)
-        message: dict[str, Any] = {"role": "assistant", "content": content or (None if calls else ""), "refusal": None}
-        if calls:
-            message["tool_calls"] = [_call(call) for call in calls]
+        said = self.said(choice, choice.text, True)
+        content = said.content or (None if said.calls else "")
+        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        if said.reasoning:
+            message["reasoning_content"] = said.reasoning
+        if said.calls:
+            message["tool_calls"] = [_call(call) for call in said.calls]
         return {"message": message}
 
     def piece(self, choice: Choice, event: Event) -> dict[str, Any] | None:
         finished = isinstance(event, FinishEvent)
         told = self._calls[choice.index]
-        content, calls = self._split(choice, event.text, finished)
-        delta: dict[str, Any] = {"content": content} if content else {}
-        if calls:
-            delta["tool_calls"] = [{"index": told + i, **_call(call)} for i, call in enumerate(calls)]
+        said = self.said(choice, event.text, finished)
+        delta: dict[str, Any] = {"content": said.content} if said.content else {}
+        if said.reasoning:
+            delta["reasoning_content"] = said.reasoning
+        if said.calls:
+            delta["tool_calls"] = [{"index": told + i, **_call(call)} for i, call in enumerate(said.calls)]
         if delta or finished or self.request.logprobs or self.request.return_token_ids:
             return {"delta": delta}
         return None
 
-    def _split(self, choice: Choice, text: str, last: bool) -> tuple[str, list[ToolCall]]:
-        if not self._splitters:
-            return text, []
-        content, calls = self._splitters[choice.index].push(text, last)
+    def said(self, choice: Choice, text: str, last: bool) -> Said:
+        """What the next piece of a choice's text says."""
+        reasoning = ""
+        calls: list[ToolCall] = []
+        if self._thoughts:
+            reasoning, text = self._thoughts[choice.index].push(text, last)
+        if self._splitters:
+            text, calls = self._splitters[choice.index].push(text, last)
         self._calls[choice.index] += len(calls)
-        return content, calls
+        return Said(reasoning, text, calls)
 
     def finish_reason(self, choice: Choice) -> str:
         reason = super().finish_reason(choice)
@@ -74,9 +98,8 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
         names = TokenNames(self._state.texts.tokenizer, self.request.return_tokens_as_token_ids)
         return {"content": chat_logprobs(names, choice.token_ids[start:], choice.logprobs[start:])}
 
-    def extras(self) -> dict[str, Any]:
-        prompt = {"prompt_token_ids": list(self.turns[0].prompt_ids)} if self.request.return_token_ids else {}
-        return super().extras() | prompt
+    def prompt(self) -> dict[str, Any]:
+        return {"prompt_token_ids": list(self.turns[0].prompt_ids)} if self.request.return_token_ids else {}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -117,7 +140,8 @@ async def begin_chat(state: ServerState, request: ChatRequest, caller: Caller) -
         sizes = [image.size for image in images]
         with blaming("messages", ModelError):
             written = conversation.append(list(map(plain, request.messages)), sizes, tools, **template_kwargs(request))
-        return Prompt(written.token_ids, list(zip(written.places, images, strict=True)), conversation)
+        prompt = Prompt(written.token_ids, list(zip(written.places, images, strict=True)), conversation)
+        return prompt.thinking_in(state.reasoning, state.texts.tokenizer)
 
     fields = {"invalid": "messages", "too_long": "messages", "grammar": _grammar_field(request)}
     turn = await begin_turn(state, request, caller, write, _grammar(state, request), fields)

@@ -50,6 +50,16 @@ class ApiError(HTTPException):
         message = _tellable(self.message, LONGEST_MESSAGE)
         return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}
 
+    def renamed(self, fields: Mapping[str, str]) -> ApiError:
+        """The same error in the words of a client that calls fields otherwise: by the longest name that is known."""
+        known = [name for name in fields if self.param == name or (self.param or "").startswith(f"{name}.")]
+        if self.param is None or not known:
+            return self
+        longest = max(known, key=len)
+        own = fields[longest] + self.param[len(longest) :]
+        message = own + self.message.removeprefix(self.param) if self.message.startswith(self.param) else self.message
+        return ApiError(self.status, message, param=own, code=self.code, retry=self.retry)
+
     def response(self) -> JSONResponse:
         headers = {"Retry-After": str(self.retry)} if self.retry is not None else {}
         if self.status == 401:

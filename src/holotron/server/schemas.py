@@ -135,6 +135,7 @@ class NamedTool(Request):
 
 class StreamOptions(Request):
     include_usage: bool = False
+    continuous_usage_stats: bool = False
     include_obfuscation: bool | None = None
 
 
@@ -180,6 +181,7 @@ class ChatRequest(Sampling):
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool = True
     chat_template_kwargs: dict[ShortText, JsonValue] = Field(default_factory=dict)
+    separate_reasoning: bool = True
     # What OpenAI's service takes and what makes no difference here.
     metadata: dict[ShortText, Text] | None = None
     store: bool | None = None

@@ -14,6 +14,7 @@ from holotron.server.errors import ApiError
 from holotron.server.images import ImageReader
 from holotron.server.loading import Texts
 from holotron.server.metrics import Metrics
+from holotron.server.reasoning import ReasoningDialect
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
 from holotron.server.tools import ToolDialect
@@ -32,6 +33,7 @@ class ServerState:
     images: ImageReader
     metrics: Metrics
     dialect: ToolDialect | None
+    reasoning: ReasoningDialect | None
     deep_check: asyncio.Task[float] | None = None  # of /health, while one runs
 
     @property

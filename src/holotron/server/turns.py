@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from holotron.engine.errors import GrammarFailed
@@ -14,11 +14,13 @@ from holotron.engine.grammar import Grammar
 from holotron.engine.requests import Event, FinishEvent, TokenEvent, TokenLogprobs
 from holotron.engine.sampling import SamplingParams
 from holotron.model.text.conversation import Conversation
+from holotron.model.text.tokenizer import Tokenizer
 from holotron.server import messages as m
 from holotron.server.auth import Caller
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, PendingGeneration
 from holotron.server.errors import ApiError, as_api_error, field_error
 from holotron.server.images import SentImage
+from holotron.server.reasoning import ReasoningDialect, Thinking
 from holotron.server.schemas import ChatRequest, CompletionRequest, Sampling
 from holotron.server.sessions import OpenSession
 from holotron.server.state import ServerState
@@ -71,6 +73,15 @@ class Prompt:
     token_ids: tuple[int, ...]
     images: Sequence[tuple[int, SentImage]] = ()
     conversation: Conversation | None = None  # with the prompt in it; None where no messages stand for the tokens
+    thinking: Thinking = Thinking.OVER
+    around: str = ""  # the grammar of what may come before the form of the answer
+
+    def thinking_in(self, dialect: ReasoningDialect | None, tokenizer: Tokenizer) -> Prompt:
+        """The prompt of a model that thinks, with where its answer begins."""
+        if dialect is None:
+            return self
+        thinking = dialect.begins(tokenizer, self.token_ids)
+        return replace(self, thinking=thinking, around=dialect.grammar_around(thinking, tokenizer.markup))
 
 
 class ActiveTurn:
@@ -85,6 +96,7 @@ class ActiveTurn:
         grammar_field: str = "structured_outputs",
     ) -> None:
         self.generation = generation
+        self.prompt = prompt
         self.prompt_ids = prompt.token_ids  # in a session only those that were new
         self.choices = [Choice(i) for i in range(generation.choices)]
         self.prompt_tokens = 0
@@ -172,6 +184,8 @@ async def begin_turn(
             held.enter_context(session.working())
         if not isinstance(prompt, Prompt):
             prompt = prompt(session)
+        if grammar is not None and prompt.around:
+            grammar = replace(grammar, within=prompt.around)
         sampling = _sampling_params(state, request, session.tokens if session else 0, prompt, grammar)
         images = tuple((offset, image.data) for offset, image in prompt.images)
         wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, caller.name, request.n)
