@@ -15,7 +15,15 @@ from starlette.requests import ClientDisconnect
 
 from holotron import __version__
 from holotron.episodes.store import EpisodeStore
-from holotron.server import admin, completion_routes, health_routes, session_routes, text_routes
+from holotron.server import (
+    admin,
+    completion_routes,
+    health_routes,
+    message_routes,
+    responses,
+    session_routes,
+    text_routes,
+)
 from holotron.server import messages as m
 from holotron.server.auth import Admission, Hosts, Keys
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused
@@ -65,7 +73,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
             yield
 
     app = Application(title="Holotron", version=__version__, description=ABOUT, lifespan=lifespan)
-    for part in (completion_routes, session_routes, text_routes, health_routes, admin):
+    for part in (completion_routes, responses, message_routes, session_routes, text_routes, health_routes, admin):
         app.include_router(part.router)
     add_handlers(app)
     for gone in (ClientGone, ClientDisconnect):

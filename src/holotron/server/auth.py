@@ -70,17 +70,19 @@ class Hosts:
         self._names = frozenset(name.lower() for name in names) if names and "*" not in names else None
 
     def check(self, request: Request) -> None:
-        """403 where the Host header is not one of ours; without --allowed-host only a server on loopback looks."""
+        """421 where the Host header is not one of ours; without --allowed-host only a server on loopback looks."""
         host = request.headers.get("host", "")
         name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         if self._names is not None and host and name.lower() not in self._names:
             message = f"this server is not {name[:128]!r}; if it is to be, start it with --allowed-host"
-            raise ApiError(403, message, code="host_not_allowed")
+            raise ApiError(421, message, code="host_not_allowed")
 
 
 def _bearer(request: Request) -> str:
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else ""
+    if scheme.lower() == "bearer":
+        return key.strip()
+    return request.headers.get("x-api-key", "")  # as Anthropic's clients send it
 
 
 def _digest(key: str) -> bytes:

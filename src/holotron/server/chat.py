@@ -12,6 +12,7 @@ from uuid import uuid4
 from holotron.engine.grammar import Grammar, GrammarError
 from holotron.engine.requests import Event, FinishEvent
 from holotron.model.errors import ModelError
+from holotron.model.text.conversation import Written
 from holotron.server.answer import TurnAnswer
 from holotron.server.auth import Caller
 from holotron.server.errors import blaming, field_error
@@ -111,8 +112,10 @@ def tools_of(request: ChatRequest | TokenizeRequest) -> list[dict[str, Any]] | N
     return [tool.model_dump(exclude_none=True) for tool in request.tools] if request.tools else None
 
 
-async def begin_chat(state: ServerState, request: ChatRequest, caller: Caller) -> ChatAnswer:
-    """From a request to a turn that the engine has taken; every refusal names its field."""
+async def begin_chat(
+    state: ServerState, request: ChatRequest, caller: Caller, dialect: type[ChatAnswer] = ChatAnswer
+) -> ChatAnswer:
+    """From a request to a turn that the engine has taken; every refusal names its field. `dialect` tells the answer."""
     state.check_model(request.model)
     # Not the schema's business: a path may name the session, too.
     if not request.messages and request.session_id is None:
@@ -145,7 +148,16 @@ async def begin_chat(state: ServerState, request: ChatRequest, caller: Caller) -
 
     fields = {"invalid": "messages", "too_long": "messages", "grammar": _grammar_field(request)}
     turn = await begin_turn(state, request, caller, write, _grammar(state, request), fields)
-    return ChatAnswer(state, request, turn)
+    return dialect(state, request, turn)
+
+
+async def write_prompt(state: ServerState, request: ChatRequest | TokenizeRequest, opened: bool = True) -> Written:
+    """The messages of a request as the chat template writes them, outside of a session."""
+    messages = request.messages or []
+    sizes = [image.size for image in await state.images.read(messages)]
+    more = template_kwargs(request)
+    with blaming("messages", ModelError):
+        return state.texts.prompts.write(list(map(plain, messages)), sizes, tools_of(request), opened, **more)
 
 
 def template_kwargs(request: ChatRequest | TokenizeRequest) -> dict[str, Any]:

@@ -50,6 +50,12 @@ class ApiError(HTTPException):
         message = _tellable(self.message, LONGEST_MESSAGE)
         return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}
 
+    def anthropic_body(self) -> dict[str, Any]:
+        """The same for Anthropic's clients, who know fewer types."""
+        body = self.body()["error"]
+        kind = {"server_error": "overloaded_error" if self.status == 503 else "api_error"}.get(body["type"])
+        return {"type": "error", "error": body | ({"type": kind} if kind else {})}
+
     def renamed(self, fields: Mapping[str, str]) -> ApiError:
         """The same error in the words of a client that calls fields otherwise: by the longest name that is known."""
         known = [name for name in fields if self.param == name or (self.param or "").startswith(f"{name}.")]
@@ -116,6 +122,9 @@ def add_handlers(app: FastAPI) -> None:
         found = as_api_error(error)
         request.state.code = found.code
         response = found.response()
+        if request.url.path.startswith("/v1/messages"):
+            response.body = response.render(found.anthropic_body())
+            response.headers["content-length"] = str(len(response.body))
         response.headers.update(getattr(error, "headers", None) or {})
         return response
 

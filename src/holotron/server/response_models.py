@@ -24,7 +24,7 @@ class ErrorAnswer(ApiModel):
 
 # What every route may answer instead.
 ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 408, 409, 413, 429, 500, 503, 504)
+    code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 408, 409, 413, 421, 429, 500, 503, 504)
 }
 
 
@@ -64,6 +64,27 @@ class ChatCompletion(AnyCompletion):
 
 class TextCompletion(AnyCompletion):
     choices: list[TextChoice]
+
+
+class ResponseAnswer(ApiModel):
+    id: str
+    object: str
+    status: str
+    output: list[dict[str, Any]]
+    usage: dict[str, Any]
+
+
+class MessageAnswer(ApiModel):
+    id: str
+    type: str
+    role: str
+    content: list[dict[str, Any]]
+    stop_reason: str | None
+    usage: dict[str, Any]
+
+
+class TokenCount(ApiModel):
+    input_tokens: int
 
 
 class ModelCard(ApiModel):

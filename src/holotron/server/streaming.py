@@ -27,6 +27,11 @@ def sse(value: Any) -> bytes:
     return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n\n"
 
 
+def named_sse(value: dict[str, Any]) -> bytes:
+    """One server-sent event with the name of its type."""
+    return f"event: {value['type']}\n".encode() + sse(value)
+
+
 class EventStream(Response):
     """Sends what an iterator yields. A client that goes away is noticed at once, and the iterator is closed.
 

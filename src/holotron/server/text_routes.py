@@ -8,9 +8,8 @@ from typing import Any
 
 from fastapi import APIRouter, Depends
 
-from holotron.model.errors import ModelError
-from holotron.server.chat import plain, template_kwargs, tools_of
-from holotron.server.errors import blaming, field_error
+from holotron.server.chat import write_prompt
+from holotron.server.errors import field_error
 from holotron.server.response_models import ERRORS, Detokenized, ModelCard, ModelList, Tokenized
 from holotron.server.schemas import DetokenizeRequest, TokenizeRequest
 from holotron.server.state import ServerState, StateDep, caller_of
@@ -48,14 +47,7 @@ async def tokenize(state: StateDep, body: TokenizeRequest) -> Any:
     if body.prompt is not None:
         ids = await asyncio.to_thread(state.texts.tokenizer.encode, body.prompt)
     else:
-        messages = body.messages or []
-        sizes = [image.size for image in await state.images.read(messages)]
-        more = template_kwargs(body)
-        with blaming("messages", ModelError):
-            written = state.texts.prompts.write(
-                list(map(plain, messages)), sizes, tools_of(body), body.add_generation_prompt, **more
-            )
-        ids = list(written.token_ids)
+        ids = list((await write_prompt(state, body, body.add_generation_prompt)).token_ids)
     return {"tokens": ids, "count": len(ids), "max_model_len": state.max_context}
 
 
