@@ -179,6 +179,28 @@ def test_by_default_going_back_a_turn_and_the_same_prompt_are_free(kind):
     assert evictions.dropped == 0
 
 
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_fork_after_some_turns_is_the_session_as_it_was(kind):
+    model = MODELS[kind]
+    driver = Driver(model, slots=20, pages=80)
+    session = driver.loop.open()
+    prompts = [draw_tokens(6, seed) for seed in range(3)]
+    said = [driver.turn(session, prompt) for prompt in prompts]
+    other = draw_tokens(4, 9)
+    tokens: list[int] = []
+    for turns in range(4):
+        before = driver.loop.counters.computed_tokens
+        fork = driver.loop.fork_after(session, turns)
+        assert list(fork.tokens) == tokens
+        assert driver.turn(fork, other) == greedy_continuation(model, tokens + other, 5)
+        if turns >= 2:  # the starts of the last two turns are held
+            assert driver.loop.counters.computed_tokens <= before + 1 + len(other) + 4
+        tokens += [*prompts[turns], *said[turns]] if turns < 3 else []
+    assert list(session.tokens) == tokens
+    with pytest.raises(EngineError, match="no 4 turns"):
+        driver.loop.fork_after(session, 4)
+
+
 def test_a_checkpoint_beyond_the_configured_number_takes_no_place_from_a_session():
     """Four slots are enough for two sessions with a checkpoint each, whatever the first keeps besides."""
     driver = Driver(MODELS["hybrid"], slots=5)

@@ -62,7 +62,7 @@ def test_a_stream_says_the_same(client):
     ) as stream:
         events = [event.type for event in stream]
         final = stream.get_final_message()
-    assert final.content == whole.content
+    assert final.content[0].text == whole.content[0].text
     assert final.stop_reason == "max_tokens"
     assert final.usage.output_tokens == 8
     raw = [kind for kind in events if kind.startswith(("message", "content_block"))]

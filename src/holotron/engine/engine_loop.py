@@ -172,6 +172,22 @@ class EngineLoop:
         self.submit(GenerationRequest(parent, emit=_silent, is_fork=True))
         return children
 
+    def fork_after(self, parent: SessionState, turns: int) -> SessionState:
+        """A session as the parent was after its first so many turns; what no checkpoint holds is computed again."""
+        self._check_idle(parent)
+        if not 0 <= turns <= len(parent.turns):
+            raise EngineError(f"there are no {turns} turns: the session has {len(parent.turns)}")
+        child = self.new_child(parent)
+        child.waits_for = None
+        self.counters.forks += 1
+        position = parent.turns[turns - 1].end if turns else 0
+        child.truncate(position)
+        del child.turns[turns:]
+        known = [p for p in parent.resume_positions(self.memory.has_state) if 0 < p <= position]
+        if known:
+            self.memory.fork_at(parent, child, max(known), self.idle_besides(parent, child))
+        return child
+
     def new_child(self, parent: SessionState) -> SessionState:
         """A session with the parent's tokens and none of its memory yet."""
         child = self.open(on_update=parent.on_update, keep_images=parent.keep_images, pool=parent.pool)

@@ -279,13 +279,14 @@ class MemoryManager:
     ) -> bool:
         """Give the child the parent's memory as it was at one of its checkpoints; without a state, anywhere."""
         kept = next((c for c in parent.checkpoints if c.position == position), None)
-        if (kept is None and self.has_state) or parent.slot is None or not self.fork_into(parent, child, victims):
+        stands_there = position == parent.computed or not self.has_state
+        if (kept is None and not stands_there) or parent.slot is None or not self.fork_into(parent, child, victims):
             return False
         assert child.slot is not None
         if kept is not None:
             self.runner.copy_slot(kept.slot, child.slot)
         self._truncate(child, position)
-        child.logits = kept.logits if kept is not None else None
+        child.logits = parent.logits_at(position)
         return True
 
     def drop_old_images(self, session: SessionState) -> None:

@@ -154,9 +154,7 @@ async def take_back(state: ServerState, caller: Caller, session: OpenSession, tu
     await session.rest()
     state.sessions.check_room(caller)
     with session.working():
-        (id_,) = await state.client.call("fork", session.id, 1)
-        fork = session.fork(id_)
-        await state.client.call("rollback", id_, turns)
+        fork = session.fork(await state.client.call("fork_after", session.id, turns))
     fork.rolled_back(turns, False)
     state.sessions.add(fork)
     return fork

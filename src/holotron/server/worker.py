@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 1.0
 INTERNAL = "something went wrong in the engine; its log has the details"
-SESSION_METHODS = ("open", "fork", "rollback", "park", "resume", "close", "describe")
+SESSION_METHODS = ("open", "fork", "fork_after", "rollback", "park", "resume", "close", "describe")
 
 # What an exception is called on the other side; the first that fits.
 KINDS: tuple[tuple[type[BaseException], str], ...] = (
