@@ -31,17 +31,17 @@ def test_a_recorded_step_has_the_gradients_of_the_computed_one(tmp_path: Path) -
         batch=BUDGET,
     )
     trainer = Trainer(recipe, tmp_path / "run", "cuda")
-    assert trainer._cuda_graph is not None
-    stream = trainer._batches()
-    batches = [next(stream).batch for _ in range(3)]
+    assert trainer.learner.cuda_graph is not None
+    stream = trainer.batches()
+    batches = [next(stream)[0].batch for _ in range(3)]
     recorded = []
     for batch in batches:
-        loss, _, _ = trainer._cuda_graph(batch, *trainer._see(batch))
-        recorded.append((loss, {name: p.grad.clone() for name, p in trainer.model.named_parameters()}))
+        loss, _, _ = trainer.learner.cuda_graph(batch, *trainer.learner.see(batch))
+        recorded.append((loss, {name: p.grad.clone() for name, p in trainer.learner.model.named_parameters()}))
     for batch, (loss, gradients) in zip(batches, recorded, strict=True):
-        trainer.model.zero_grad(set_to_none=True)
-        computed, _, _ = trainer.losses(batch.to(trainer.device))
+        trainer.learner.model.zero_grad(set_to_none=True)
+        computed, _, _ = trainer.learner.objective(batch.to(trainer.learner.device))
         computed.backward()
         torch.testing.assert_close(loss, computed.detach(), rtol=1e-3, atol=1e-4)
-        for name, p in trainer.model.named_parameters():
+        for name, p in trainer.learner.model.named_parameters():
             assert (p.grad - gradients[name]).norm() <= 0.02 * gradients[name].norm() + 1e-6, name

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +17,21 @@ import pytest
 import torch
 
 from holotron.model.loading import load
-from holotron.train.batches import BatchBudget, TrainingBatch
-from holotron.train.loader import BatchStream
+from holotron.train import forward, learner
+from holotron.train.batches import BatchBudget
 from holotron.train.lora import LoraConfig
+from holotron.train.meter import Progress, TrainingError
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.parallel import Ranks, leave, local, whole
 from holotron.train.recipe import DataSource, Recipe, read_recipe
-from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
+from holotron.train.sft import Interrupted, Trainer
 
 from .samples import CONFIG, write_start
 
 ROOT = Path(__file__).parents[2]
 STEPS = 3
 RANKS = 2
-RUNS = ("adamw", "muon", "lora", "cut")
+RUNS = ("adamw", "muon", "lora", "cut", "left", "compiled")
 
 
 def recipe(folder: Path, run: str) -> Recipe:
@@ -45,9 +48,11 @@ def recipe(folder: Path, run: str) -> Recipe:
         log_every=1,
         keep_every=100,
         batch=BatchBudget(tokens=384, patches=256, learned=96, sequences=8, images=16),
-        optimizer=OptimizerConfig(kind=kind, rate=3e-3, warmup=2, average=0.5),  # type: ignore[arg-type]
+        optimizer=OptimizerConfig(kind=kind, rate=1e-3, warmup=2, average=0.5),  # type: ignore[arg-type]
         lora=LoraConfig(rank=4, alpha=8.0) if run == "lora" else LoraConfig(),
         ocr_loss=0.5 if run == "muon" else 0.0,
+        compile=run == "compiled",
+        recompute="full" if run == "compiled" else "none",
     )
 
 
@@ -61,11 +66,14 @@ def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def program(folder: Path) -> None:
     """What each rank does: every run, and for each a note of what this rank held of it."""
+    # Traced and run as a graph; generating C++ from it is PyTorch's business and takes minutes here.
+    for module in (forward, learner):
+        module.compiled = partial(torch.compile, dynamic=False, backend="aot_eager")  # type: ignore[attr-defined]
     for run in RUNS:
         trainer = Trainer(recipe(folder, run), folder / run, "cpu")
         rank = trainer.ranks.rank
         note: dict[str, Any] = {"stopped": None, "kept": {}, "optimizer": 0, "drawn": []}
-        if run == "cut":
+        if run in ("cut", "left"):
             # The first rank alone is told to stop; both must, behind the same step.
             def told(progress: Progress) -> None:
                 if progress.step == STEPS // 2:
@@ -75,16 +83,18 @@ def program(folder: Path) -> None:
                 trainer.run(told)
             except Interrupted:
                 note["stopped"] = trainer.step
+            if run == "left":
+                continue
             trainer = Trainer(recipe(folder, run), folder / run, "cpu")
         trainer.run()
-        for name, parameter in trainer.model.named_parameters():
+        for name, parameter in trainer.learner.model.named_parameters():
             note["kept"][name] = (local(parameter).numel(), parameter.numel())
-        states = [values for optimizer in trainer.optimizers for values in optimizer.state.values()]
+        states = [values for optimizer in trainer.learner.optimizers for values in optimizer.state.values()]
         tensors = [value for values in states for value in values.values() if value.dim()]
         note["optimizer"] = sum(local(value).numel() for value in tensors), sum(value.numel() for value in tensors)
         note["drawn"] = sorted(trainer.cursors)
         (folder / f"{run}.{rank}.json").write_text(json.dumps(note))
-        final = {name: whole(p).clone() for name, p in trainer.model.named_parameters()}
+        final = {name: whole(p).clone() for name, p in trainer.learner.model.named_parameters()}
         if trainer.ranks.first:
             torch.save(final, folder / f"{run}.pt")
     leave()
@@ -99,52 +109,38 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-class Pair:
-    """The batches of both ranks, as one."""
-
-    def __init__(self, *members: TrainingBatch) -> None:
-        self.members = members
-
-    def to(self, device: torch.device) -> Pair:
-        return self
-
-
-class Together(Trainer):
-    """One process that learns from the batches of all ranks at once."""
-
-    unequal = False  # whether the ranks ever had unequally much to learn
-
-    def losses(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        losses = [self._losses(member) for member in batch.members]
-        sums = [(said * member.weights_N).sum() for (said, _), member in zip(losses, batch.members, strict=True)]
-        learned = [member.weights_N.sum() for member in batch.members]
-        self.unequal |= bool(learned[0] != learned[1])
-        said = torch.stack(sums).sum() / torch.stack(learned).sum()
-        written = torch.stack([each for _, each in losses]).mean()
-        return said + self.recipe.ocr_loss * written, said, written
-
-    def learn_all(self) -> dict[str, torch.Tensor]:
-        sources = self.recipe.data, self.writer, self.packer, self.recipe.seed
-        streams = [iter(BatchStream(*sources, rank=rank, ranks=RANKS)) for rank in range(RANKS)]
-        for _ in range(STEPS):
-            self._learn(Pair(*(next(stream).batch for stream in streams)))  # type: ignore[arg-type]
-            self.step += 1
-        return {name: p.detach() for name, p in self.model.named_parameters()}
-
-
 @pytest.mark.parametrize("run", ["adamw", "muon", "lora"])
 def test_ranks_learn_what_one_process_would(folder: Path, run: str, tmp_path: Path) -> None:
-    asked = recipe(folder, run)
-    begun = Trainer(asked, tmp_path, "cpu").model.state_dict()
-    one = Together(asked, tmp_path, "cpu")
-    expected = one.learn_all()
-    assert one.unequal, "ranks that learn equally much would not show how they are weighed"
+    """One process that goes through the batches of both ranks before it takes a step."""
+    asked = replace(recipe(folder, run), batches=RANKS)
+    begun = Trainer(asked, tmp_path, "cpu").learner.model.state_dict()
+    one = Trainer(asked, tmp_path, "cpu")
+    learned = [[int(each.batch.weights_N.sum()) for each in next(one.batches())] for _ in range(1)]
+    assert learned[0][0] != learned[0][1], "ranks that learn equally much would not show how they are weighed"
+    one.run()
+    expected = {name: p.detach() for name, p in one.learner.model.named_parameters()}
     got = torch.load(folder / f"{run}.pt", weights_only=True)
     assert got.keys() == expected.keys()
     moved = max(float((weight - begun[name]).abs().max()) for name, weight in expected.items())
     apart = max(float((weight - got[name]).abs().max()) for name, weight in expected.items())
     assert moved > 1e-3
     assert apart < 1e-3 * moved
+
+
+def test_compiled_and_recomputed_layers_of_ranks_learn_the_same(folder: Path) -> None:
+    plain, compiled = (torch.load(folder / f"{run}.pt", weights_only=True) for run in ("adamw", "compiled"))
+    for name, weight in plain.items():
+        torch.testing.assert_close(compiled[name], weight, rtol=0, atol=1e-6, msg=name)
+
+
+def test_a_run_of_two_ranks_goes_on_with_one(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "left", tmp_path / "left")
+    one = Trainer(recipe(folder, "left"), tmp_path / "left", "cpu")
+    one.run()
+    assert one.recipe.batches == RANKS
+    straight = torch.load(folder / "adamw.pt", weights_only=True)
+    for name, weight in one.learner.model.named_parameters():
+        torch.testing.assert_close(weight.detach(), straight[name], rtol=0, atol=1e-6, msg=name)
 
 
 @pytest.mark.parametrize("run", ["adamw", "muon", "lora"])
@@ -203,15 +199,14 @@ images = 16
     assert ended.stdout.splitlines() == [str(out / "weights")]
     assert ended.stderr.count("step 2/2") == 1
     assert load(out / "weights").config.pattern == CONFIG.pattern
-    # A run of two ranks is not one of one: the data would come in another order.
-    with pytest.raises(TrainingError, match="ranks differ"):
-        Trainer(read_recipe(tmp_path / "recipe.toml"), out, "cpu").run()
+    # One process has as many batches a step: it finds the run at its end.
+    assert Trainer(read_recipe(tmp_path / "recipe.toml"), out, "cpu").run() == out / "weights"
 
 
-def test_what_ranks_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_that_cannot_be_shared_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holotron.train.sft.join", lambda device: (Ranks(0, RANKS), device))
-    with pytest.raises(TrainingError, match="compile = true is for one process, and this run has 2"):
-        Trainer(replace(recipe(tmp_path, "adamw"), compile=True), tmp_path, "cpu")
+    with pytest.raises(TrainingError, match="3 batches a step cannot be shared by 2 processes"):
+        Trainer(replace(recipe(tmp_path, "adamw"), batches=3), tmp_path, "cpu")
 
 
 if __name__ == "__main__":

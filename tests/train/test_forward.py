@@ -20,7 +20,7 @@ from holotron.model.tiling import ImageProcessor
 from holotron.ops import fixed
 from holotron.train import forward
 from holotron.train.batches import BatchBudget, Packer, TrainingBatch
-from holotron.train.forward import encode_images, logits_of_learned, place_patches, prepare_patches
+from holotron.train.forward import encode_images, hidden_of_learned, place_patches, prepare_patches
 from holotron.train.sequences import Sequence, SequenceWriter
 
 from .samples import CONFIG, policy_writer, sample
@@ -56,10 +56,10 @@ def without_pictures(sequence: Sequence) -> Sequence:
 def packed(model: Model, batch: TrainingBatch) -> torch.Tensor:
     """Logits behind each row that a learned token follows, as training computes them."""
     if model.vision is None:
-        return logits_of_learned(model, batch, None)
+        return model.decoder.logits(hidden_of_learned(model, batch, None))
     patches = prepare_patches(batch, model.vision.config, BUDGET.patches, model.device, model.dtype)
     images = encode_images(model, batch, patches, place_patches(batch, model.vision, BUDGET.patches))
-    return logits_of_learned(model, batch, images)
+    return model.decoder.logits(hidden_of_learned(model, batch, images))
 
 
 def scored(model: Model, sequence: Sequence) -> torch.Tensor:
@@ -149,7 +149,7 @@ def test_compiled_layers_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> No
     for compile_them in (False, True):
         model = random_model(config, dtype=torch.float64, seed=3).double().train()
         if compile_them:
-            forward.compile_layers(model)
+            forward.prepare_layers(model, compile_them=True)
         logits = packed(model, batch)[: int(batch.weights_N.sum())]
         results.append((logits, gradients(model, logits, batch.targets_N[: len(logits)])))
     (plain, plain_gradients), (fast, fast_gradients) = results
@@ -168,7 +168,7 @@ def test_each_kind_of_layer_is_compiled_once_and_whole(monkeypatch: pytest.Monke
     torch._dynamo.reset()
     config = replace(CONFIG, pattern="MM*-M*-", attention=ROTARY["attention"])
     model = random_model(config).train()
-    forward.compile_layers(model)
+    forward.prepare_layers(model, compile_them=True)
     for seeds in (range(2), range(2, 5)):
         packed(model, Packer(config, BUDGET).build(sequences(seeds)))
     assert counter.frame_count == len(["tower block", "first layer", "M", "*", "-"])
@@ -236,7 +236,7 @@ def test_a_batch_keeps_to_the_budget() -> None:
     assert 1 < len(members) < len(made)
     batch = packer.build(members)
     assert batch.used_tokens == sum(len(member.token_ids) for member in members) <= BUDGET.tokens
-    grids = [picture.grid for member in members for picture in member.pictures]
+    grids = [grid for member in members for picture in member.pictures for grid in picture.grids]
     assert batch.used_patches == sum(rows * columns for rows, columns in grids) <= BUDGET.patches
     assert batch.token_ids_T.shape == (BUDGET.tokens,)
     assert int(batch.weights_N.sum()) == sum(int(member.learn.sum()) for member in members)

@@ -28,7 +28,7 @@ def test_compiled_layers_on_a_gpu_compute_what_scoring_does(kind: str, monkeypat
     exact_gradients = gradients(exact, expected, targets)
 
     model = random_model(CONFIGS[kind], device, seed=3).train()
-    forward.compile_layers(model)
+    forward.prepare_layers(model, compile_them=True)
     with torch.autocast("cuda", torch.bfloat16):
         got = packed(model, batch)[: len(targets)].float()
     assert (got - expected).norm() < 0.02 * expected.norm()

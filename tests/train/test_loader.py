@@ -49,7 +49,7 @@ def test_an_empty_source_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ExampleError, match="no shards"):
         SourceShare(DataSource(shards=str(tmp_path)), WRITER, 0, 1, seed=0)
     write(tmp_path, "one", range(1))
-    with pytest.raises(ExampleError, match=r"nothing to learn at .* for worker 1 of 2"):
+    with pytest.raises(ExampleError, match=r"nothing to learn at .* for stream 1 of 2"):
         SourceShare(DataSource(shards=str(tmp_path)), WRITER, 1, 2, seed=0)
 
 
@@ -84,7 +84,7 @@ def test_batches_are_filled_with_what_still_fits_and_lose_nothing(tmp_path: Path
             shards.add(Example(f"number/{seed}", made.turns))
     packer = Packer(CONFIG, BatchBudget(tokens=640, patches=256, learned=128, sequences=12, images=16))
     stream = iter(BatchStream([DataSource(shards=str(tmp_path))], WRITER, packer, seed=0))
-    drawn = [next(stream) for _ in range(12)]
+    drawn = [next(stream)[0] for _ in range(12)]
     numbers = [int(kind.split("/")[1]) for each in drawn for kind in each.kinds]
     waiting = len(drawn[-1].cursor.aside)
     assert len(numbers) + waiting == drawn[-1].cursor.draws
@@ -92,7 +92,7 @@ def test_batches_are_filled_with_what_still_fits_and_lose_nothing(tmp_path: Path
     assert sum(each.batch.used_patches for each in drawn) / (256 * 12) > 0.85
     # Taken up behind any batch, it goes on with the same ones.
     again = BatchStream([DataSource(shards=str(tmp_path))], WRITER, packer, seed=0, cursors={0: drawn[6].cursor})
-    assert [each.kinds for each in islice(again, 5)] == [each.kinds for each in drawn[7:]]
+    assert [each.kinds for (each,) in islice(again, 5)] == [each.kinds for each in drawn[7:]]
 
 
 def test_batches_from_a_store_go_on_anywhere_and_leave_out_what_was_damaged(
@@ -103,7 +103,8 @@ def test_batches_from_a_store_go_on_anywhere_and_leave_out_what_was_damaged(
     packer = Packer(CONFIG, BatchBudget(tokens=640, patches=256, learned=128, sequences=12, images=16))
 
     def stream(**more: object) -> Iterator[Drawn]:
-        return iter(BatchStream([source], WRITER, packer, seed=0, folder=tmp_path, **more))  # type: ignore[arg-type]
+        made = BatchStream([source], WRITER, packer, seed=0, folder=tmp_path, **more)  # type: ignore[arg-type]
+        return (drawn for (drawn,) in made)
 
     drawn = list(islice(stream(), 30))
     again = list(islice(stream(cursors={0: drawn[9].cursor}), 20))

@@ -19,11 +19,12 @@ from holotron.model.model import Model
 from holotron.model.presets import preset
 from holotron.model.text.policy_tokenizer import save_policy_texts
 from holotron.train.batches import BatchBudget, Packer, TrainingBatch
-from holotron.train.forward import encode_images, logits_of_learned, place_patches, prepare_patches
+from holotron.train.forward import encode_images, hidden_of_learned, place_patches, prepare_patches
 from holotron.train.lora import LoraConfig, LoraLinear, add_lora
+from holotron.train.meter import Progress
 from holotron.train.optimizer import Average, OptimizerConfig, make_optimizers, trained
 from holotron.train.recipe import DataSource, Recipe, RecipeError, read_recipe
-from holotron.train.sft import Interrupted, Progress, Trainer
+from holotron.train.sft import Interrupted, Trainer
 
 from .samples import CONFIG, sample
 
@@ -74,19 +75,19 @@ def logits(model: Model, batch: TrainingBatch) -> torch.Tensor:
     patches = prepare_patches(batch, model.vision.config, BUDGET.patches, model.device, model.vision.prefix.dtype)
     with torch.no_grad():
         images = encode_images(model, batch, patches, place_patches(batch, model.vision, BUDGET.patches))
-        return logits_of_learned(model, batch, images)
+        return model.decoder.logits(hidden_of_learned(model, batch, images))
 
 
 def test_it_starts_as_the_model_it_changes(folder: Path, tmp_path: Path) -> None:
     trainer = Trainer(recipe(folder), tmp_path, "cpu")
     batch = a_batch(trainer)
-    before, after = logits(load(folder / "wide", "cpu"), batch), logits(trainer.model, batch)
+    before, after = logits(load(folder / "wide", "cpu"), batch), logits(trainer.learner.model, batch)
     assert torch.equal(before, after)
     with torch.no_grad():
-        for name, parameter in trained(trainer.model).items():
+        for name, parameter in trained(trainer.learner.model).items():
             if name.endswith("lora_B"):
                 parameter.normal_(0, 0.02)
-    assert float((logits(trainer.model, batch) - before).abs().max()) > 1e-3
+    assert float((logits(trainer.learner.model, batch) - before).abs().max()) > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -100,31 +101,35 @@ def test_it_starts_as_the_model_it_changes(folder: Path, tmp_path: Path) -> None
 def test_only_the_changes_learn(folder: Path, tmp_path: Path, start: str, dtype: str, kept: torch.dtype) -> None:
     asked = recipe(folder, start, dtype=dtype, steps=12, log_every=4)
     trainer = Trainer(asked, tmp_path, "cpu")
-    base = {name: p.detach().clone() for name, p in trainer.model.named_parameters() if "lora" not in name}
+    base = {name: p.detach().clone() for name, p in trainer.learner.model.named_parameters() if "lora" not in name}
     assert base["decoder.layers.0.mixer.in_proj.weight"].dtype == kept
     told: list[Progress] = []
     trainer.run(told.append)
     assert told[-1].loss < 0.9 * told[0].loss
-    for name, parameter in trainer.model.named_parameters():
+    for name, parameter in trainer.learner.model.named_parameters():
         if name in base:
             assert torch.equal(parameter, base[name]), name
         else:
             assert parameter.dtype == torch.float32, name
-    assert all("lora" in name for name in trainer.average.weights)
-    held = {id(p) for optimizer in trainer.optimizers for group in optimizer.param_groups for p in group["params"]}
-    assert held == {id(p) for p in trained(trainer.model).values()}
+    assert all("lora" in name for name in trainer.learner.average.weights)
+    held = {
+        id(p) for optimizer in trainer.learner.optimizers for group in optimizer.param_groups for p in group["params"]
+    }
+    assert held == {id(p) for p in trained(trainer.learner.model).values()}
 
 
 def test_merged_weights_compute_what_the_changes_do(folder: Path, tmp_path: Path) -> None:
     trainer = Trainer(recipe(folder), tmp_path, "cpu")
     trainer.run()
     with torch.no_grad():
-        for name, parameter in trained(trainer.model).items():
-            parameter.copy_(trainer.average.weights[name])
+        for name, parameter in trained(trainer.learner.model).items():
+            parameter.copy_(trainer.learner.average.weights[name])
     batch = a_batch(trainer)
-    merged = load(trainer.export(tmp_path / "wide" / "weights", torch.float32), "cpu")
+    merged = load(trainer.learner.export(tmp_path / "wide" / "weights", torch.float32), "cpu")
     assert not any(isinstance(module, LoraLinear) for module in merged.modules())
-    start, changed, got = (logits(model, batch) for model in (load(folder / "wide", "cpu"), trainer.model, merged))
+    start, changed, got = (
+        logits(model, batch) for model in (load(folder / "wide", "cpu"), trainer.learner.model, merged)
+    )
     assert float((changed - start).abs().max()) > 0.05
     assert float((changed - got).abs().max()) < 1e-5
 
@@ -132,7 +137,7 @@ def test_merged_weights_compute_what_the_changes_do(folder: Path, tmp_path: Path
 def test_the_adapter_file_holds_the_change_of_each_weight(folder: Path, tmp_path: Path) -> None:
     trainer = Trainer(recipe(folder), tmp_path, "cpu")
     trainer.run()
-    trainer.export(tmp_path / "wide" / "weights", torch.float32)
+    trainer.learner.export(tmp_path / "wide" / "weights", torch.float32)
     base = load_file(folder / "wide" / "model.safetensors")
     merged = load_file(tmp_path / "wide" / "weights" / "model.safetensors")
     adapter = load_file(tmp_path / "wide" / "adapter" / "adapter_model.safetensors")
@@ -157,7 +162,9 @@ def test_an_interrupted_run_goes_on_bit_for_bit(folder: Path, tmp_path: Path) ->
     assert all("lora" in name for name in state["model"])
     second = Trainer(recipe(folder), tmp_path / "cut", "cpu")
     second.run()
-    for (name, expected), got in zip(whole.model.named_parameters(), second.model.parameters(), strict=True):
+    for (name, expected), got in zip(
+        whole.learner.model.named_parameters(), second.learner.model.parameters(), strict=True
+    ):
         assert torch.equal(expected, got), name
 
 

@@ -11,11 +11,12 @@ import torch
 from holotron.model.loading import load
 from holotron.train.batches import BatchBudget, Packer
 from holotron.train.lora import LoraConfig
+from holotron.train.meter import Progress
 from holotron.train.ocr_loss import KINDS, OTHER, SLOTS, UNREAD, OcrHead, ocr_labels, ocr_loss
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import DataSource, Recipe, RecipeError
 from holotron.train.sequences import SequenceWriter
-from holotron.train.sft import Interrupted, Progress, Trainer
+from holotron.train.sft import Interrupted, Trainer
 
 from .samples import CONFIG, policy_writer, write_start, written
 
@@ -53,7 +54,7 @@ def test_a_batch_has_them_in_the_order_of_its_image_tokens() -> None:
     corners = batch.ocr_labels_YG.numpy()
     for place, sequence in enumerate(sequences):
         [picture] = sequence.pictures
-        rows, columns = picture.grid
+        rows, columns = picture.grids[0]
         assert picture.ocr_labels is not None
         table = picture.ocr_labels.reshape(rows, columns, SLOTS)
         for token in range(rows * columns // 4):
@@ -119,8 +120,8 @@ def test_an_interrupted_run_goes_on_bit_for_bit(folder: Path, tmp_path: Path) ->
         first.run(lambda progress: first.stop() if progress.step == 2 else None)
     second = Trainer(asked, tmp_path / "cut", "cpu")
     second.run()
-    for name, parameter in whole.model.named_parameters():
-        assert torch.equal(parameter, second.model.get_parameter(name)), name
+    for name, parameter in whole.learner.model.named_parameters():
+        assert torch.equal(parameter, second.learner.model.get_parameter(name)), name
 
 
 def test_low_rank_changes_have_no_ocr_loss(folder: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,10 +15,11 @@ from holotron.agent.policy_format import NANO, format_of
 from holotron.episodes.examples import ExampleError
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.loading import load
-from holotron.train.batches import BatchBudget
+from holotron.train.batches import BatchBudget, TrainingBatch
+from holotron.train.meter import Progress, TrainingError
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import DataSource, Recipe, RecipeError, read_recipe
-from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
+from holotron.train.sft import Interrupted, Trainer
 
 from .samples import CONFIG, write_start, write_store
 
@@ -50,8 +53,8 @@ def recipe(folder: Path, **changes: object) -> Recipe:
 
 
 def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()} | {
-        f"average.{name}": weight.clone() for name, weight in trainer.average.weights.items()
+    return {name: p.detach().clone() for name, p in trainer.learner.model.named_parameters()} | {
+        f"average.{name}": weight.clone() for name, weight in trainer.learner.average.weights.items()
     }
 
 
@@ -91,7 +94,7 @@ def test_a_recipe_can_make_pictures_smaller(folder: Path, tmp_path: Path) -> Non
     assert before is not None
     smaller = before.max_patches // 2
     trainer = Trainer(recipe(folder, steps=1, max_patches=smaller), tmp_path, "cpu")
-    assert trainer.model.config.vision == replace(before, max_patches=smaller)
+    assert trainer.learner.model.config.vision == replace(before, max_patches=smaller)
     # What is exported sees as it was taught, and so does whoever goes on from there.
     assert read_config(trainer.run()).vision == replace(before, max_patches=smaller)
 
@@ -177,3 +180,56 @@ def test_samples_that_fit_into_no_batch_are_an_error(folder: Path, tmp_path: Pat
     trainer = Trainer(recipe(folder, batch=replace(BUDGET, learned=1)), tmp_path, "cpu")
     with pytest.raises(ExampleError, match=r"none of 1000 examples in a row fits .* make .* \[batch\] larger"):
         trainer.run()
+
+
+@pytest.mark.parametrize(("keep_every", "workers"), [(100, 0), (1, 2)])
+def test_a_loss_that_is_no_number_stops_with_its_batch_kept(
+    folder: Path, tmp_path: Path, keep_every: int, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state that is kept is from before it, however seldom losses are looked at."""
+    seen: list[torch.Tensor] = []
+    trainer = Trainer(recipe(folder, log_every=4, keep_every=keep_every, workers=workers), tmp_path, "cpu")
+    learn = trainer.learner.learn
+
+    def broken(batches: list[TrainingBatch], step: int) -> object:
+        seen.append(batches[0].token_ids_T.clone())
+        (said, written), gradient = learn(batches, step)
+        return (said * (float("nan") if step == 1 else 1.0), written), gradient
+
+    monkeypatch.setattr(trainer.learner, "learn", broken)
+    with pytest.raises(TrainingError, match=r"the loss is nan at step 2; .* kept in .*bad-step-2\.0\.pt"):
+        trainer.run()
+    [kept] = torch.load(tmp_path / "bad-step-2.0.pt", weights_only=True)
+    assert torch.equal(kept["token_ids"], seen[1])
+    state = tmp_path / "state.pt"
+    assert torch.load(state, weights_only=True)["step"] == 1 if keep_every == 1 else not state.exists()
+
+
+def test_a_spike_stops_a_run_that_asks_for_it(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for spike in (0.0, 3.0):
+        trainer = Trainer(recipe(folder, log_every=1, spike=spike), tmp_path / str(spike), "cpu")
+        learn = trainer.learner.learn
+
+        def jumping(batches: list[TrainingBatch], step: int, learn: Callable[..., Any] = learn) -> object:
+            (said, written), gradient = learn(batches, step)
+            return (said * (10.0 if step == 3 else 1.0), written), gradient
+
+        monkeypatch.setattr(trainer.learner, "learn", jumping)
+        if spike:
+            with pytest.raises(TrainingError, match="at step 4"):
+                trainer.run()
+        else:
+            trainer.run()
+
+
+def test_held_out_examples_are_measured_and_not_learned(folder: Path, tmp_path: Path) -> None:
+    plain = Trainer(recipe(folder), tmp_path / "plain", "cpu")
+    plain.run()
+    held_out = (DataSource(shards=str(folder / "written")),)
+    measured = Trainer(recipe(folder, held_out=held_out, held_out_every=2), tmp_path / "measured", "cpu")
+    told: list[Progress] = []
+    measured.run(told.append)
+    assert all(progress.held_out_loss and progress.held_out_loss != progress.loss for progress in told)
+    assert told[0].held_out_loss != told[-1].held_out_loss
+    for name, weight in weights(plain).items():
+        assert torch.equal(weight, weights(measured)[name]), name

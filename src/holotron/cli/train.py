@@ -43,8 +43,9 @@ def sft(
     from holotron.episodes.examples import ExampleError
     from holotron.model.errors import ModelError
     from holotron.train.__main__ import tell
+    from holotron.train.meter import TrainingError
     from holotron.train.recipe import RecipeError, read_recipe
-    from holotron.train.sft import Interrupted, Trainer, TrainingError
+    from holotron.train.sft import Interrupted, Trainer
 
     with misuse(RecipeError):
         wanted = read_recipe(recipe, **({} if steps is None else {"steps": steps}))

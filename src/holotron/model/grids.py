@@ -25,6 +25,11 @@ def image_tokens(width: int, height: int, vision: VisionConfig) -> int:
     return sum(rows * columns // 4 for rows, columns in image_grids(width, height, vision))
 
 
+def most_patches(vision: VisionConfig) -> int:
+    """How many patches the tower sees together at most."""
+    return vision.max_patches if vision.mode == "dynamic" else (vision.tile_size // vision.patch_size) ** 2
+
+
 def thumbnails(tiles: int, vision: VisionConfig) -> int:
     """One picture of the whole goes along where there are several tiles."""
     return int(vision.thumbnail and tiles > 1)

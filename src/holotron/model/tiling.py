@@ -7,11 +7,13 @@ an image and of a patch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional
@@ -60,20 +62,37 @@ class ImageProcessor:
 
     def _patches_of_tiles(self, image: Image.Image, grids: tuple[Grid, ...]) -> Tensor:
         patches_PCX = torch.empty(sum(rows * columns for rows, columns in grids), 3, self.vision.patch_size**2)
-        columns, rows = tile_grid(*image.size, self.vision)
-        tile, patch = self.vision.tile_size, self.vision.patch_size
-        side = tile // patch
+        patch = self.vision.patch_size
+        side = self.vision.tile_size // patch
         filled = 0
-        for grid_columns, grid_rows in [(columns, rows)] + [(1, 1)] * thumbnails(rows * columns, self.vision):
-            resized = image.resize((tile * grid_columns, tile * grid_rows), Image.Resampling.BICUBIC)
-            pixels = torch.from_numpy(np.array(resized))
-            pixels_RrhKkwC = pixels.view(grid_rows, side, patch, grid_columns, side, patch, 3)
+        for pixels, rows, columns in _resized(image, self.vision):
+            pixels_RrhKkwC = torch.from_numpy(pixels).view(rows, side, patch, columns, side, patch, 3)
             tiles_RKrkChw = pixels_RrhKkwC.permute(0, 3, 1, 4, 6, 2, 5)
-            count = grid_rows * grid_columns * side**2
+            count = rows * columns * side**2
             # Rearranging bytes and converting after moves a quarter of the memory that the other order would.
             patches_PCX[filled : filled + count] = tiles_RKrkChw.reshape(count, 3, patch**2)
             filled += count
         return _normalised(patches_PCX, self.vision)
+
+
+def tower_images(image: Image.Image, vision: VisionConfig) -> NDArray[np.uint8]:
+    """What the tower is shown of an RGB image, as pixels [I, H, W, C]: its tiles, or the image itself."""
+    if vision.mode == "dynamic":
+        return np.asarray(image)[None]
+    tile = vision.tile_size
+    parts = [
+        pixels.reshape(rows, tile, columns, tile, 3).swapaxes(1, 2).reshape(-1, tile, tile, 3)
+        for pixels, rows, columns in _resized(image, vision)
+    ]
+    return np.concatenate(parts)
+
+
+def _resized(image: Image.Image, vision: VisionConfig) -> Iterator[tuple[NDArray[np.uint8], int, int]]:
+    """The image at the size of its tiles, then that of its thumbnail, each with its rows and columns of tiles."""
+    columns, rows = tile_grid(*image.size, vision)
+    for across, down in [(columns, rows)] + [(1, 1)] * thumbnails(rows * columns, vision):
+        size = (vision.tile_size * across, vision.tile_size * down)
+        yield np.array(image.resize(size, Image.Resampling.BICUBIC)), down, across
 
 
 def patches_of_whole_images(pixels_IHWC: Tensor, grid: Grid, vision: VisionConfig) -> Tensor:

@@ -1,6 +1,6 @@
 """`python -m holotron.train recipes/localization.toml --out runs/localization`: what `holotron train sft` does.
 
-With `torchrun --nproc-per-node 8 -m` in the place of `python -m`, one model is trained over eight GPUs, uncompiled.
+With `torchrun --nproc-per-node 8 -m` in the place of `python -m`, one model is trained over eight GPUs.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from pathlib import Path
 
 from holotron.episodes.examples import ExampleError
 from holotron.model.errors import ModelError
+from holotron.train.meter import Progress, TrainingError
 from holotron.train.parallel import leave
 from holotron.train.recipe import RecipeError, read_recipe
-from holotron.train.sft import Interrupted, Progress, Trainer, TrainingError
+from holotron.train.sft import Interrupted, Trainer
 
 
 def tell(progress: Progress) -> None:

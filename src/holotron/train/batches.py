@@ -19,7 +19,7 @@ from torch import Tensor
 
 from holotron.model.batch import Batch
 from holotron.model.config import ModelConfig
-from holotron.model.grids import Grid
+from holotron.model.grids import Grid, most_patches
 from holotron.model.packed_images import PackedImages, shuffle_order
 from holotron.ops import FixedPacking, ScanTables
 from holotron.ops.fixed_packing import offsets
@@ -156,16 +156,15 @@ class Packer:
         pictures, looks = _looks([picture for sequence in sequences for picture in sequence.pictures], budget.shared)
         groups = _by_size(pictures)
         order = [index for members in groups for index in members]
-        grids = [pictures[index].grid for index in order]
-        ends = np.cumsum([rows * columns for rows, columns in grids], dtype=np.int64)
+        grids = [grid for index in order for grid in pictures[index].grids]
+        ends = np.cumsum([pictures[index].patches for index in order], dtype=np.int64)
         first_patch = dict(zip(order, [0, *ends.tolist()], strict=False))
         image_row_T = np.zeros(total, np.int64)
         image_token_MR = np.zeros((budget.patches // 4, budget.shared), np.int64)
         is_image_token_MR = np.zeros_like(image_token_MR, dtype=np.bool_)
         begin, tokens = 0, np.flatnonzero(is_image)
         for index, copy in looks:
-            height, width = pictures[index].grid
-            rows = first_patch[index] // 4 + np.arange(height * width // 4)
+            rows = first_patch[index] // 4 + np.arange(pictures[index].patches // 4)
             here = tokens[begin : begin + len(rows)]
             image_row_T[here] = rows
             image_token_MR[rows, copy], is_image_token_MR[rows, copy] = here, True
@@ -185,9 +184,9 @@ class Packer:
             targets_N=torch.from_numpy(targets_N),
             weights_N=torch.from_numpy(weights_N),
             pixels=tuple(
-                torch.from_numpy(np.stack([pictures[index].pixels() for index in members])) for members in groups
+                torch.from_numpy(np.concatenate([pictures[index].pixels() for index in members])) for members in groups
             ),
-            grids=tuple(pictures[members[0]].grid for members in groups),
+            grids=tuple(pictures[members[0]].grids[0] for members in groups),
             used_tokens=used,
             used_patches=sum(rows * columns for rows, columns in grids),
             examples=len(sequences),
@@ -220,7 +219,7 @@ class Packer:
             patches=self.budget.patches,
             images=self.budget.images,
             prefix=self._vision.prefix_tokens,
-            longest=self._vision.max_patches,
+            longest=most_patches(self._vision),
         )
 
     def _ocr_labels(self, pictures: list[Picture]) -> NDArray[np.uint8]:
@@ -228,10 +227,9 @@ class Packer:
         labels_YG = np.full((self.budget.patches, SLOTS), UNREAD, np.uint8)
         patch = 0
         for picture in pictures:
-            count = picture.grid[0] * picture.grid[1]
             if picture.ocr_labels is not None:
-                labels_YG[patch : patch + count] = picture.ocr_labels[shuffle_order(picture.grid)]
-            patch += count
+                labels_YG[patch : patch + picture.patches] = picture.ocr_labels[shuffle_order(picture.grids[0])]
+            patch += picture.patches
         return labels_YG
 
 
@@ -256,16 +254,17 @@ class Room:
         tokens = np.array([len(sequence.token_ids) for sequence in bunch])
         learned = sum(int(sequence.learn.sum()) for sequence in bunch)
         pictures, _ = _looks([picture for sequence in bunch for picture in sequence.pictures], len(bunch))
-        patches = sum(picture.grid[0] * picture.grid[1] for picture in pictures)
+        patches = sum(picture.patches for picture in pictures)
+        images = sum(len(picture.grids) for picture in pictures)
         chunks = int((-(-tokens // self._chunk)).sum())
-        return np.array([tokens.sum(), patches, learned, len(bunch), len(pictures), chunks])
+        return np.array([tokens.sum(), patches, learned, len(bunch), images, chunks])
 
 
 def _by_size(pictures: list[Picture]) -> list[list[int]]:
-    """Indices of pictures of one size together, also of those that do not follow each other."""
+    """Indices of pictures whose pixels have one size together, also of those that do not follow each other."""
     groups: dict[tuple[int, int], list[int]] = {}
     for index, picture in enumerate(pictures):
-        groups.setdefault(picture.size, []).append(index)
+        groups.setdefault(picture.pixel_size, []).append(index)
     return list(groups.values())
 
 

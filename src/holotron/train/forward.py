@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from holotron.model.config import VisionConfig
 from holotron.model.decoder import Layer
@@ -24,21 +25,53 @@ from holotron.train.batches import TrainingBatch
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
+Recompute = Literal["none", "selective", "full"]
+# What "selective" keeps: most of the time and, in 16 bits, little of the memory of a layer.
+_ATEN = torch.ops.aten
+PRODUCTS = {
+    _ATEN.mm.default,
+    _ATEN.addmm.default,
+    _ATEN._scaled_dot_product_flash_attention.default,
+    _ATEN._flash_attention_forward.default,
+}
+
 
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Shapes are fixed by the budget, so one compilation serves all batches."""
     return torch.compile(function, dynamic=False)
 
 
-def compile_layers(model: Model) -> None:
-    """Compile the layers and the tower's blocks, each kind once for all of it: in seconds rather than minutes."""
+def prepare_layers(model: Model, recompute: Recompute = "none", compile_them: bool = False) -> None:
+    """Have layers and the tower's blocks compute again for their gradients what they do not keep, and compile them.
+
+    Each kind is compiled once for all of it: in seconds rather than minutes.
+    """
     groups: list[tuple[Callable[..., object], Iterable[nn.Module]]] = [(Layer.forward, model.decoder.layers)]
     if model.vision is not None:
         groups.append((VisionBlock.forward, model.vision.blocks))
     for forward, modules in groups:
-        once = compiled(forward)
+        once = recomputed(forward, recompute)
+        once = compiled(once) if compile_them else once
         for module in modules:
             module.forward = partial(once, module)
+
+
+def recomputed(function: Callable[..., Result], recompute: Recompute) -> Callable[..., Result]:
+    """The function with what its gradient needs computed again: all of it, or all but results of matrix products."""
+    if recompute == "none":
+        return function
+    kept = {"context_fn": partial(create_selective_checkpoint_contexts, _keep_products)}
+    options: dict[str, Any] = {} if recompute == "full" else kept
+
+    def run(*args: Any) -> Result:
+        out: Result = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=False, **options)
+        return out
+
+    return run
+
+
+def _keep_products(ctx: object, op: object, *args: object, **kwargs: object) -> CheckpointPolicy:
+    return CheckpointPolicy.MUST_SAVE if op in PRODUCTS else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def encode_images(model: Model, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
@@ -50,16 +83,15 @@ def encode_images(model: Model, batch: TrainingBatch, patches_PV: Tensor, positi
     return out
 
 
-def logits_of_learned(model: Model, batch: TrainingBatch, images_MD: Tensor | None) -> Tensor:
-    """Logits [N, vocabulary] behind each row that a learned token follows; `images_MD` is None without vision."""
+def hidden_of_learned(model: Model, batch: TrainingBatch, images_MD: Tensor | None) -> Tensor:
+    """What the head is given [N, D] at each row that a learned token follows; `images_MD` is None without vision."""
     x_TD = model.decoder.embeddings(batch.token_ids_T)
     if images_MD is not None:
         placed_TD = move_rows(
             images_MD.to(x_TD.dtype), batch.image_row_T, batch.is_image_T, batch.image_token_MR, batch.is_image_token_MR
         )
         x_TD = torch.where(batch.is_image_T[:, None], placed_TD, x_TD)
-    # Not `decoder.logits`: the losses widen them, compiled and without a copy of them all.
-    out: Tensor = model.decoder.lm_head(model.decoder(x_TD, batch.text, rows_N=batch.rows_N))
+    out: Tensor = model.decoder(x_TD, batch.text, rows_N=batch.rows_N)
     return out
 
 

@@ -1,8 +1,8 @@
 """Batches in an order that a seed decides, made by several processes, which can be left and taken up again anywhere.
 
-A shard or an episode belongs to one worker, and batches are taken from the workers in turn. Each batch comes with the
-cursor of its worker behind it: with the cursors of all of them a run goes on with exactly the batches it would have
-had. Several ranks have workers of their own, numbered so that together they take from all of them in turn.
+A shard or an episode belongs to one stream. There are as many streams for each worker as batches in a step, whatever
+the number of ranks that share these: each batch comes with the cursor of its stream behind it, and with the cursors
+of all of them a run goes on with exactly the batches it would have had, also with other ranks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Place = tuple[int, int]  # a source and a position in its order
 
 @dataclass(frozen=True)
 class Cursor:
-    """How often one worker has drawn, how often from each source, and what of that waits for the next batch."""
+    """How often one stream has drawn, how often from each source, and what of that waits for the next batch."""
 
     draws: int
     positions: tuple[int, ...]
@@ -48,10 +48,10 @@ class Cursor:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A batch, the worker it is from, where that worker stands after it, and what kinds of examples are in it."""
+    """A batch, the stream it is from, where that stands after it, and what kinds of examples are in it."""
 
     batch: TrainingBatch
-    worker: int
+    stream: int
     cursor: Cursor
     kinds: tuple[str, ...]
 
@@ -61,7 +61,7 @@ class Drawn:
 
 
 class SourceShare:
-    """One worker's share of a source, drawn in a new order each time round.
+    """One stream's share of a source, drawn in a new order each time round.
 
     Tar shards are held in memory as written sequences; those that follow each other over the same picture stay
     together, up to `shared` of them. Of an episode store the share holds where examples are, and reads what is drawn.
@@ -71,24 +71,24 @@ class SourceShare:
         self,
         source: DataSource,
         writer: SequenceWriter,
-        worker: int,
-        workers: int,
+        stream: int,
+        streams: int,
         seed: int,
         shared: int = 1,
         folder: Path = Path(),
     ) -> None:
-        self._seed = f"{seed}/{source.path}/{worker}"
+        self._seed = f"{seed}/{source.path}/{stream}"
         self._read: Callable[[int], Bunch]
         if source.store:
             from holotron.episodes.views import View  # needs pydantic, which training on tar shards does without
 
-            view = View([folder / source.store], source, part=worker, parts=workers)
+            view = View([folder / source.store], source, part=stream, parts=streams)
             self._read, self._weights = partial(_read_example, view, writer), view.weights
         else:
-            bunches = _tar_bunches(folder / source.shards, writer, worker, workers, shared)
+            bunches = _tar_bunches(folder / source.shards, writer, stream, streams, shared)
             self._read, self._weights = bunches.__getitem__, [1.0] * len(bunches)
         if not any(self._weights):
-            share = f" for worker {worker} of {workers}; use fewer workers" if workers > 1 else ""
+            share = f" for stream {stream} of {streams}; use fewer workers or batches" if streams > 1 else ""
             raise ExampleError(f"there is nothing to learn at {folder / source.path}{share}")
         self._round, self._start = 0, 0  # and the position at which the round began
         self._order = self._shuffled()
@@ -113,16 +113,16 @@ class SourceShare:
         return order
 
 
-def _tar_bunches(path: Path, writer: SequenceWriter, worker: int, workers: int, shared: int) -> list[Bunch]:
-    """A worker's share of the shards, or of each shard where there are fewer than workers."""
+def _tar_bunches(path: Path, writer: SequenceWriter, stream: int, streams: int, shared: int) -> list[Bunch]:
+    """A stream's share of the shards, or of each shard where there are fewer than streams."""
     paths = shard_paths([path])
-    few = len(paths) < workers
+    few = len(paths) < streams
     return [
         bunch
         for number, shard in enumerate(paths)
-        if few or number % workers == worker
+        if few or number % streams == stream
         for index, bunch in enumerate(_bunched(map(writer.write, read_shard(shard)), shared))
-        if not few or index % workers == worker
+        if not few or index % streams == stream
     ]
 
 
@@ -152,10 +152,10 @@ def _same_picture(one: Sequence, other: Sequence) -> bool:
 
 
 @dataclass(eq=False)
-class BatchStream(IterableDataset[Drawn]):
-    """Endless batches of one rank, made by its own `workers`.
+class BatchStream(IterableDataset[tuple[Drawn, ...]]):
+    """One rank's part of the `batches` of each step, endlessly, made by its own `workers`, who take steps in turn.
 
-    `cursors` are those a run has reached, of all workers of all ranks; `turn` is the own worker that is next.
+    `cursors` are those a run has reached, of all streams; `turn` is the worker that is next.
     """
 
     sources: ListOf[DataSource]
@@ -163,6 +163,7 @@ class BatchStream(IterableDataset[Drawn]):
     packer: Packer
     seed: int
     workers: int = 1
+    batches: int = 1
     cursors: Mapping[int, Cursor] = field(default_factory=dict)
     turn: int = 0
     rank: int = 0
@@ -170,20 +171,20 @@ class BatchStream(IterableDataset[Drawn]):
     jitter: CoordinateJitter | None = None
     folder: Path = Path()
 
-    def __iter__(self) -> Iterator[Drawn]:
+    def __iter__(self) -> Iterator[tuple[Drawn, ...]]:
         info = get_worker_info()
         if info is not None:
             torch.set_num_threads(1)
-        own = (self.turn + (info.id if info is not None else 0)) % self.workers
-        worker, workers = own * self.ranks + self.rank, self.workers * self.ranks
-        shared = self.packer.budget.shared
-        shares = [
-            SourceShare(source, self.writer, worker, workers, self.seed, shared, self.folder) for source in self.sources
-        ]
-        start = self.cursors.get(worker, Cursor(0, (0,) * len(shares)))
-        yield from self._drawn(worker, shares, start)
+        worker = (self.turn + (info.id if info is not None else 0)) % self.workers
+        own = range(self.rank, self.batches, self.ranks)
+        yield from zip(*(self._drawn(worker * self.batches + batch) for batch in own), strict=True)
 
-    def _drawn(self, worker: int, shares: list[SourceShare], start: Cursor) -> Iterator[Drawn]:
+    def _drawn(self, stream: int) -> Iterator[Drawn]:
+        streams, shared = self.workers * self.batches, self.packer.budget.shared
+        shares = [
+            SourceShare(source, self.writer, stream, streams, self.seed, shared, self.folder) for source in self.sources
+        ]
+        start = self.cursors.get(stream, Cursor(0, (0,) * len(shares)))
         weights = [source.weight for source in self.sources]
         draws, positions = start.draws, list(start.positions)
         drawn = {place: shares[place[0]].draw(place[1]) for place in sorted(start.aside)}  # never back over a position
@@ -195,7 +196,7 @@ class BatchStream(IterableDataset[Drawn]):
                 if waiting:
                     place, bunch = waiting.pop(0)
                 else:
-                    [chosen] = random.Random(f"{self.seed}/{worker}/{draws}").choices(range(len(shares)), weights)
+                    [chosen] = random.Random(f"{self.seed}/{stream}/{draws}").choices(range(len(shares)), weights)
                     place = chosen, positions[chosen]
                     bunch = shares[chosen].draw(positions[chosen])
                     draws += 1
@@ -223,11 +224,11 @@ class BatchStream(IterableDataset[Drawn]):
             cursor = Cursor(draws, tuple(positions), tuple(place for place, _ in waiting))
             batch = self.packer.build(members)
             if self.jitter is not None:
-                batch = self.jitter.apply(batch, [self.seed, worker, draws])
-            yield Drawn(batch, worker, cursor, kinds)
+                batch = self.jitter.apply(batch, [self.seed, stream, draws])
+            yield Drawn(batch, stream, cursor, kinds)
 
 
-def load_batches(stream: BatchStream, workers: int) -> Iterator[Drawn]:
+def load_batches(stream: BatchStream, workers: int) -> Iterator[tuple[Drawn, ...]]:
     """The stream's batches, made by that many processes, or here if by none."""
     if workers == 0:
         return iter(stream)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from holotron.episodes.selection import Selection
 from holotron.train.batches import BatchBudget
+from holotron.train.forward import Recompute
 from holotron.train.lora import LoraConfig
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.toml_file import build, read_toml
+
+PARTS = ("vision", "projector", "decoder")
 
 
 class RecipeError(ValueError):
@@ -53,6 +56,12 @@ class Recipe:
     `ocr_loss` is the weight of telling what is written where (`ocr_loss.py`), beside what is said; 0 leaves it out.
     `coordinate_jitter` is how far, in thousandths, points in the action history are off (`coordinate_jitter.py`).
     `max_patches` is how many patches a picture may have from now on, larger ones are shrunk; 0 leaves that as it was.
+    `recompute` is what layers compute again for their gradients instead of keeping it: "none", "full", or "selective",
+    which keeps the results of matrix products.
+    `frozen` names parts that do not learn: "vision", "projector", "decoder", or a longer beginning of names.
+    `held_out` is measured, not learned: `held_out_batches` of it every `held_out_every` steps.
+    `spike` ends the run at a loss so many times the mean before it; 0 ends it only at one that is no number.
+    `batches` make one step, over all processes; 0 is one for each process that the run was begun with.
     `folder` is where relative paths begin; a recipe from a file has that of the file.
     """
 
@@ -72,6 +81,13 @@ class Recipe:
     keep_every: int = 1000
     log_every: int = 20
     workers: int = 2
+    recompute: Recompute = "none"
+    frozen: tuple[str, ...] = ()
+    batches: int = 0
+    held_out: tuple[DataSource, ...] = ()
+    held_out_every: int = 500
+    held_out_batches: int = 4
+    spike: float = 0.0
     batch: BatchBudget = field(default_factory=BatchBudget)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
@@ -84,6 +100,19 @@ class Recipe:
             raise RecipeError("a recipe needs at least one step and one source of data")
         if self.dtype not in ("bfloat16", "float32"):
             raise RecipeError(f"dtype is {self.dtype!r}; known are 'bfloat16' and 'float32'")
+        if self.recompute not in get_args(Recompute):
+            raise RecipeError(f"recompute is {self.recompute!r}; known are {', '.join(get_args(Recompute))}")
+        for part in self.frozen:
+            if part.split(".")[0] not in PARTS:
+                raise RecipeError(f"frozen has {part!r}; names begin with {', '.join(PARTS)}")
+        if self.frozen and self.lora.rank:
+            raise RecipeError("beside low-rank changes everything is frozen; leave frozen out")
+        if self.held_out_every < 1 or self.held_out_batches < 1:
+            raise RecipeError("held_out_every and held_out_batches must be 1 or more")
+        if self.spike and self.spike <= 1:
+            raise RecipeError(f"spike is {self.spike}; it must be more than 1, or 0 for none")
+        if self.batches < 0:
+            raise RecipeError(f"batches is {self.batches}; it must be 1 or more, or 0 for one of each process")
         if self.ocr_loss < 0 or (self.ocr_loss and self.lora.rank):
             raise RecipeError(f"ocr_loss is {self.ocr_loss}; it must be 0 or more, and 0 beside low-rank changes")
         if self.coordinate_jitter < 0:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as ListOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from holotron.agent.chat import Message, template_messages
-from holotron.episodes.examples import Example, ExampleTurn
-from holotron.model.grids import Grid, patch_grid
+from holotron.episodes.examples import Example, ExampleError, ExampleTurn
+from holotron.model.config import VisionConfig
+from holotron.model.grids import Grid, image_grids
 from holotron.model.image import image_size
 from holotron.model.text.conversation import AnsweredTurn, ConversationWriter
+from holotron.model.tiling import tower_images
 from holotron.train.ocr_loss import ocr_labels
 
 # What was sent at a step, the answer (a text to say, or the very tokens that were generated), and whether to learn it.
@@ -25,17 +28,33 @@ Exchange = tuple[ListOf[Message], str | ListOf[int], bool]
 
 @dataclass(frozen=True)
 class Picture:
-    """A screenshot in its file, the grid of patches it will have, and what is written in them, where that is known."""
+    """A screenshot in its file, and the grids of patches that the tower will see of it: one, or one per tile.
+
+    ocr_labels: what is written in the patches, where that is known.
+    """
 
     png: bytes
     size: tuple[int, int]
-    grid: Grid
+    vision: VisionConfig
     ocr_labels: NDArray[np.uint8] | None = None
 
+    @cached_property
+    def grids(self) -> tuple[Grid, ...]:
+        return image_grids(*self.size, self.vision)
+
+    @property
+    def patches(self) -> int:
+        return sum(rows * columns for rows, columns in self.grids)
+
     def pixels(self) -> NDArray[np.uint8]:
-        """[height, width, 3]"""
+        """[images of the tower, height, width, 3]"""
         with Image.open(io.BytesIO(self.png)) as image:
-            return np.asarray(image.convert("RGB"))
+            return tower_images(image.convert("RGB"), self.vision)
+
+    @property
+    def pixel_size(self) -> tuple[int, int]:
+        """The size of what `pixels` gives: that of a tile, or the screenshot's own."""
+        return self.size if self.vision.mode == "dynamic" else (self.vision.tile_size,) * 2
 
 
 @dataclass(frozen=True)
@@ -52,10 +71,7 @@ class SequenceWriter:
     """Writes conversations as the checkpoint's own tokenizer and chat template do where it is served."""
 
     def __init__(self, writer: ConversationWriter) -> None:
-        config = writer.config
-        if config.vision is None or config.vision.mode != "dynamic":
-            raise ValueError(f"{config.name} has no vision tower of dynamic resolution; the supervised stages need it")
-        self._writer, self._vision = writer, config.vision
+        self._writer, self._vision = writer, writer.config.vision
 
     def write(self, example: Example) -> Sequence:
         turns = [(turn.messages, self._answer(turn), turn.learn) for turn in example.turns]
@@ -83,6 +99,9 @@ class SequenceWriter:
         return Sequence(np.array(example.token_ids), np.array(example.learn, dtype=np.bool_), tuple(pictures), kind)
 
     def _picture(self, png: bytes, writing: Mapping[str, Any] | None) -> Picture:
-        size = image_size(png)
-        grid = patch_grid(*size, self._vision)
-        return Picture(png, size, grid, None if writing is None else ocr_labels(writing, size, grid))
+        if self._vision is None:
+            raise ExampleError(f"{self._writer.config.name} has no vision tower, and the example has screenshots")
+        picture = Picture(png, image_size(png), self._vision)
+        if writing is None or len(picture.grids) > 1:
+            return picture
+        return replace(picture, ocr_labels=ocr_labels(writing, picture.size, picture.grids[0]))

@@ -35,9 +35,7 @@ def save_state(
         "model": {name: p.detach() for name, p in trained(model).items()},
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         "average": average.weights,
-        "cursors": {
-            worker: asdict(cursor) for held in ranks.gather(cursors) for worker, cursor in sorted(held.items())
-        },
+        "cursors": {stream: asdict(cursor) for stream, cursor in sorted(_furthest(ranks.gather(cursors)).items())},
     }
     state = _gathered(state, ranks.first)
     if not ranks.first:
@@ -69,10 +67,19 @@ def load_state(
             kept["state"][index] = {key: _fitted(value, members[index]) for key, value in values.items()}
         optimizer.load_state_dict(kept)
     cursors = {
-        worker: Cursor(kept["draws"], tuple(kept["positions"]), tuple(map(tuple, kept.get("aside", ()))))
-        for worker, kept in state["cursors"].items()
+        stream: Cursor(kept["draws"], tuple(kept["positions"]), tuple(map(tuple, kept.get("aside", ()))))
+        for stream, kept in state["cursors"].items()
     }
     return state["step"], cursors
+
+
+def _furthest(cursors: list[dict[int, Cursor]]) -> dict[int, Cursor]:
+    """Of each stream the cursor of the rank that draws from it: the others have what they began with."""
+    merged: dict[int, Cursor] = {}
+    for stream, cursor in (item for held in cursors for item in held.items()):
+        if stream not in merged or merged[stream].draws < cursor.draws:
+            merged[stream] = cursor
+    return merged
 
 
 def _fitted(value: Any, parameter: Tensor) -> Any:

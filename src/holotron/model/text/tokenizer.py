@@ -73,9 +73,14 @@ class Tokenizer:
         text: str = self._tokenizer.to_str()
         return text
 
+    def find(self, token: str) -> int | None:
+        """The id of one token, if there is such a token."""
+        id_: int | None = self._tokenizer.token_to_id(token)
+        return id_
+
     def id_of(self, token: str) -> int:
         """The id of one token, which must exist."""
-        id_ = self._tokenizer.token_to_id(token)
+        id_ = self.find(token)
         if id_ is None:
             raise ModelError(f"the tokenizer has no token {token!r}")
         return id_

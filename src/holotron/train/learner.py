@@ -1,0 +1,258 @@
+"""A model that learns: its weights, what is minimised, the optimisers, and the checkpoint that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from holotron.agent.policy_format import NANO, format_of, save_format
+from holotron.model.checkpoint.config_json import read_config
+from holotron.model.checkpoint.writer import save_checkpoint
+from holotron.model.config import ModelConfig
+from holotron.model.initialize import random_model
+from holotron.model.loading import find_checkpoint, load
+from holotron.model.model import Model
+from holotron.model.parameters import parameter_type, place
+from holotron.model.presets import preset
+from holotron.model.text.chat_template import load_chat_template
+from holotron.model.text.conversation import ConversationWriter
+from holotron.model.text.policy_tokenizer import policy_template, policy_tokenizer, save_policy_texts
+from holotron.model.text.tokenizer import load_tokenizer
+from holotron.train.batches import TrainingBatch
+from holotron.train.cuda_graph import CudaGraphStep
+from holotron.train.forward import (
+    compiled,
+    encode_images,
+    hidden_of_learned,
+    place_patches,
+    prepare_layers,
+    prepare_patches,
+)
+from holotron.train.lora import add_lora, merged, save_adapter
+from holotron.train.loss import Coordinates, losses_of_hidden, losses_of_learned
+from holotron.train.ocr_loss import OcrHead, ocr_loss
+from holotron.train.optimizer import Average, make_optimizers, trained
+from holotron.train.parallel import Ranks, shard, whole
+from holotron.train.recipe import Recipe, RecipeError
+
+ADAPTER = "adapter"
+# What is minimised, and what is said and what is written of it.
+Losses = tuple[Tensor, Tensor, Tensor]
+Seen = tuple[Tensor, Tensor]
+
+
+class Learner:
+    """One rank's part of a model that learns by a recipe."""
+
+    def __init__(self, recipe: Recipe, device: torch.device, ranks: Ranks = Ranks()) -> None:
+        self.recipe, self.device, self.ranks = recipe, device, ranks
+        torch.manual_seed(recipe.seed)
+        # What can be refused is refused before a large checkpoint is read.
+        self.writer = _writer(recipe)
+        self.coordinates = Coordinates.of(self.writer.tokenizer, recipe.coordinate_sigma)
+        _check(recipe, self.writer.config, self.coordinates)
+        self.model = _model(recipe, self.writer.config, device).train()
+        self._ocr_head: OcrHead | None = None
+        if recipe.ocr_loss:
+            # A part of the model, it learns, is averaged and kept like the rest; what is exported has no place for it.
+            self._ocr_head = OcrHead(self.model.config.hidden_size).to(device)
+            self.model.add_module("ocr_head", self._ocr_head)
+        self._token_losses, self._ocr_loss = losses_of_learned, ocr_loss
+        prepare_layers(self.model, recipe.recompute, recipe.compile)
+        if recipe.compile:
+            self._token_losses, self._ocr_loss = compiled(losses_of_learned), compiled(ocr_loss)
+        self._run = self._losses
+        if ranks.size > 1:
+            shard(self.model, self._losses)
+            self._run = self.model
+        # Experts wait for the host to count their tokens, which a recording cannot; nor can it add to gradients.
+        alone = ranks.size == 1 and recipe.batches == 1 and self.model.vision is not None
+        recorded = recipe.compile and device.type == "cuda" and self.model.config.moe is None and alone
+        self.cuda_graph = CudaGraphStep(self._objective_of_seen, trained(self.model).values()) if recorded else None
+        self.optimizers = make_optimizers(self.model, recipe.optimizer)
+        self.average = Average(self.model, recipe.optimizer.average)
+
+    def learn(self, batches: Sequence[TrainingBatch], step: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """One step over all batches: the losses of what is said and of what is written, and the gradient's norm."""
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.rate(step)
+        if self.cuda_graph:
+            [batch], seen = batches, self.see(batches[0])
+            assert seen is not None
+            _, said, written = self.cuda_graph(batch, *seen)
+        else:
+            for optimizer in self.optimizers:
+                optimizer.zero_grad(set_to_none=True)
+            said, written = self._gradients(batches)
+        clip = self.recipe.optimizer.clip
+        gradient = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip))
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.average.update(self.model, step)
+        return (self.ranks.mean(said), self.ranks.mean(written)), gradient
+
+    def measure(self, batches: Iterable[TrainingBatch]) -> float:
+        """The mean loss of what all batches of all ranks would learn; nothing is learned."""
+        sums = torch.zeros(2, device=self.device)
+        for batch in (batch.to(self.device) for batch in batches):
+            # By the forward pass that learns: without gradients, other kernels would be chosen and compiled.
+            losses_N, _ = self._run(batch)
+            sums += torch.stack([(losses_N.detach() * batch.weights_N).sum(), batch.weights_N.sum()])
+        total, learned = self.ranks.mean(sums).tolist()
+        return float(total / max(learned, 1e-9))
+
+    def rate(self, step: int) -> float:
+        """The step size of a step, counted from 0."""
+        config = self.recipe.optimizer
+        return config.rate * config.factor(step, self.recipe.steps)
+
+    def _gradients(self, batches: Sequence[TrainingBatch]) -> tuple[Tensor, Tensor]:
+        """The gradients of all batches, summed as if they were one; the losses of what is said and written."""
+        learned = self._learned(torch.stack([batch.weights_N.sum() for batch in batches]).sum().to(self.device))
+        sums = []
+        for batch in batches:
+            total, *told = self.objective(batch.to(self.device), learned, len(batches))
+            total.backward()
+            sums.append(torch.stack([loss.detach() for loss in told]))
+        said, written = torch.stack(sums).sum(0)
+        return said, written
+
+    def _learned(self, own: Tensor) -> Tensor:
+        """What losses are divided by, so that their mean over the ranks is the mean over what all of them learn.
+
+        Gradients are averaged over the ranks as well, so a rank with much to learn counts for more.
+        """
+        return self.ranks.mean(own).clamp_min(1.0 / self.ranks.size)
+
+    def objective(self, batch: TrainingBatch, learned: Tensor | None = None, batches: int = 1) -> Losses:
+        """A batch's share of what is minimised; learned: what all batches of the step learn, else those of this one."""
+        return self._sums(*self._run(batch), batch, learned, batches)
+
+    def _sums(
+        self, losses_N: Tensor, written: Tensor, batch: TrainingBatch, learned: Tensor | None, batches: int
+    ) -> Losses:
+        learned = self._learned(batch.weights_N.sum()) if learned is None else learned
+        said = (losses_N * batch.weights_N).sum() / learned
+        written = written / batches
+        return said + self.recipe.ocr_loss * written, said, written
+
+    def _losses(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
+        """The loss of each learned token, and that of what is written."""
+        return self._losses_of_seen(batch, self.see(batch))
+
+    def see(self, batch: TrainingBatch) -> Seen | None:
+        """The patches of a batch and their positions, on the device; None without a tower."""
+        tower, most = self.model.vision, self.recipe.batch.patches
+        if tower is None:
+            return None
+        dtype = torch.bfloat16 if self._half else self.model.dtype
+        patches = prepare_patches(batch, tower.config, most, self.device, dtype)
+        return patches, place_patches(batch, tower, most)
+
+    def _objective_of_seen(self, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> Losses:
+        return self._sums(*self._losses_of_seen(batch, (patches_PV, positions_PW)), batch, None, 1)
+
+    def _losses_of_seen(self, batch: TrainingBatch, seen: Seen | None) -> tuple[Tensor, Tensor]:
+        with torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext():
+            images = None
+            if seen is not None:
+                with nullcontext() if self._looks_learn else torch.no_grad():
+                    images = encode_images(self.model, batch, *seen)
+            hidden = hidden_of_learned(self.model, batch, images)
+            head, targets = self.model.decoder.lm_head, batch.targets_N
+            losses = losses_of_hidden(head, hidden, targets, self.coordinates, self._token_losses)
+            if self._ocr_head is None or images is None:
+                return losses, losses.new_zeros(())
+            return losses, self._ocr_loss(self._ocr_head, images, batch.ocr_labels_YG)
+
+    @property
+    def _half(self) -> bool:
+        return self.recipe.dtype == "bfloat16" and self.device.type == "cuda"
+
+    @property
+    def _looks_learn(self) -> bool:
+        """Whether anything learns that an image passes through before the decoder."""
+        return any(name.startswith(("vision.", "projector.")) for name in trained(self.model))
+
+    def export(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
+        """The averaged weights as a checkpoint folder that the engine can load; all else as it came.
+
+        Low-rank changes are added to the weights they belong to, and stand alone in a folder beside it, too.
+        """
+        lora = self.recipe.lora
+        with torch.device("meta"):
+            model = Model(self.model.config)
+        model.source = self.model.source
+        changes = {name: whole(weights) for name, weights in self.average.weights.items()} if lora.rank else {}
+        for name, _ in list(model.named_parameters()):
+            weight = whole(self.average.weights.get(name, self.model.get_parameter(name)))
+            if not self.ranks.first:
+                continue
+            if lora.rank:
+                weight = merged(name, weight.detach(), changes, lora.scale)
+            place(model, name, weight.to("cpu", parameter_type(name, dtype)))
+        if self.ranks.first:
+            save_checkpoint(model, folder, overwrite=True)
+            if model.source is None:  # else it has kept its own
+                save_policy_texts(model.config, folder)
+            if self.coordinates.first_ids and format_of(folder) is None:  # a policy of ours, taught as ours are
+                save_format(NANO, folder)
+            if lora.rank:
+                save_adapter(model, changes, lora, folder.with_name(ADAPTER))
+        return folder
+
+
+def _writer(recipe: Recipe) -> ConversationWriter:
+    """The model's own tokenizer and chat template; its configuration with the recipe's size of images."""
+    if recipe.random:
+        config = preset(recipe.start).config
+        tokenizer, template = policy_tokenizer(config), policy_template()
+    else:
+        folder = find_checkpoint(recipe.starting_point)
+        config, tokenizer, template = read_config(folder), load_tokenizer(folder), load_chat_template(folder)
+    if recipe.max_patches and config.vision is not None:
+        config = replace(config, vision=replace(config.vision, max_patches=recipe.max_patches))
+    return ConversationWriter(tokenizer, template, config)
+
+
+def _check(recipe: Recipe, config: ModelConfig, coordinates: Coordinates) -> None:
+    vision = config.vision
+    if recipe.coordinate_jitter and not coordinates.first_ids:
+        raise RecipeError(f"coordinate_jitter needs tokens for coordinates, which {config.name} does not have")
+    if recipe.ocr_loss and (vision is None or vision.mode != "dynamic"):
+        raise RecipeError(f"ocr_loss needs a vision tower of dynamic resolution, which {config.name} does not have")
+    if recipe.max_patches and (vision is None or vision.mode != "dynamic"):
+        raise RecipeError(f"max_patches needs a vision tower of dynamic resolution, which {config.name} does not have")
+
+
+def _model(recipe: Recipe, config: ModelConfig, device: torch.device) -> Model:
+    """The model to begin with: what learns in float32, and what does not as it is stored, where 16 bits are asked for.
+
+    CPUs are several times faster with 32 bits where they have no arithmetic of 16, and do not mix the two.
+    """
+    as_stored = recipe.lora.rank or (recipe.frozen and device.type == "cuda")
+    stays = None if recipe.dtype == "bfloat16" and as_stored else torch.float32
+    if recipe.random:
+        model = random_model(config, device, stays or torch.bfloat16, recipe.seed)
+    else:
+        model = load(find_checkpoint(recipe.starting_point), device, stays)
+    model.config = config
+    if model.vision is not None and config.vision is not None:
+        model.vision.config = config.vision
+    if recipe.lora.rank:
+        add_lora(model, recipe.lora, recipe.seed)
+        return model
+    for name, parameter in model.named_parameters():
+        if name.startswith(tuple(f"{part}." for part in recipe.frozen)):
+            parameter.requires_grad_(False)
+        else:
+            parameter.data = parameter.data.float()
+    if not trained(model):
+        raise RecipeError(f"frozen is {', '.join(recipe.frozen)}: nothing is left to learn")
+    return model

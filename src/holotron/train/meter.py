@@ -1,0 +1,125 @@
+"""What is told while training."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from holotron.train.flops import peak_flops, training_flops
+from holotron.train.learner import Learner
+from holotron.train.loader import Drawn
+
+
+class TrainingError(RuntimeError):
+    """A run that cannot go on as asked for."""
+
+
+@dataclass
+class Progress:
+    """What is told while training, and written to metrics.jsonl.
+
+    ocr_loss: of what is written where. memory: the most that the device held, in GiB.
+    """
+
+    step: int
+    steps: int
+    loss: float
+    rate: float
+    gradient: float
+    samples_per_second: float
+    tokens_per_second: float
+    images_per_second: float
+    share_of_peak: float | None
+    filled: float
+    waited: float
+    seconds: float
+    kinds: dict[str, float] = field(default_factory=dict)
+    ocr_loss: float | None = None
+    held_out_loss: float | None = None
+    memory: float | None = None
+
+
+@dataclass(frozen=True)
+class BadLoss:
+    """A step whose loss no run can go on from. behind: how many steps ago it was."""
+
+    loss: float
+    behind: int
+
+
+class Meter:
+    """Sums between two lines of the log, over all ranks. Reads a number off the device only when one is told."""
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+        self._mean: float | None = None  # of the losses that were told
+        self._reset()
+
+    def _reset(self) -> None:
+        self._since, self._waited = time.monotonic(), 0.0
+        self._measured: list[tuple[Tensor, ...]] = []  # the losses of what is said and written, and the gradient
+        self._work: list[tuple[float, ...]] = []  # examples, tokens, images, and arithmetic of a batch
+        self._kinds: Counter[str] = Counter()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Time spent inside is time without a batch."""
+        start = time.monotonic()
+        yield
+        self._waited += time.monotonic() - start
+
+    def count(self, drawn: Sequence[Drawn], losses: tuple[Tensor, Tensor], gradient: Tensor) -> None:
+        self._measured.append((*losses, gradient))
+        for batch in (each.batch for each in drawn):
+            arithmetic = training_flops(self._learner.model.config, batch)
+            self._work.append((batch.examples, batch.used_tokens, sum(map(len, batch.pixels)), arithmetic))
+        self._kinds.update(kind.split("/")[0] for each in drawn for kind in each.kinds)
+
+    def bad_loss(self, spike: float) -> BadLoss | None:
+        """The first step since the last line whose loss is no number, or `spike` times the mean before that line."""
+        losses = [float(said) for said, *_ in self._measured]
+        limit = spike * self._mean if spike and self._mean else math.inf
+        for index, loss in enumerate(losses):
+            if not math.isfinite(loss) or loss > limit:
+                return BadLoss(loss, len(losses) - index)
+        return None
+
+    def progress(self, step: int, began: float, held_out_loss: float | None = None) -> Progress:
+        """What was done since the last time; step: how many steps are behind."""
+        learner, recipe, ranks = self._learner, self._learner.recipe, self._learner.ranks
+        loss, written, gradient = (float(torch.stack(each).mean()) for each in zip(*self._measured, strict=True))
+        self._mean = loss if self._mean is None else 0.5 * (self._mean + loss)
+        seconds = max(1e-9, time.monotonic() - self._since)
+        own = *map(sum, zip(*self._work, strict=True)), len(self._work), self._waited
+        told = ranks.gather((own, self._kinds))
+        examples, tokens, images, flops, batches, waited = map(sum, zip(*(sums for sums, _ in told), strict=True))
+        kinds = sum((counts for _, counts in told), Counter[str]())
+        # What frozen weights save is not counted, so there is no share to tell beside them.
+        peak = None if recipe.lora.rank or recipe.frozen else peak_flops(learner.device)
+        progress = Progress(
+            step=step,
+            steps=recipe.steps,
+            loss=loss,
+            rate=learner.rate(step),
+            gradient=gradient,
+            samples_per_second=examples / seconds,
+            tokens_per_second=tokens / seconds,
+            images_per_second=images / seconds,
+            share_of_peak=None if peak is None else flops / seconds / (peak * ranks.size),
+            filled=tokens / (batches * recipe.batch.tokens),
+            waited=waited / (seconds * ranks.size),
+            seconds=time.monotonic() - began,
+            kinds={kind: count / kinds.total() for kind, count in sorted(kinds.items())},
+            ocr_loss=written if recipe.ocr_loss else None,
+            held_out_loss=held_out_loss,
+            memory=torch.cuda.max_memory_allocated(learner.device) / 2**30 if learner.device.type == "cuda" else None,
+        )
+        self._reset()
+        return progress
