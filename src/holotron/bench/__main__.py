@@ -61,6 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     soak.add_argument("--random", action="store_true", help="random weights in the shape of the preset")
     soak.add_argument("--clients", type=int, default=200)
     soak.add_argument("--seconds", type=float, default=300)
+    edge = commands.add_parser("edge", help="the HTTP process under hostile bodies, screenshots and clients that leave")
+    edge.add_argument("--parts", default="hostile,screens,cancel", help="which of these")
+    edge.add_argument("--agents", type=int, default=300, help="that send screenshots; and streams, half of which leave")
+    edge.add_argument("--streams", type=int, default=8, help="that run beside hostile bodies")
+    edge.add_argument("--seconds", type=float, default=10, help="for each body, and a sixth of those for screenshots")
     browsers = commands.add_parser("browsers", help="many browsers at once: alive, steps/s, memory")
     browsers.add_argument("--sessions", type=int, default=100)
     browsers.add_argument("--processes", type=int, default=4)
@@ -73,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernel, loop, soak, browsers):
+    for command in (agent, phases, kernel, loop, soak, edge, browsers):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)

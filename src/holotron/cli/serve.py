@@ -69,6 +69,9 @@ def serve(
     ] = None,
     log_format: Annotated[str, typer.Option(help="Lines of the log, of both processes: json, text")] = "json",
     cors_origin: Annotated[list[str] | None, typer.Option(help="Let pages of this origin call the API.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse unknown fields of requests (default: told in a header, ignored).")
+    ] = False,
 ) -> None:
     """Serve a model to OpenAI clients, with sessions that fork, roll back and never compute a token twice."""
     choose("--state", state, STATE_TYPES)
@@ -77,14 +80,11 @@ def serve(
     keys = _keys(api_key, api_key_file)
     if not keys and host not in (*LOOPBACK, "::1"):
         raise Misuse(f"--host {host} opens the server to the network; give --api-key or --api-key-file, too")
-    from holotron.model.loading import find_checkpoint
     from holotron.server.run import serve as run
     from holotron.server.settings import ServerSettings
 
     if episodes is not None and (keys or host not in LOOPBACK):
         raise Misuse("--episodes shows episodes without a key: only on loopback, and without --api-key")
-    if not random:
-        find_checkpoint(model)  # says what is wrong before anything is started
     engine = EngineOptions(
         model=model,
         random=random,
@@ -117,6 +117,7 @@ def serve(
             cors_origins=tuple(cors_origin or ()),
             allowed_hosts=tuple(allowed_host or ()),
             log_format=log_format,
+            strict=strict,
             episodes=str(episodes) if episodes else None,
         )
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -16,9 +16,10 @@ from holotron.model.text.conversation import Written
 from holotron.server.answer import TurnAnswer
 from holotron.server.auth import Caller
 from holotron.server.errors import blaming, field_error
+from holotron.server.lengths import MOST_COUNTED, check_length
 from holotron.server.logprobs import TokenNames, chat_logprobs
 from holotron.server.reasoning import ReasoningSplitter
-from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, NamedTool, TokenizeRequest
+from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, NamedTool, TextPart, TokenizeRequest
 from holotron.server.sessions import OpenSession
 from holotron.server.state import ServerState
 from holotron.server.tool_grammar import call_grammar
@@ -27,6 +28,8 @@ from holotron.server.tools import ToolSplitter, check_tools
 from holotron.server.turns import ActiveTurn, Choice, Prompt, begin_turn
 
 DEEPEST_ARGUMENTS = 100
+LONGEST_ARGUMENTS = 2**20
+SHORT_MESSAGES, SHORT_TEXT = 32, 8192
 
 
 @dataclass(frozen=True)
@@ -124,12 +127,19 @@ async def begin_chat(
         raise field_error("n", "it must be 1 in a session, which has one future; fork it for more")
     if request.n > state.settings.max_choices:
         raise field_error("n", f"{request.n} is more than {state.settings.max_choices}")
+
+    def check() -> Grammar | None:
+        """What is wrong with the request in itself, and the form that its answer must have."""
+        check_length(state.texts.tokenizer, texts_of(request.messages), state.max_context, "messages")
+        if tools:
+            with blaming("tools", ValueError):
+                check_tools(tools)
+            if state.dialect is None:
+                raise field_error("tools", "this model's chat template has no markup for them")
+        return _grammar(state, request)
+
     tools = tools_of(request)
-    if tools:
-        with blaming("tools", ValueError):
-            check_tools(tools)
-        if state.dialect is None:
-            raise field_error("tools", "this model's chat template has no markup for them")
+    grammar = check() if _is_short(request) else await state.off_loop(check)
     images = await state.images.read(request.messages)
 
     def write(session: OpenSession | None) -> Prompt:
@@ -146,8 +156,11 @@ async def begin_chat(
         prompt = Prompt(written.token_ids, list(zip(written.places, images, strict=True)), conversation)
         return prompt.thinking_in(state.reasoning, state.texts.tokenizer)
 
+    async def prompt(session: OpenSession | None) -> Prompt:
+        return write(session) if _is_short(request) else await state.off_loop(lambda: write(session))
+
     fields = {"invalid": "messages", "too_long": "messages", "grammar": _grammar_field(request)}
-    turn = await begin_turn(state, request, caller, write, _grammar(state, request), fields)
+    turn = await begin_turn(state, request, caller, prompt, grammar, fields)
     return dialect(state, request, turn)
 
 
@@ -156,8 +169,31 @@ async def write_prompt(state: ServerState, request: ChatRequest | TokenizeReques
     messages = request.messages or []
     sizes = [image.size for image in await state.images.read(messages)]
     more = template_kwargs(request)
-    with blaming("messages", ModelError):
-        return state.texts.prompts.write(list(map(plain, messages)), sizes, tools_of(request), opened, **more)
+
+    def write() -> Written:
+        most = max(MOST_COUNTED, state.max_context)
+        check_length(state.texts.tokenizer, texts_of(messages), most, "messages")
+        with blaming("messages", ModelError):
+            return state.texts.prompts.write(list(map(plain, messages)), sizes, tools_of(request), opened, **more)
+
+    return await state.off_loop(write)
+
+
+def _is_short(request: ChatRequest) -> bool:
+    """Whether it is worth no thread: then it takes a millisecond or so."""
+    few = len(request.messages) <= SHORT_MESSAGES and not request.tools and not request.response_format
+    return few and sum(map(len, texts_of(request.messages))) <= SHORT_TEXT
+
+
+def texts_of(messages: Sequence[ChatMessage]) -> Iterator[str]:
+    """Every text that a template may write down."""
+    for message in messages:
+        if isinstance(message.content, list):
+            yield from (part.text for part in message.content if isinstance(part, TextPart))
+        else:
+            yield message.content or ""
+        yield message.reasoning_content or ""
+        yield from (call.function.arguments for call in message.tool_calls or ())
 
 
 def template_kwargs(request: ChatRequest | TokenizeRequest) -> dict[str, Any]:
@@ -185,6 +221,8 @@ def plain(message: ChatMessage) -> dict[str, Any]:
 
 def _arguments(text: str) -> Any:
     """Templates write arguments themselves, so they want the object and not its text."""
+    if len(text) > LONGEST_ARGUMENTS:
+        return text
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

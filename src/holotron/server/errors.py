@@ -138,22 +138,9 @@ def _explain(error: RequestValidationError) -> ApiError:
     # Of the alternatives of a union, the one that was read furthest is the one that was meant.
     nothing: dict[str, Any] = {"loc": (), "msg": "not valid"}
     first = max(problems, key=lambda problem: len(problem["loc"]), default=nothing)
-    field = ".".join(_own_fields(first, error.body))
+    field = ".".join(str(part) for part in first["loc"] if part != "body")
     if first.get("type") == "json_invalid":
         reason = first.get("ctx", {}).get("error", first["msg"])
         return ApiError(400, f"the body is not valid JSON: {reason}", param="body", code="invalid_json")
     message = _OUR_TYPES.sub("", str(first["msg"]).removeprefix("Value error, "))
     return field_error(field or "body", message, "invalid_value")
-
-
-def _own_fields(problem: Mapping[str, Any], body: Any) -> Iterator[str]:
-    """The steps to the field that are the client's own: between them are names of the types that were tried."""
-    where, *steps = problem["loc"] or ("body",)
-    value = body
-    for number, step in enumerate(steps, 1):
-        known = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, list) else ()
-        if step in known:
-            value = value[step]
-        elif where == "body" and not (number == len(steps) and problem["type"] == "missing"):
-            continue
-        yield str(step)

@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from holotron.server.answer import respond
 from holotron.server.auth import Caller
 from holotron.server.blocks import Block, BlockAnswer
+from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat, write_prompt
 from holotron.server.errors import ApiError
 from holotron.server.message_schemas import CountRequest, MessagesRequest
@@ -19,7 +20,7 @@ from holotron.server.response_models import ERRORS, MessageAnswer, TokenCount
 from holotron.server.state import CallerDep, ServerState, StateDep
 from holotron.server.streaming import named_sse
 
-router = APIRouter(responses=ERRORS)
+router = APIRouter(responses=ERRORS, route_class=BodyRoute)
 STOP_REASONS = {"length": "max_tokens", "tool_calls": "tool_use", "abort": "pause_turn"}
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
 
-from holotron.engine.sampling import MAX_LOGPROBS
+from holotron.engine.limits import MAX_LOGPROBS
 from holotron.server.schemas import MAX_TOKENS, ChatRequest, Count, ImageText, Request, Sampling, ShortText, Text
 from holotron.server.translation import chat_request
 

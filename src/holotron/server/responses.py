@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from holotron.server.answer import respond
 from holotron.server.auth import Caller
 from holotron.server.blocks import Block, BlockAnswer
+from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat
 from holotron.server.errors import ApiError, field_error
 from holotron.server.logprobs import TokenNames, chat_logprobs
@@ -22,7 +23,7 @@ from holotron.server.sessions import OpenSession
 from holotron.server.state import CallerDep, ServerState, StateDep
 from holotron.server.streaming import named_sse
 
-router = APIRouter(responses=ERRORS)
+router = APIRouter(responses=ERRORS, route_class=BodyRoute)
 
 
 @router.post("/v1/responses", responses={200: {"model": ResponseAnswer}}, response_model=None)

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
+import socket
 
 from holotron.server.app import create_app
-from holotron.server.engine_client import EngineDown
 from holotron.server.http_server import HttpServer
+from holotron.server.loading import load_texts
 from holotron.server.log_lines import write_logs
 from holotron.server.settings import ServerSettings
 
-
-class LastLine(logging.Filter):
-    """A server that cannot start says why, without the traceback."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if (message := record.getMessage()).startswith("Traceback"):
-            record.msg, record.args = message.strip().splitlines()[-1], ()
-        return True
+BACKLOG = 2048
 
 
 def serve(settings: ServerSettings) -> None:
-    """Serve until Ctrl-C or SIGTERM. Turns under way then have `grace_seconds` to finish."""
+    """Serve until Ctrl-C or SIGTERM; turns under way then have `grace_seconds`. OSError if it cannot start."""
+    listener = _listen(settings.host, settings.port)  # before anything that takes long
+    texts = load_texts(settings.engine)
     write_logs(settings.log_format, logging.INFO)
-    logging.getLogger("uvicorn.error").addFilter(LastLine())
     for name in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    failures: list[str] = []
+
+    def give_up(reason: str) -> None:
+        failures.append(reason)
+        server.should_exit = True
+
     # Once it has shut down, uvicorn raises the signal that told it to anew; being told to stop is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    server = HttpServer(create_app(settings), settings)
-    server.run()
-    if not server.started:
-        raise EngineDown("the server could not be started; the lines above say why")
+    server = HttpServer(create_app(settings, texts, give_up), settings)
+    gc.freeze()  # what is loaded by now stays: looking through it again and again would stop the event loop
+    server.run(sockets=[listener])
+    if failures or not server.started:
+        raise OSError(failures[0] if failures else "the server could not be started; the lines above say why")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=BACKLOG
+        )
+    except OSError as error:
+        raise OSError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error

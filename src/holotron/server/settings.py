@@ -18,6 +18,7 @@ class ServerSettings:
     kept_seconds, kept_most: how long, and how many, sessions of requests without one wait for a request that goes on.
     image_hosts: hosts whose images are fetched by URL, such as "images.example.com" or "*.example.com"; empty: none.
     allowed_hosts: names besides loopback's that requests may be for; "*" is any. log_format: json or text.
+    strict: unknown fields of requests are errors.
     episodes: a folder of episodes that is shown at /view/, on this machine only.
     """
 
@@ -42,6 +43,7 @@ class ServerSettings:
     kept_most: int = 1024
     image_hosts: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
+    strict: bool = False
     episodes: str | None = None
     allowed_hosts: tuple[str, ...] = ()
     log_format: str = "json"

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
 from fastapi import APIRouter, Depends
 
+from holotron.server.bodies import BodyRoute
 from holotron.server.chat import write_prompt
 from holotron.server.errors import field_error
+from holotron.server.lengths import MOST_COUNTED, check_length
 from holotron.server.response_models import ERRORS, Detokenized, ModelCard, ModelList, Tokenized
 from holotron.server.schemas import DetokenizeRequest, TokenizeRequest
 from holotron.server.state import ServerState, StateDep, caller_of
 
-router = APIRouter(responses=ERRORS, dependencies=[Depends(caller_of)])
+router = APIRouter(responses=ERRORS, dependencies=[Depends(caller_of)], route_class=BodyRoute)
 _started = int(time.time())
 
 
@@ -44,10 +45,16 @@ async def model(model_id: str, state: StateDep) -> Any:
 async def tokenize(state: StateDep, body: TokenizeRequest) -> Any:
     """The token ids of a text, or of messages as the chat template writes them."""
     state.check_model(body.model)
-    if body.prompt is not None:
-        ids = await asyncio.to_thread(state.texts.tokenizer.encode, body.prompt)
-    else:
+    if body.prompt is None:
         ids = list((await write_prompt(state, body, body.add_generation_prompt)).token_ids)
+    else:
+        text, tokenizer = body.prompt, state.texts.tokenizer
+
+        def encode() -> list[int]:
+            check_length(tokenizer, [text], max(MOST_COUNTED, state.max_context), "prompt")
+            return tokenizer.encode(text)
+
+        ids = await state.off_loop(encode)
     return {"tokens": ids, "count": len(ids), "max_model_len": state.max_context}
 
 
@@ -57,4 +64,5 @@ async def detokenize(state: StateDep, body: DetokenizeRequest) -> Any:
     size = max(state.texts.config.vocab_size, state.texts.tokenizer.vocab_size)
     if wrong := [i for i, id_ in enumerate(body.tokens) if id_ >= size]:
         raise field_error(f"tokens.{wrong[0]}", f"there is no token {body.tokens[wrong[0]]}", "invalid_value")
-    return {"prompt": state.texts.tokenizer.decode(body.tokens, skip_special=body.skip_special_tokens)}
+    decode = state.texts.tokenizer.decode
+    return {"prompt": await state.off_loop(lambda: decode(body.tokens, skip_special=body.skip_special_tokens))}

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
+from holotron.server.body_reader import own_place
 from holotron.server.errors import as_api_error
 from holotron.server.schemas import ChatRequest, Sampling
 
@@ -19,5 +20,5 @@ def chat_request(given: Sampling, options: Mapping[str, Any], fields: Mapping[st
     try:
         return ChatRequest.model_validate(values)
     except ValidationError as error:
-        problems = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors()]
-        raise as_api_error(RequestValidationError(problems, body=values)).renamed(fields) from error
+        problems = [{**problem, "loc": own_place(problem, values)} for problem in error.errors()]
+        raise as_api_error(RequestValidationError(problems)).renamed(fields) from error
