@@ -18,7 +18,7 @@ Kind = Literal["reasoning", "text", "call"]
 
 
 @dataclass
-class Block:
+class AnswerBlock:
     """A part of an answer. The text of a call is its arguments."""
 
     kind: Kind
@@ -31,20 +31,20 @@ class Block:
 class BlockAnswer(ChatAnswer):
     """A chat's answer with one choice, in blocks. Every event of a stream is a JSON object with its `type`."""
 
-    blocks: list[Block]
+    blocks: list[AnswerBlock]
 
     @abstractmethod
     def began(self) -> Iterator[dict[str, Any]]:
         """The first events of a stream."""
 
     @abstractmethod
-    def opened(self, block: Block) -> Iterator[dict[str, Any]]: ...
+    def opened(self, block: AnswerBlock) -> Iterator[dict[str, Any]]: ...
 
     @abstractmethod
-    def grown(self, block: Block, more: str) -> Iterator[dict[str, Any]]: ...
+    def grown(self, block: AnswerBlock, more: str) -> Iterator[dict[str, Any]]: ...
 
     @abstractmethod
-    def closed(self, block: Block) -> Iterator[dict[str, Any]]: ...
+    def closed(self, block: AnswerBlock) -> Iterator[dict[str, Any]]: ...
 
     @abstractmethod
     def ended(self) -> Iterator[dict[str, Any]]:
@@ -88,18 +88,18 @@ class BlockAnswer(ChatAnswer):
 
     def _write(self, kind: Kind, text: str) -> Iterator[dict[str, Any]]:
         if not self.blocks or self.blocks[-1].kind != kind:
-            yield from self._begin(Block(kind, len(self.blocks)))
+            yield from self._begin(AnswerBlock(kind, len(self.blocks)))
         self.blocks[-1].text += text
         yield from self.grown(self.blocks[-1], text)
 
     def _call(self, call: ToolCall) -> Iterator[dict[str, Any]]:
-        block = Block("call", len(self.blocks), call.name)
+        block = AnswerBlock("call", len(self.blocks), call.name)
         yield from self._begin(block)
         block.text = call.arguments
         yield from self.grown(block, call.arguments)
         yield from self.closed(block)
 
-    def _begin(self, block: Block) -> Iterator[dict[str, Any]]:
+    def _begin(self, block: AnswerBlock) -> Iterator[dict[str, Any]]:
         if self.blocks and self.blocks[-1].kind != "call":  # a call is closed as soon as it is told
             yield from self.closed(self.blocks[-1])
         self.blocks.append(block)

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from holotron.server.answer import respond
 from holotron.server.auth import Caller
-from holotron.server.blocks import Block, BlockAnswer
+from holotron.server.blocks import AnswerBlock, BlockAnswer
 from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat, write_prompt
 from holotron.server.errors import ApiError
@@ -50,10 +50,10 @@ class MessagesAnswer(BlockAnswer):
     def began(self) -> Iterator[dict[str, Any]]:
         yield {"type": "message_start", "message": self._message()}
 
-    def opened(self, block: Block) -> Iterator[dict[str, Any]]:
+    def opened(self, block: AnswerBlock) -> Iterator[dict[str, Any]]:
         yield {"type": "content_block_start", "index": block.index, "content_block": _told(block, empty=True)}
 
-    def grown(self, block: Block, more: str) -> Iterator[dict[str, Any]]:
+    def grown(self, block: AnswerBlock, more: str) -> Iterator[dict[str, Any]]:
         deltas = {
             "text": {"type": "text_delta", "text": more},
             "reasoning": {"type": "thinking_delta", "thinking": more},
@@ -61,7 +61,7 @@ class MessagesAnswer(BlockAnswer):
         }
         yield {"type": "content_block_delta", "index": block.index, "delta": deltas[block.kind]}
 
-    def closed(self, block: Block) -> Iterator[dict[str, Any]]:
+    def closed(self, block: AnswerBlock) -> Iterator[dict[str, Any]]:
         yield {"type": "content_block_stop", "index": block.index}
 
     def ended(self) -> Iterator[dict[str, Any]]:
@@ -95,7 +95,7 @@ class MessagesAnswer(BlockAnswer):
         }
 
 
-def _told(block: Block, empty: bool = False) -> dict[str, Any]:
+def _told(block: AnswerBlock, empty: bool = False) -> dict[str, Any]:
     match block.kind:
         case "text":
             return {"type": "text", "text": "" if empty else block.text, "citations": None}

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from holotron.server.answer import respond
 from holotron.server.auth import Caller
-from holotron.server.blocks import Block, BlockAnswer
+from holotron.server.blocks import AnswerBlock, BlockAnswer
 from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat
 from holotron.server.errors import ApiError, field_error
@@ -43,18 +43,18 @@ class ResponsesAnswer(BlockAnswer):
         for kind in ("response.created", "response.in_progress"):
             yield self._numbered({"type": kind, "response": self._response("in_progress", None)})
 
-    def opened(self, block: Block) -> Iterator[dict[str, Any]]:
+    def opened(self, block: AnswerBlock) -> Iterator[dict[str, Any]]:
         item = self._item(block, "in_progress")
         yield self._numbered({"type": "response.output_item.added", "output_index": block.index, "item": item})
         if block.kind != "call":
             yield self._numbered({"type": "response.content_part.added", "part": self._part(block, "")} | _at(block))
 
-    def grown(self, block: Block, more: str) -> Iterator[dict[str, Any]]:
+    def grown(self, block: AnswerBlock, more: str) -> Iterator[dict[str, Any]]:
         kinds = {"reasoning": "reasoning_text", "text": "output_text", "call": "function_call_arguments"}
         extra: dict[str, Any] = {"logprobs": []} if block.kind == "text" else {}
         yield self._numbered({"type": f"response.{kinds[block.kind]}.delta", "delta": more} | _at(block) | extra)
 
-    def closed(self, block: Block) -> Iterator[dict[str, Any]]:
+    def closed(self, block: AnswerBlock) -> Iterator[dict[str, Any]]:
         done: dict[str, Any]
         match block.kind:
             case "call":
@@ -121,7 +121,7 @@ class ResponsesAnswer(BlockAnswer):
             "usage": None,
         }
 
-    def _item(self, block: Block, status: str) -> dict[str, Any]:
+    def _item(self, block: AnswerBlock, status: str) -> dict[str, Any]:
         done = status == "completed"
         if block.kind == "call":
             arguments = block.text if done else ""
@@ -132,7 +132,7 @@ class ResponsesAnswer(BlockAnswer):
             return {"id": _item_id(block), "type": "reasoning", "summary": [], "content": content, "status": status}
         return {"id": _item_id(block), "type": "message", "role": "assistant", "status": status, "content": content}
 
-    def _part(self, block: Block, text: str) -> dict[str, Any]:
+    def _part(self, block: AnswerBlock, text: str) -> dict[str, Any]:
         if block.kind == "reasoning":
             return {"type": "reasoning_text", "text": text}
         logprobs: list[dict[str, Any]] = []
@@ -156,11 +156,11 @@ class ResponsesAnswer(BlockAnswer):
         return event | {"sequence_number": self._events_told - 1}
 
 
-def _item_id(block: Block) -> str:
+def _item_id(block: AnswerBlock) -> str:
     return f"{ {'reasoning': 'rs', 'text': 'msg', 'call': 'fc'}[block.kind] }_{block.id}"
 
 
-def _at(block: Block) -> dict[str, Any]:
+def _at(block: AnswerBlock) -> dict[str, Any]:
     place = {"item_id": _item_id(block), "output_index": block.index}
     return place if block.kind == "call" else place | {"content_index": 0}
 
