@@ -10,6 +10,7 @@ import random
 import time
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from uuid import uuid4
 
 import torch
@@ -139,6 +140,7 @@ class EngineLoop:
         session.claimed = False
         self._submitted += 1
         request.number = self._submitted
+        request.submitted_at = time.monotonic()
         session.request = request
         self.requests.append(request)
 
@@ -321,6 +323,7 @@ class EngineLoop:
                 request.session.epoch = self.epoch  # its whole memory is these weights' work
             if not request.begun:
                 self.memory.checkpoint(request.session)
+                request.begun_at = time.monotonic()
             request.begun = True
 
     def _end_prefill(self, prefill: list[tuple[GenerationRequest, int]]) -> None:
@@ -371,6 +374,8 @@ class EngineLoop:
     def _end_prompt(self, request: GenerationRequest, logits_V: Tensor) -> None:
         """What was given is computed: remember the place, and if that was all, let forks have it."""
         session = request.session
+        request.prompted_at = time.monotonic()
+        request.begun_at = request.begun_at or request.prompted_at
         if self.config.checkpoints or request.sampling is None:
             session.logits = logits_V.clone()  # not a view: the next step may write over it
             self.memory.checkpoint(session)
@@ -388,7 +393,7 @@ class EngineLoop:
             self._release_forks(session)
         if session.pool is not None:
             session.left_at = time.monotonic()
-        request.emit(request, event)
+        request.emit(request, replace(event, seconds=request.seconds(time.monotonic())))
         if request.following is not None:
             request.following()
 

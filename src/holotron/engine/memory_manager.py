@@ -20,6 +20,7 @@ class EvictionCounters:
     """What shortage of memory has cost so far."""
 
     evicted: int = 0
+    preempted: int = 0  # of those, in the middle of a turn
     restored: int = 0
     dropped: int = 0  # with no copy of their memory: computed again
     recomputed_tokens: int = 0
@@ -140,6 +141,7 @@ class MemoryManager:
         self._truncate(session, session.computed)
         session.offloaded = self.offload_store.save(session.slot, session.pages) if session.computed else None
         self.evictions.evicted += 1
+        self.evictions.preempted += session.request is not None
         if session.offloaded is None and session.computed:
             self.free(session, recompute=True)
             return

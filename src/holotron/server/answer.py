@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import uuid4
 
@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, Response
 
 from holotron.engine.requests import Event, FinishEvent, TokenEvent
 from holotron.server.errors import ApiError, as_api_error
+from holotron.server.running import RunningAnswers
 from holotron.server.schemas import Sampling
 from holotron.server.state import ServerState
 from holotron.server.streaming import DONE, EventStream, sse, unless_gone
@@ -37,9 +38,10 @@ class TurnAnswer(ABC, Generic[Asked]):
         for index, choice in enumerate(self.choices):
             choice.index = index
         self._state = state
+        self.forget: Callable[[], None] = lambda: None  # among the answers that are under way
         self.fields: Mapping[str, str] = {}  # what the client calls the fields of the request, where that differs
         self.noticed: dict[str, Any] = {}  # for the log; the request's own once there is one
-        self.head = {
+        self.head: dict[str, Any] = {
             "id": f"{self.prefix}-{uuid4().hex}",
             "created": int(time.time()),
             "model": state.settings.model_name,
@@ -156,8 +158,14 @@ class TurnAnswer(ABC, Generic[Asked]):
 
     def close(self) -> None:
         """End every turn, if it has not ended yet."""
+        self.forget()
         for turn in self.turns:
             turn.close()
+
+    def abort(self) -> None:
+        """Have every turn end where it is; the answer says so."""
+        for turn in self.turns:
+            turn.generation.abort()
 
 
 async def respond(http: Request, beginning: Coroutine[Any, Any, TurnAnswer[Any]]) -> Response:
@@ -165,6 +173,8 @@ async def respond(http: Request, beginning: Coroutine[Any, Any, TurnAnswer[Any]]
     answer = await unless_gone(http.receive, beginning)
     http.state.turn = answer.turns[0]
     answer.noticed = http.scope["state"]
+    running: RunningAnswers = http.app.state.server.running
+    running.add(http.state.caller, (http.state.request_id, answer.head["id"]), answer)
     if answer.request.stream:
         return EventStream(answer.stream(), answer.close)
     return JSONResponse(await unless_gone(http.receive, answer.whole()))

@@ -47,6 +47,7 @@ class PendingGeneration:
     choices: int
     _replies: asyncio.Queue[Any]
     _leave: Callable[[int, bool], None]
+    _abort: Callable[[int], None]
     _unread: int = field(init=False)  # choices whose end was not read
 
     def __post_init__(self) -> None:
@@ -66,8 +67,12 @@ class PendingGeneration:
             yield message.choice, message.event
 
     def cancel(self) -> None:
-        """Stop what still runs of it."""
+        """Stop what still runs of it, and read no more of it."""
         self._leave(self.id, self._unread > 0)
+
+    def abort(self) -> None:
+        """Have the engine end what still runs of it; its events say so."""
+        self._abort(self.id)
 
 
 class EngineClient:
@@ -159,7 +164,7 @@ class EngineClient:
         """Begin a turn."""
         self.usable()
         turn = replace(turn, id=next(self._ids))
-        return PendingGeneration(turn.id, turn.choices, self._send(turn), self._leave)
+        return PendingGeneration(turn.id, turn.choices, self._send(turn), self._leave, self._cancel)
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done in the background."""
@@ -177,6 +182,10 @@ class EngineClient:
     def _leave(self, id_: int, running: bool) -> None:
         """Read no more of a request's replies; the engine is told if it still works on it."""
         if self._replies.pop(id_, None) is not None and running and self._channel is not None:
+            self._channel.send(m.Cancel(id_))
+
+    def _cancel(self, id_: int) -> None:
+        if id_ in self._replies and self._channel is not None:
             self._channel.send(m.Cancel(id_))
 
     def connected(self) -> Channel:

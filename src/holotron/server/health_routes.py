@@ -16,7 +16,7 @@ from holotron.server import messages as m
 from holotron.server.auth import Caller
 from holotron.server.engine_client import EngineDown, EngineRefused
 from holotron.server.errors import ApiError
-from holotron.server.response_models import ERRORS, Health
+from holotron.server.response_models import ERRORS, Health, Load
 from holotron.server.state import ServerState, StateDep
 
 router = APIRouter()
@@ -66,6 +66,12 @@ async def _compute_a_token(state: ServerState) -> float:
 @router.get("/metrics", response_class=Response)
 async def metrics(state: StateDep) -> Response:
     return Response(state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@router.get("/load", response_model=Load)
+async def load(state: StateDep) -> Any:
+    """How many turns are under way."""
+    return {"server_load": state.admission.total}
 
 
 @router.get("/version")

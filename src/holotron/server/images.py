@@ -40,10 +40,13 @@ class ImageReader:
         self._decoders = decoders
 
     async def read(self, messages: Sequence[ChatMessage]) -> list[SentImage]:
-        places = list(_places(messages))
+        return await self.read_urls(list(_places(messages)), "messages")
+
+    async def read_urls(self, places: Sequence[tuple[str, str]], within: str) -> list[SentImage]:
+        """The images at URLs, each with its field of the request."""
         if len(places) > self._settings.max_images:
             problem = f"{len(places)} images are more than the {self._settings.max_images} a request may have"
-            raise field_error("messages", problem, "too_many_images")
+            raise field_error(within, problem, "too_many_images")
         return list(await asyncio.gather(*(self._one(field, url) for field, url in places)))
 
     async def _one(self, field: str, url: str) -> SentImage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 import time
 from typing import Any
@@ -18,6 +19,7 @@ from holotron.server.metrics import Metrics
 
 log = logging.getLogger("holotron.server")
 BODY_SECONDS = 60.0  # that the next piece of a body may take
+NAME = re.compile(r"[\w.:-]{1,128}", re.ASCII)  # that a client may give its request
 UNLIMITED = ("/admin/weights",)  # weights are as large as they are, and only the operator sends them
 
 
@@ -36,7 +38,8 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         began = time.monotonic()
-        request_id = uuid4().hex
+        named = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
+        request_id = named if NAME.fullmatch(named) else uuid4().hex
         status = 0
         received = 0
         complete = False
@@ -71,6 +74,7 @@ class RequestMiddleware:
             await send(message)
 
         noticed: dict[str, Any] = scope.setdefault("state", {})
+        noticed["request_id"] = request_id
         try:
             self._hosts.check(Request(scope))
             declared = dict(scope["headers"]).get(b"content-length", b"0")

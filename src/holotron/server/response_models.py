@@ -106,6 +106,12 @@ class Tokenized(ApiModel):
     max_model_len: int
 
 
+class TokenizerInfo(ApiModel):
+    tokenizer_class: str
+    vocab_size: int
+    chat_template: str
+
+
 class Detokenized(ApiModel):
     prompt: str
 
@@ -131,6 +137,14 @@ class Deleted(ApiModel):
 
 class Health(ApiModel):
     status: str
+
+
+class Load(ApiModel):
+    server_load: int
+
+
+class Aborted(ApiModel):
+    aborted: int
 
 
 class Done(ApiModel):

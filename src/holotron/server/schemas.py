@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from holotron.engine.limits import MAX_LOGPROBS, MAX_STOP_LENGTH, MAX_STOPS
 
@@ -20,7 +20,8 @@ MAX_TOKENS = 1_000_000
 MAX_MESSAGES = 16_384
 MAX_PARTS = 16_384  # of all messages of a request
 # JSON that is the client's own: null in it is null.
-VERBATIM = {"parameters", "schema", "input_schema", "input", "chat_template_kwargs", "metadata", "prompt", "tokens"}
+VERBATIM = {"parameters", "schema", "json", "input_schema", "input", "chat_template_kwargs", "metadata"}
+VERBATIM |= {"prompt", "tokens"}
 DEEPEST_NULL = 8  # body, messages, message, content, part, image_url: no field of a request is deeper
 Text = Annotated[str, Field(max_length=16_000_000)]
 ImageText = Annotated[str, Field(max_length=128 * 2**20)]  # settings have the limit of an image, and of the body
@@ -144,24 +145,29 @@ class ResponseFormat(Options):
 
 
 class StructuredOutputs(Request):
-    """Other forms than JSON: a regular expression, a choice of texts, or a Lark grammar."""
+    """A JSON schema, a regular expression, a choice of texts, or a Lark grammar."""
 
     model_config = ConfigDict(extra="forbid")  # every field of it changes the answer
 
+    json_: dict[str, JsonValue] | Text | None = Field(default=None, alias="json")
     regex: Text | None = None
     choice: Annotated[list[ShortText], Field(min_length=1, max_length=4096)] | None = None
     grammar: Text | None = None
 
     @model_validator(mode="after")
     def _one(self) -> StructuredOutputs:
-        if sum(value is not None for value in (self.regex, self.choice, self.grammar)) != 1:
-            raise ValueError("give exactly one of regex, choice and grammar")
+        if sum(value is not None for value in (self.json_, self.regex, self.choice, self.grammar)) != 1:
+            raise ValueError("give exactly one of json, regex, choice and grammar")
         return self
 
     def as_grammar(self) -> Grammar:
         """What the engine holds an answer to. GrammarError if it cannot."""
         from holotron.engine.grammar import Grammar
 
+        if isinstance(self.json_, str):
+            return Grammar("json_schema", self.json_)
+        if self.json_ is not None:
+            return Grammar.from_schema(self.json_)
         if self.regex is not None:
             return Grammar("regex", self.regex)
         if self.choice is not None:
@@ -221,6 +227,7 @@ class Sampling(Body):
     session_id: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     expected_turns: Annotated[Count, Field(ge=0, le=2**31)] | None = None  # of the session, before this one
     keep_partial: bool = False  # in the session, if the client leaves or time is up
+    cache_salt: Annotated[str, Field(min_length=1, max_length=256)] | None = None  # only prompts with the same share
     return_token_ids: bool = False
     return_tokens_as_token_ids: bool = False
     model: ShortText | None = None
@@ -300,6 +307,7 @@ class CompletionRequest(Sampling):
     echo: Literal[False] = False
     best_of: Literal[1] | None = None
     suffix: None = None
+    images: Annotated[list[ImageText], Field(max_length=1024)] | None = None  # of a prompt in tokens
 
     @model_validator(mode="after")
     def _sensible(self) -> CompletionRequest:
@@ -389,3 +397,16 @@ class UpdateRequest(OperatorBody):
 
     path: Annotated[str, Field(min_length=1, max_length=4096)]
     version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+
+
+class AbortRequest(Body):
+    """POST /abort_request: a turn by the id of its request or its answer, or all of the caller's."""
+
+    rid: ShortText | None = Field(default=None, validation_alias=AliasChoices("rid", "request_id"))
+    abort_all: bool = False
+
+    @model_validator(mode="after")
+    def _one(self) -> AbortRequest:
+        if (self.rid is None) != self.abort_all:
+            raise ValueError("give either rid or abort_all")
+        return self

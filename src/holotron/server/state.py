@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
@@ -18,6 +18,7 @@ from holotron.server.images import ImageReader
 from holotron.server.loading import Texts
 from holotron.server.metrics import Metrics
 from holotron.server.reasoning import ReasoningDialect
+from holotron.server.running import RunningAnswers
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
 from holotron.server.tools import ToolDialect
@@ -42,6 +43,7 @@ class ServerState:
     dialect: ToolDialect | None
     reasoning: ReasoningDialect | None
     deep_check: asyncio.Task[float] | None = None  # of /health, while one runs
+    running: RunningAnswers = field(default_factory=RunningAnswers)
 
     @property
     def max_context(self) -> int:

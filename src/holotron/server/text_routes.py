@@ -11,7 +11,7 @@ from holotron.server.bodies import BodyRoute
 from holotron.server.chat import write_prompt
 from holotron.server.errors import field_error
 from holotron.server.lengths import MOST_COUNTED, check_length
-from holotron.server.response_models import ERRORS, Detokenized, ModelCard, ModelList, Tokenized
+from holotron.server.response_models import ERRORS, Detokenized, ModelCard, ModelList, Tokenized, TokenizerInfo
 from holotron.server.schemas import DetokenizeRequest, TokenizeRequest
 from holotron.server.state import ServerState, StateDep, caller_of
 
@@ -22,6 +22,8 @@ _started = int(time.time())
 def _card(state: ServerState) -> dict[str, Any]:
     return {
         "id": state.settings.model_name,
+        "root": state.settings.engine.model,
+        "parent": None,
         "object": "model",
         "created": _started,
         "owned_by": "holotron",
@@ -39,6 +41,22 @@ async def models(state: StateDep) -> Any:
 async def model(model_id: str, state: StateDep) -> Any:
     state.check_model(model_id)
     return _card(state)
+
+
+@router.get("/tokenizer_info", response_model=TokenizerInfo)
+async def tokenizer_info(state: StateDep) -> Any:
+    """What a client needs to write prompts itself."""
+    texts = state.texts
+    return {
+        "tokenizer_class": type(texts.tokenizer).__name__,
+        "vocab_size": texts.tokenizer.vocab_size,
+        "model_max_length": state.max_context,
+        "chat_template": texts.template.source,
+        "markup": texts.tokenizer.markup,
+        "eos_token_ids": list(texts.config.eos_token_ids),
+        "image_token_id": texts.config.vision.image_token_id if texts.config.vision else None,
+        **texts.template.special_tokens,
+    }
 
 
 @router.post("/tokenize", response_model=Tokenized)

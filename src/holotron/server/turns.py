@@ -188,7 +188,8 @@ class ActiveTurn:
             self._last = now
             self._metrics.generated_tokens.inc(len(event.token_ids))
         else:
-            self._metrics.finished(choice.finish or "stop", now - self._began)
+            tokens = len(choice.token_ids)
+            self._metrics.finished(choice.finish or "stop", now - self._began, event, self.prompt_tokens, tokens)
 
 
 async def begin_turn(
@@ -222,7 +223,9 @@ async def begin_turn(
             grammar = replace(grammar, within=prompt.around)
         sampling = _sampling_params(state, request, session.tokens if session else 0, prompt, grammar)
         images = tuple((offset, image.data) for offset, image in prompt.images)
-        wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, caller.name, request.n)
+        # A key's requests share what was computed; salted ones only with those of the same salt.
+        pool = caller.name if request.cache_salt is None else f"{caller.name}/{request.cache_salt}"
+        wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, pool, request.n)
         generation = state.client.generate(wanted)
         turn = ActiveTurn(generation, held, state, prompt, blamed["grammar"])
     except BaseException:
