@@ -18,6 +18,8 @@ import httpx
 import pytest
 from safetensors.torch import load_file, save
 
+from holotron.server.run import listen
+
 from .live import serving, write_checkpoint
 
 CHAT = "/v1/chat/completions"
@@ -193,6 +195,12 @@ def test_a_port_in_use_is_told_before_the_model_is_looked_at(tmp_path):
         taken.listen()
         port = taken.getsockname()[1]
         assert str(port) in failing(tmp_path / "nowhere", "--port", port)
+
+
+def test_answers_are_not_held_back_for_a_second_one():
+    """asyncio turns Nagle's algorithm off only for sockets that say they are TCP."""
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        assert listener.accept()[0].proto == socket.IPPROTO_TCP
 
 
 def test_signals_and_questions_are_answered_while_the_model_is_loaded(checkpoint):

@@ -24,6 +24,7 @@ from holotron.bench.suite import CASES, run_suite
 from holotron.engine.build import EngineOptions, build_engine, load_model
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.info import counters
+from holotron.model.heartbeat import Heartbeat, to_stderr
 from holotron.model.model import Model
 from holotron.model.presets import PRESETS
 from holotron.plan.errors import PlanError
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     agent = commands.add_parser("agent", help="the agent workload, closed loop, in the steady state")
     phases = commands.add_parser("phases", help="prefill and decode by themselves")
     kernel = commands.add_parser("kernels", help="each kernel's time and share of the roofline (CUDA)")
+    kernel.add_argument("--only", choices=kernels.PARTS, help="the kernels of one kind of layer")
     loop = commands.add_parser("loop", help="what the engine's loop costs besides the model (CPU)")
     loop.add_argument("--sessions", type=int, default=64)
     soak = commands.add_parser("soak", help="many clients against a server for minutes: no error, no leak")
@@ -164,7 +166,10 @@ def _loop_for(options: argparse.Namespace, model: Model, tokens_per_session: int
 
 
 def _agent(options: argparse.Namespace) -> dict[str, Any]:
-    report = _agent_report(options, _load(options))
+    to_stderr(f"loading {options.model} on {options.device}")
+    with Heartbeat("loading the model"):
+        model = _load(options)
+    report = _agent_report(options, model)
     if not options.json:
         print_agent(report)
     return report
@@ -184,7 +189,13 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
     ).resolved(model.config)
     loop = _loop_for(options, model, workload.mean_tokens, workload.end_tokens + 64)
     agents = AgentLoad(loop, workload)
-    figures = agents.run(options.warmup, options.seconds, _tell).summary()
+    with Heartbeat("computing the first session, of which the others are copies") as heartbeat:
+
+        def tell(message: str) -> None:
+            to_stderr(message)
+            heartbeat.now(message)
+
+        figures = agents.run(options.warmup, options.seconds, tell).summary()
     if options.profile:
         _profile(agents, options.profile)
     counted = counters(loop)
@@ -221,7 +232,7 @@ def _kernels(options: argparse.Namespace) -> dict[str, Any]:
     if not torch.cuda.is_available():
         raise SystemExit("holotron bench kernels needs a CUDA device; the kernels' results are tested without one")
     rows: list[dict[str, Any]] = []
-    for row in kernels.rows():
+    for row in kernels.rows(only=options.only):
         rows.append(row)
         if not options.json:
             print("  " + "  ".join(f"{key}={value}" for key, value in row.items()), flush=True)
@@ -235,10 +246,6 @@ def _loop(options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         print(f"{figures['loop_milliseconds']:.3f} ms per step of {options.sessions} sessions, besides the model")
     return figures
-
-
-def _tell(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

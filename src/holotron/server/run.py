@@ -18,7 +18,7 @@ BACKLOG = 2048
 
 def serve(settings: ServerSettings) -> None:
     """Serve until Ctrl-C or SIGTERM; turns under way then have `grace_seconds`. OSError if it cannot start."""
-    listener = _listen(settings.host, settings.port)  # before anything that takes long
+    listener = listen(settings.host, settings.port)  # before anything that takes long
     texts = load_texts(settings.engine)
     write_logs(settings.log_format, logging.INFO)
     for name in ("httpx", "httpcore", "uvicorn.access"):
@@ -39,10 +39,15 @@ def serve(settings: ServerSettings) -> None:
         raise OSError(failures[0] if failures else "the server could not be started; the lines above say why")
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on. OSError says which address cannot be had."""
+    # asyncio sends small answers without delay only where the protocol is named.
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        return socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=BACKLOG
-        )
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
     except OSError as error:
+        listener.close()
         raise OSError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
+    return listener

@@ -53,13 +53,15 @@ def _told(session: OpenSession, info: SessionInfo | None = None) -> dict[str, An
 
 
 async def _described(state: ServerState, session: OpenSession) -> dict[str, Any]:
-    return _told(session, await state.client.call("describe", session.id))
+    info = await state.client.call("describe", session.id)
+    return _told(session, info) | {"policy_format": state.policy_format}
 
 
 @router.post("", response_model=SessionAnswer)
 async def open_session(state: StateDep, caller: CallerDep, body: OpenRequest | None = None) -> Any:
     """Open an empty session. It is closed when it was not used for `ttl` seconds."""
-    return _told(await open_for(state, caller, body or OpenRequest()))
+    session = await open_for(state, caller, body or OpenRequest())
+    return _told(session) | {"policy_format": state.policy_format}
 
 
 @router.get("", response_model=SessionList)
