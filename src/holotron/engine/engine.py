@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -33,7 +33,7 @@ from holotron.engine.session_state import OnUpdate
 from holotron.engine.stream import Listener
 from holotron.engine.submission import Submission
 from holotron.engine.token_sampler import TokenSampler
-from holotron.engine.weights import copy_weights, read_weights
+from holotron.engine.weights import NewWeights, copy_weights, read_weights
 from holotron.model.image import load_image
 from holotron.model.model import Model
 from holotron.model.text.tokenizer import Tokenizer
@@ -202,17 +202,20 @@ class Engine:
 
     # ---- weights ----
 
-    def update_weights(self, source: str | Path | dict[str, Tensor]) -> int:
-        """Replace the weights between two steps, from a checkpoint folder or tensors by parameter name.
+    def update_weights(
+        self, source: str | Path | Mapping[str, Tensor] | NewWeights, *, epoch: int | None = None
+    ) -> int:
+        """Replace the weights between two steps, from a checkpoint folder or tensors by name (see `read_weights`).
 
         Sessions go on; what each remembers is kept, computed again or dropped as it asked for when it was opened.
-        Returns the new epoch. On an error the old weights stay.
+        Returns the new epoch: the number given, or the next. On an error the old weights stay.
         """
-        tensors = read_weights(self.model, source)  # takes its time, during which sessions go on
+        # Takes its time, during which sessions go on.
+        weights = source if isinstance(source, NewWeights) else read_weights(self.model, source)
 
         def update() -> int:
-            copy_weights(self.model, tensors)
-            self.loop.new_epoch()
+            copy_weights(self.model, weights)
+            self.loop.new_epoch(epoch)
             return self.loop.epoch
 
         return self._call(update)

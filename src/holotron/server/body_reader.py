@@ -13,6 +13,7 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -24,7 +25,7 @@ MAX_OBJECTS = 500_000
 MAX_OPTIONS = 2**20  # letters of JSON beside messages, prompts and tokens
 MAX_PROBLEMS = 1000
 NICENESS = 10  # who sends such a body waits for it, and not the streams of others
-LONG_FIELDS = {"messages", "prompt", "tokens"}
+LONG_FIELDS = {"messages", "prompt", "tokens", "input", "system", "instructions"}
 
 Problems = list[dict[str, Any]]
 
@@ -45,7 +46,20 @@ def read(kind: Any, content: bytes, long: bool = False) -> tuple[Any, Problems]:
         return _adapter(kind).validate_python(value), []
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
-        return None, [dict(problem) for problem in found[:MAX_PROBLEMS]]
+        return None, [{**problem, "loc": own_place(problem, value)} for problem in found[:MAX_PROBLEMS]]
+
+
+def own_place(problem: Mapping[str, Any], body: Any) -> tuple[str | int, ...]:
+    """The steps to the field that are the client's own: between them are names of the types that were tried."""
+    own, value, steps = [], body, problem["loc"]
+    for number, step in enumerate(steps, 1):
+        known = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, list) else ()
+        if step in known:
+            value = value[step]
+        elif not (number == len(steps) and problem["type"] == "missing"):
+            continue
+        own.append(step)
+    return tuple(own)
 
 
 def _long_option(value: Any) -> dict[str, Any] | None:

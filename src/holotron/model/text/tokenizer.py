@@ -20,6 +20,16 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG = 16 * 1024
 
 
+def _byte_letters() -> dict[str, int]:
+    """The letters in which byte-level vocabularies write bytes: printable ones as they are, the rest from 256 on."""
+    plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    other = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(256 + number): byte for number, byte in enumerate(other)}
+
+
+_BYTE_OF = _byte_letters()
+
+
 class Tokenizer:
     """A tokenizer.json that tells markup from text.
 
@@ -132,6 +142,22 @@ class Tokenizer:
         if len(ids) >= _LONG:
             return self._tokenizer.decode_batch([list(ids)], skip_special_tokens=False)[0]
         return self._tokenizer.decode(list(ids), skip_special_tokens=False)
+
+    def token_bytes(self, id_: int) -> bytes:
+        """The bytes that one token stands for, which may be a part of a character; none beyond the vocabulary."""
+        text = self._tokenizer.decode([id_], skip_special_tokens=False)
+        if "\ufffd" not in text:
+            return text.encode("utf-8", "replace")
+        token = self._tokenizer.id_to_token(id_) or ""
+        if match := re.fullmatch("<0x([0-9A-F]{2})>", token):
+            return bytes.fromhex(match[1])
+        if all(letter in _BYTE_OF for letter in token):
+            return bytes(_BYTE_OF[letter] for letter in token)
+        return text.encode()
+
+    def is_hidden(self, id_: int) -> bool:
+        """Whether `decode` leaves the token out."""
+        return id_ in self._hidden_ids
 
     def _find_markup(self, text: str) -> Iterator[tuple[int, str]]:
         """Every place where markup starts, with the longest token that does; places may overlap."""
