@@ -56,7 +56,7 @@ def serve(
         int, typer.Option(min=16, help="Tokens of a usual session: divides the memory between states and KV.")
     ] = EngineOptions.tokens_per_session,
     checkpoints: Annotated[
-        int, typer.Option(min=0, help="States kept per session for going back.")
+        int, typer.Option(min=0, help="States kept per session for going back, and one more while there is room.")
     ] = EngineOptions.checkpoints,
     max_queue: Annotated[int, typer.Option(min=1, help="Turns under way at once; more are told to wait.")] = 1024,
     max_per_key: Annotated[int, typer.Option(min=1, help="The same for one key.")] = 512,
@@ -71,6 +71,10 @@ def serve(
         Path | None, typer.Option(help="Show this folder of episodes at /view/ (on loopback, without keys).")
     ] = None,
     format_: FormatOption = None,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(help="A name that requests may be for besides loopback's; * is any.")
+    ] = None,
+    log_format: Annotated[str, typer.Option(help="Lines of the log, of both processes: json, text")] = "json",
     cors_origin: Annotated[list[str] | None, typer.Option(help="Let pages of this origin call the API.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse unknown fields of requests (default: told in a header, ignored).")
@@ -79,6 +83,7 @@ def serve(
     """Serve a model to OpenAI clients, with sessions that fork, roll back and never compute a token twice."""
     choose("--state", state, STATE_TYPES)
     choose("--kv", kv, KV_TYPES)
+    choose("--log-format", log_format, ("json", "text"))
     keys = _keys(api_key, api_key_file)
     if not keys and host not in (*LOOPBACK, "::1"):
         raise Misuse(f"--host {host} opens the server to the network; give --api-key or --api-key-file, too")
@@ -123,6 +128,8 @@ def serve(
             grace_seconds=grace,
             image_hosts=tuple(image_host or ()),
             cors_origins=tuple(cors_origin or ()),
+            allowed_hosts=tuple(allowed_host or ()),
+            log_format=log_format,
             strict=strict,
             episodes=str(episodes) if episodes else None,
             policy_format=format_,

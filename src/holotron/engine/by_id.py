@@ -43,6 +43,9 @@ class SessionsById:
     def fork(self, session_id: str, count: int) -> Future[list[str]]:
         return self._post(lambda: [child.id for child in self._loop.fork(self._loop.find(session_id), count)])
 
+    def fork_after(self, session_id: str, turns: int) -> Future[str]:
+        return self._post(lambda: self._loop.fork_after(self._loop.find(session_id), turns).id)
+
     def rollback(self, session_id: str, turn: int, *, keep_prompt: bool = False) -> Future[None]:
         return self._post(lambda: self._loop.rollback(self._loop.find(session_id), turn, keep_prompt=keep_prompt))
 

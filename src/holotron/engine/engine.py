@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -32,7 +33,7 @@ from holotron.engine.session_state import OnUpdate
 from holotron.engine.stream import Listener
 from holotron.engine.submission import Submission
 from holotron.engine.token_sampler import TokenSampler
-from holotron.engine.weights import copy_weights, read_weights
+from holotron.engine.weights import NewWeights, copy_weights, read_weights
 from holotron.model.image import load_image
 from holotron.model.model import Model
 from holotron.model.text.tokenizer import Tokenizer
@@ -40,6 +41,7 @@ from holotron.model.tiling import ImageProcessor, ProcessedImage
 
 log = logging.getLogger(__name__)
 
+WORKER_NICENESS = 10
 Result = TypeVar("Result")
 ImageLike = ProcessedImage | Image.Image | bytes | Path
 
@@ -67,7 +69,7 @@ class Engine:
         self.by_id = SessionsById(self.loop, self._post)
         vision, on_device = model.config.vision, model.device.type == "cuda"
         self._processor = ImageProcessor(vision, on_device=on_device) if vision else None
-        self._workers = ThreadPoolExecutor(4, thread_name_prefix="engine-worker")
+        self._workers = ThreadPoolExecutor(4, "engine-worker", initializer=_give_way)
         self._compiler_lock = threading.Lock()
         self._commands: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
@@ -214,17 +216,20 @@ class Engine:
 
     # ---- weights ----
 
-    def update_weights(self, source: str | Path | dict[str, Tensor]) -> int:
-        """Replace the weights between two steps, from a checkpoint folder or tensors by parameter name.
+    def update_weights(
+        self, source: str | Path | Mapping[str, Tensor] | NewWeights, *, epoch: int | None = None
+    ) -> int:
+        """Replace the weights between two steps, from a checkpoint folder or tensors by name (see `read_weights`).
 
         Sessions go on; what each remembers is kept, computed again or dropped as it asked for when it was opened.
-        Returns the new epoch. On an error the old weights stay.
+        Returns the new epoch: the number given, or the next. On an error the old weights stay.
         """
-        tensors = read_weights(self.model, source)  # takes its time, during which sessions go on
+        # Takes its time, during which sessions go on.
+        weights = source if isinstance(source, NewWeights) else read_weights(self.model, source)
 
         def update() -> int:
-            copy_weights(self.model, tensors)
-            self.loop.new_epoch()
+            copy_weights(self.model, weights)
+            self.loop.new_epoch(epoch)
             return self.loop.epoch
 
         return self._call(update)
@@ -362,6 +367,13 @@ class Engine:
                 config = self.model.config
                 self._compiler = GrammarCompiler(self.tokenizer, config.vocab_size, config.eos_token_ids)
             return self._compiler
+
+
+def _give_way() -> None:
+    """Where cores are few, preparing images must not take them from the engine's thread. On Linux a thread has its own
+    priority."""
+    with suppress(AttributeError, OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), WORKER_NICENESS)
 
 
 def _hear_all(events: list[tuple[Listener, Event | StartEvent]]) -> None:

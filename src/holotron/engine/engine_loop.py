@@ -10,13 +10,14 @@ import random
 import time
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from uuid import uuid4
 
 import torch
 from torch import Tensor
 
 from holotron.engine.config import EngineConfig
-from holotron.engine.errors import EngineError, GenerationFailed, SessionBusy, SessionClosed, TooLong
+from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage, check_places
 from holotron.engine.memory_manager import MemoryManager
 from holotron.engine.requests import EngineCounters, FinishEvent, GenerationRequest
@@ -150,6 +151,7 @@ class EngineLoop:
         session.claimed = False
         self._submitted += 1
         request.number = self._submitted
+        request.submitted_at = time.monotonic()
         session.request = request
         self.requests.append(request)
 
@@ -182,6 +184,22 @@ class EngineLoop:
         self._waiting_forks[parent] = children
         self.submit(GenerationRequest(parent, emit=_silent, is_fork=True))
         return children
+
+    def fork_after(self, parent: SessionState, turns: int) -> SessionState:
+        """A session as the parent was after its first so many turns; what no checkpoint holds is computed again."""
+        self._check_idle(parent)
+        if not 0 <= turns <= len(parent.turns):
+            raise EngineError(f"there are no {turns} turns: the session has {len(parent.turns)}")
+        child = self.new_child(parent)
+        child.waits_for = None
+        self.counters.forks += 1
+        position = parent.turns[turns - 1].end if turns else 0
+        child.truncate(position)
+        del child.turns[turns:]
+        known = [p for p in parent.resume_positions(self.memory.has_state) if 0 < p <= position]
+        if known:
+            self.memory.fork_at(parent, child, max(known), self.idle_besides(parent, child))
+        return child
 
     def new_child(self, parent: SessionState) -> SessionState:
         """A session with the parent's tokens and none of its memory yet."""
@@ -319,6 +337,7 @@ class EngineLoop:
                 request.session.epoch = self.epoch  # its whole memory is these weights' work
             if not request.begun:
                 self.memory.checkpoint(request.session)
+                request.begun_at = time.monotonic()
             request.begun = True
 
     def _end_prefill(self, prefill: list[tuple[GenerationRequest, int]]) -> None:
@@ -357,7 +376,7 @@ class EngineLoop:
             session = request.session
             session.logits = None
             if outcome.error is not None:
-                self._fail(request, GenerationFailed(outcome.error))
+                self._fail(request, outcome.error)
                 continue
             session.tokens.extend(outcome.token_ids)
             request.generated += len(outcome.token_ids)
@@ -369,6 +388,8 @@ class EngineLoop:
     def _end_prompt(self, request: GenerationRequest, logits_V: Tensor) -> None:
         """What was given is computed: remember the place, and if that was all, let forks have it."""
         session = request.session
+        request.prompted_at = time.monotonic()
+        request.begun_at = request.begun_at or request.prompted_at
         if self.config.checkpoints or request.sampling is None:
             session.logits = logits_V.clone()  # not a view: the next step may write over it
             self.memory.checkpoint(session)
@@ -386,7 +407,7 @@ class EngineLoop:
             self._release_forks(session)
         if session.pool is not None:
             session.left_at = time.monotonic()
-        request.emit(request, event)
+        request.emit(request, replace(event, seconds=request.seconds(time.monotonic())))
         if request.following is not None:
             request.following()
 
@@ -427,9 +448,9 @@ class EngineLoop:
 
     # ---- weights and sleep ----
 
-    def new_epoch(self) -> None:
+    def new_epoch(self, epoch: int | None = None) -> None:
         """After the weights changed: sessions keep, lose or leave what they remember, as each of them asked for."""
-        self.epoch += 1
+        self.epoch = self.epoch + 1 if epoch is None else epoch
         self.encoder.clear()
         for session in list(self.sessions.values()):
             for span in session.images:

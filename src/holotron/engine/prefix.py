@@ -28,16 +28,20 @@ def match(
     """The idle session of the pool that has computed the longest beginning of these tokens, and how much of it.
 
     It has the same adapter. Its memory, or one of its checkpoints, stands there. What other weights have computed is
-    passed over, unless with any_epoch. At least one token of the request is left to compute: its logits are wanted.
+    passed over, unless with any_epoch. All of the tokens are found only where their logits were kept: else the last one
+    is computed again.
     """
+    has_state = loop.memory.has_state
     places: dict[int, list[SessionState]] = {}
     number = loop.adapter_number(adapter)
     for session in loop.sessions.values():
         is_idle = session.request is None and session.waits_for is None and not session.claimed
         is_ours = session.pool == pool and session.adapter == number
         if is_idle and is_ours and (any_epoch or session.epoch == loop.epoch):
-            for position in session.resume_positions():
-                if 0 < position < len(token_ids):
+            for position in session.resume_positions(has_state):
+                if 0 < position < len(token_ids) or (
+                    position == len(token_ids) and session.logits_at(position) is not None
+                ):
                     places.setdefault(position, []).append(session)
     best: tuple[SessionState, int] | None = None
     # The request is read once for any number of sessions: fingerprints are compared, not tokens.
@@ -91,6 +95,7 @@ def _ends_alike(session: SessionState, position: int, token_ids: Sequence[int]) 
 def branch(loop: EngineLoop, session: SessionState, position: int) -> SessionState:
     """A session that stands at `position` of this one: itself if it stands there, else a fork of that beginning."""
     if position == session.computed:
+        session.logits = session.logits_at(position)
         loop.counters.appended_tokens -= session.uncomputed  # the request brings them again
         session.truncate(position)
         del session.turns[_turns_before(session, position) :]

@@ -17,6 +17,7 @@ class ServerSettings:
     max_queue: turns that may be under way at once, over all keys; more are told to come back later.
     kept_seconds, kept_most: how long, and how many, sessions of requests without one wait for a request that goes on.
     image_hosts: hosts whose images are fetched by URL, such as "images.example.com" or "*.example.com"; empty: none.
+    allowed_hosts: names besides loopback's that requests may be for; "*" is any. log_format: json or text.
     strict: unknown fields of requests are errors.
     episodes: a folder of episodes that is shown at /view/, on this machine only.
     policy_format: how clients are told to ask the model, in place of what its checkpoint says.
@@ -46,6 +47,8 @@ class ServerSettings:
     strict: bool = False
     episodes: str | None = None
     policy_format: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    log_format: str = "json"
 
     def __post_init__(self) -> None:
         for name in ("max_body_bytes", "max_image_bytes", "max_choices", "max_queue", "max_per_key"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
@@ -18,6 +18,8 @@ from holotron.server.errors import ApiError
 from holotron.server.images import ImageReader
 from holotron.server.loading import Texts
 from holotron.server.metrics import Metrics
+from holotron.server.reasoning import ReasoningDialect
+from holotron.server.running import RunningAnswers
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
 from holotron.server.tools import ToolDialect
@@ -40,6 +42,9 @@ class ServerState:
     writers: Executor  # prompts are written here, a few at a time
     metrics: Metrics
     dialect: ToolDialect | None
+    reasoning: ReasoningDialect | None
+    deep_check: asyncio.Task[float] | None = None  # of /health, while one runs
+    running: RunningAnswers = field(default_factory=RunningAnswers)
 
     @property
     def max_context(self) -> int:
