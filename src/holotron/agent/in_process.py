@@ -85,7 +85,8 @@ class EngineChat:
 @lru_cache(maxsize=64)
 def _grammar(schema: str) -> Grammar:
     """Checked once: an agent asks for the same form at every step."""
-    return Grammar("json_schema", schema)
+    lark = json.loads(schema).get("lark")
+    return Grammar("json_schema", schema) if lark is None else Grammar("lark", lark)
 
 
 def _reply(answer: Generation, prompt_ids: tuple[int, ...], held: int, recorded: bool) -> Reply:
@@ -103,6 +104,7 @@ def _reply(answer: Generation, prompt_ids: tuple[int, ...], held: int, recorded:
         weight_versions=tuple(answer.epochs) if len(set(answer.epochs)) > 1 else None,
         prompt_tokens=held + len(prompt_ids),
         cached_tokens=held,
+        completion_tokens=len(answer.token_ids),
         finish_reason="stop" if answer.finish_reason == "eos" else answer.finish_reason,
     )
 

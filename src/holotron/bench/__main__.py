@@ -24,6 +24,7 @@ from holotron.bench.suite import CASES, run_suite
 from holotron.engine.build import EngineOptions, build_engine, load_model
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.info import counters
+from holotron.model.heartbeat import Heartbeat, to_stderr
 from holotron.model.model import Model
 from holotron.model.presets import PRESETS
 from holotron.plan.errors import PlanError
@@ -62,6 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     soak.add_argument("--random", action="store_true", help="random weights in the shape of the preset")
     soak.add_argument("--clients", type=int, default=200)
     soak.add_argument("--seconds", type=float, default=300)
+    edge = commands.add_parser("edge", help="the HTTP process under hostile bodies, screenshots and clients that leave")
+    edge.add_argument("--parts", default="hostile,screens,cancel", help="which of these")
+    edge.add_argument("--agents", type=int, default=300, help="that send screenshots; and streams, half of which leave")
+    edge.add_argument("--streams", type=int, default=8, help="that run beside hostile bodies")
+    edge.add_argument("--seconds", type=float, default=10, help="for each body, and a sixth of those for screenshots")
     browsers = commands.add_parser("browsers", help="many browsers at once: alive, steps/s, memory")
     browsers.add_argument("--sessions", type=int, default=100)
     browsers.add_argument("--processes", type=int, default=4)
@@ -74,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernel, loop, soak, browsers):
+    for command in (agent, phases, kernel, loop, soak, edge, browsers):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)
@@ -160,7 +166,10 @@ def _loop_for(options: argparse.Namespace, model: Model, tokens_per_session: int
 
 
 def _agent(options: argparse.Namespace) -> dict[str, Any]:
-    report = _agent_report(options, _load(options))
+    to_stderr(f"loading {options.model} on {options.device}")
+    with Heartbeat("loading the model"):
+        model = _load(options)
+    report = _agent_report(options, model)
     if not options.json:
         print_agent(report)
     return report
@@ -180,7 +189,13 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
     ).resolved(model.config)
     loop = _loop_for(options, model, workload.mean_tokens, workload.end_tokens + 64)
     agents = AgentLoad(loop, workload)
-    figures = agents.run(options.warmup, options.seconds, _tell).summary()
+    with Heartbeat("computing the first session, of which the others are copies") as heartbeat:
+
+        def tell(message: str) -> None:
+            to_stderr(message)
+            heartbeat.now(message)
+
+        figures = agents.run(options.warmup, options.seconds, tell).summary()
     if options.profile:
         _profile(agents, options.profile)
     counted = counters(loop)
@@ -231,10 +246,6 @@ def _loop(options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         print(f"{figures['loop_milliseconds']:.3f} ms per step of {options.sessions} sessions, besides the model")
     return figures
-
-
-def _tell(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,29 +16,45 @@ from holotron.cli.errors import Misuse, failure, misuse
 
 if TYPE_CHECKING:
     from holotron.agent.chat import ChatModel, ChatOptions
+    from holotron.agent.cost import PriceTable
     from holotron.agent.policy_format import PolicyFormat
     from holotron.episodes.record import PolicyInfo
 
-BUNDLED = "holotron-nano"
+BUNDLED = "holotron-nano"  # as in episodes/run.py, which is heavy to import
 
 ModelOption = Annotated[
     str | None, typer.Option("--model", help=f"Folder, hub id or preset, run in this process; without one, {BUNDLED}.")
 ]
 RandomOption = Annotated[bool, typer.Option("--random", help="Random weights in the shape of the preset.")]
 EndpointOption = Annotated[
-    str | None, typer.Option("--endpoint", help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
+    str | None,
+    typer.Option(
+        "--endpoint",
+        help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1; or, with --name MODEL, openai or "
+        "anthropic: that provider's computer tool.",
+    ),
 ]
 NameOption = Annotated[str | None, typer.Option("--name", help="The model's name at the endpoint.")]
 TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 takes the most likely token.")]
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", help="How the model is asked: nano, json or json-bare; default: as its checkpoint says."),
+    typer.Option(
+        "--format",
+        help="How it is asked: nano, json, holo1, holo1.5, holo2, holotron, ui-tars, qwen-vl, qwen2.5-vl; default: as "
+        "its checkpoint says, or its family is.",
+    ),
 ]
 MaxTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of one answer.")]
 BareOption = Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")]
+AllowPrivateOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow-private", metavar="HOST", help="A name that may lead to this machine or a private network."),
+]
+PricesOption = Annotated[
+    Path | None, typer.Option("--prices", help="A TOML table of prices by model: the cost is told.", dir_okay=False)
+]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")]
-KEY_VARIABLES = ("HOLOTRON_API_KEY", "OPENAI_API_KEY")
 
 
 @dataclass(frozen=True)
@@ -52,6 +70,8 @@ class Chosen:
     def __post_init__(self) -> None:
         if self.model is not None and self.endpoint is not None:
             raise Misuse("--model acts in this process and --endpoint elsewhere; say one of them")
+        if self.is_provider and (self.name is None or self.format is not None):
+            raise Misuse(f"--endpoint {self.endpoint} wants --name MODEL, and has its own --format")
         if self.random and self.model is None:
             raise Misuse("--random goes with --model")
         if self.format is not None:
@@ -59,6 +79,11 @@ class Chosen:
 
             with misuse(ValueError):
                 find_format(self.format)
+
+    @property
+    def is_provider(self) -> bool:
+        """Whether a provider's computer tool acts, through its official client."""
+        return self.endpoint in ("openai", "anthropic")
 
     @property
     def label(self) -> str:
@@ -85,22 +110,25 @@ class Chosen:
         with misuse(ModelError):
             find_checkpoint(self.local)
 
+    @cached_property
     def stated_format(self) -> PolicyFormat | None:
-        """How the model's checkpoint says that it is asked."""
-        if self.local is None or self.random:
-            return None
-        from holotron.agent.policy_format import format_of
-        from holotron.model.loading import find_checkpoint
+        """How the model's checkpoint says that it is asked, here or at the endpoint (ModelUnavailable if away)."""
+        from holotron.agent.open_model import stated_format
 
-        return format_of(find_checkpoint(self.local))
+        return stated_format(None if self.random else self.local, self.endpoint, self.name)
 
     def policy_format(self, bare: bool = False, kinds: tuple[str, ...] | None = None) -> PolicyFormat:
         """How it is asked: as the command line says, else its checkpoint, else as any chat model."""
         from holotron.agent.policy_format import BareJsonFormat, JsonFormat, find_format
 
-        found = find_format(self.format) if self.format else self.stated_format() or JsonFormat()
+        if self.is_provider:
+            from holotron.agent.providers import PROVIDERS
+
+            return PROVIDERS[str(self.endpoint)]
+        found = find_format(self.format) if self.format else self.stated_format or JsonFormat()
         if bare and isinstance(found, JsonFormat):
             found = BareJsonFormat(found.kinds, found.size, found.keep_images)
+        found = found.on(date.today().isoformat())
         return found.with_kinds(kinds) if kinds else found
 
     def introduction(self) -> str:
@@ -112,6 +140,16 @@ class Chosen:
             "expect it to fail on all but the simplest pages. For real sites name a large one, with "
             "--endpoint URL (an OpenAI-compatible server, such as holotron serve) or --model FOLDER."
         )
+
+
+def price_table(path: Path | None) -> PriceTable | None:
+    """The prices that a command was given."""
+    if path is None:
+        return None
+    from holotron.agent.cost import PriceError, read_prices
+
+    with misuse(PriceError):
+        return read_prices(path)
 
 
 @contextmanager
@@ -128,27 +166,28 @@ def agent_failures() -> Iterator[None]:
 @asynccontextmanager
 async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) -> AsyncIterator[ChatModel]:
     """The model, ready to talk; given back at the end."""
-    if chosen.endpoint is not None:
-        from holotron.agent.endpoint import EndpointModel
+    from holotron.agent.open_model import open_endpoint, open_model
 
-        key = next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
-        endpoint = EndpointModel(chosen.endpoint, chosen.name, key, style)
-        try:
-            yield endpoint
-        finally:
-            await endpoint.aclose()
+    if chosen.is_provider:
+        from holotron.agent.providers import open_provider
+
+        async with open_provider(str(chosen.endpoint), str(chosen.name), style) as acting:
+            yield acting
         return
-    if chosen.stated_format() is not None:
-        from holotron.agent.in_process import loaded
-
-        with loaded(chosen.local or "", device, style=style) as policy:
+    if chosen.endpoint is not None:
+        _ = chosen.stated_format  # asks the server, so that one which is away is known before anything is begun
+        async with open_endpoint(chosen.endpoint, chosen.name, style) as endpoint:
+            yield endpoint
+        return
+    if not chosen.random:
+        async with open_model(chosen.local or "", style, device) as policy:
             yield policy
         return
     from holotron.agent.in_process import EngineModel
     from holotron.engine.build import EngineOptions, build_engine
     from holotron.server.loading import load_texts
 
-    options = EngineOptions(model=chosen.model or "", random=chosen.random, device=device)
+    options = EngineOptions(model=chosen.model or "", random=True, device=device)
     texts = load_texts(options)
     with build_engine(options) as engine:
         yield EngineModel(engine, texts.prompts, style)

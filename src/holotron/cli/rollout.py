@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from holotron.cli import policies
-from holotron.cli.errors import misuse
+from holotron.cli.errors import fail_if_all_lost, misuse
 from holotron.cli.output import examples, print_json
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
@@ -39,10 +39,14 @@ def rollout(
     seconds: Annotated[float, typer.Option(min=1, help="Most seconds of one episode.")] = 600.0,
     temperature: policies.TemperatureOption = 1.0,
     max_tokens: policies.MaxTokensOption = 512,
-    width: Annotated[int, typer.Option(min=100, max=8000)] = 1280,
-    height: Annotated[int, typer.Option(min=100, max=8000)] = 800,
+    width: Annotated[
+        int | None,
+        typer.Option(min=100, max=8000, help="Of the view; default: what the model is best at."),
+    ] = None,
+    height: Annotated[int | None, typer.Option(min=100, max=8000)] = None,
     allow: Annotated[list[str] | None, typer.Option(help="Origins besides the task's own.")] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site.")] = False,
+    allow_private: policies.AllowPrivateOption = None,
     device: policies.DeviceOption = None,
     bare: policies.BareOption = False,
     format_: policies.FormatOption = None,
@@ -50,16 +54,17 @@ def rollout(
 ) -> None:
     """Run a fleet. What breaks is tried again; what is finished is never lost; Ctrl-C and a new start go on."""
     from holotron.agent.agent import Budget
-    from holotron.agent.chat import ChatOptions
     from holotron.suites.play import Play, play_tasks
     from holotron.suites.web import TaskFileError, WebSuite, read_tasks
 
     chosen = Chosen(model, random, endpoint, name, format_)
     with misuse(TaskFileError):
         wanted = read_tasks(tasks, group)
-    with misuse(ValueError):
-        suite = WebSuite(width, height, tuple(allow or ()), anywhere)
     policy_format = chosen.policy_format(bare)
+    best_width, best_height = policy_format.size or (WebSuite.width, WebSuite.height)
+    with misuse(ValueError):
+        view = (width or best_width, height or best_height)
+        suite = WebSuite(*view, tuple(allow or ()), anywhere, tuple(allow_private or ()))
     play = Play(
         suite,
         out,
@@ -70,7 +75,7 @@ def rollout(
     )
 
     async def main() -> dict[str, Any]:
-        style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
+        style = policy_format.options(max_tokens, temperature)
         async with opened(chosen, style, device) as acting:
             with fleet_progress("rollout") as update:
                 counters = await play_tasks(
@@ -88,3 +93,4 @@ def rollout(
             f"{counts['infrastructure']} lost to the infrastructure after {counts['retried']} retries; look at them "
             f"with: holotron view {out}"
         )
+    fail_if_all_lost(counts["finished"] + counts["skipped"], counts["infrastructure"], counts["problem"])

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from holotron.engine.info import SessionInfo
 from holotron.server.answer import respond
+from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat
 from holotron.server.errors import field_error
 from holotron.server.response_models import ERRORS, ChatCompletion, Deleted, SessionAnswer, SessionList
@@ -17,7 +18,7 @@ from holotron.server.schemas import ChatRequest, ForkRequest, OpenRequest, Rollb
 from holotron.server.sessions import OpenSession
 from holotron.server.state import CallerDep, ServerState, StateDep
 
-router = APIRouter(prefix="/v1/sessions", responses=ERRORS)
+router = APIRouter(prefix="/v1/sessions", responses=ERRORS, route_class=BodyRoute)
 
 
 async def _own(session_id: str, state: StateDep, caller: CallerDep) -> OpenSession:
@@ -51,7 +52,8 @@ def _told(session: OpenSession, info: SessionInfo | None = None) -> dict[str, An
 
 
 async def _described(state: ServerState, session: OpenSession) -> dict[str, Any]:
-    return _told(session, await state.client.call("describe", session.id))
+    info = await state.client.call("describe", session.id)
+    return _told(session, info) | {"policy_format": state.policy_format}
 
 
 @router.post("", response_model=SessionAnswer)
@@ -62,7 +64,7 @@ async def open_session(state: StateDep, caller: CallerDep, body: OpenRequest | N
     id_ = await state.client.call("open", on_update=body.on_update, keep_images=body.keep_images)
     session = OpenSession(id_, caller.name, body.ttl or state.settings.session_seconds, state.texts.prompts.start())
     state.sessions.add(session)
-    return _told(session)
+    return _told(session) | {"policy_format": state.policy_format}
 
 
 @router.get("", response_model=SessionList)
