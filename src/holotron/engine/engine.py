@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -40,6 +41,7 @@ from holotron.model.tiling import ImageProcessor, ProcessedImage
 
 log = logging.getLogger(__name__)
 
+WORKER_NICENESS = 10
 Result = TypeVar("Result")
 ImageLike = ProcessedImage | Image.Image | bytes | Path
 
@@ -67,7 +69,7 @@ class Engine:
         self.by_id = SessionsById(self.loop, self._post)
         vision, on_device = model.config.vision, model.device.type == "cuda"
         self._processor = ImageProcessor(vision, on_device=on_device) if vision else None
-        self._workers = ThreadPoolExecutor(4, thread_name_prefix="engine-worker")
+        self._workers = ThreadPoolExecutor(4, "engine-worker", initializer=_give_way)
         self._compiler_lock = threading.Lock()
         self._commands: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
@@ -351,6 +353,13 @@ class Engine:
                 config = self.model.config
                 self._compiler = GrammarCompiler(self.tokenizer, config.vocab_size, config.eos_token_ids)
             return self._compiler
+
+
+def _give_way() -> None:
+    """Where cores are few, preparing images must not take them from the engine's thread. On Linux a thread has its own
+    priority."""
+    with suppress(AttributeError, OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), WORKER_NICENESS)
 
 
 def _hear_all(events: list[tuple[Listener, Event | StartEvent]]) -> None:

@@ -16,7 +16,7 @@ from holotron.model.text.conversation import Written
 from holotron.server.answer import TurnAnswer
 from holotron.server.auth import Caller
 from holotron.server.errors import blaming, field_error
-from holotron.server.lengths import MOST_COUNTED, check_length
+from holotron.server.lengths import MOST_COUNTED, check_length, too_long
 from holotron.server.logprobs import TokenNames, chat_logprobs
 from holotron.server.reasoning import ReasoningSplitter
 from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, NamedTool, TextPart, TokenizeRequest
@@ -130,6 +130,8 @@ async def begin_chat(
 
     def check() -> Grammar | None:
         """What is wrong with the request in itself, and the form that its answer must have."""
+        if len(request.messages) > state.max_context:  # each has a token at least
+            raise too_long("messages", state.max_context)
         check_length(state.texts.tokenizer, texts_of(request.messages), state.max_context, "messages")
         if tools:
             with blaming("tools", ValueError):

@@ -6,6 +6,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 
 from holotron.server.app import create_app
 from holotron.server.http_server import HttpServer
@@ -14,6 +15,7 @@ from holotron.server.log_lines import write_logs
 from holotron.server.settings import ServerSettings
 
 BACKLOG = 2048
+SWITCH_SECONDS = 0.001  # that a thread which writes prompts may keep the event loop waiting
 
 
 def serve(settings: ServerSettings) -> None:
@@ -33,6 +35,7 @@ def serve(settings: ServerSettings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     server = HttpServer(create_app(settings, texts, give_up), settings)
+    sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # what is loaded by now stays: looking through it again and again would stop the event loop
     server.run(sockets=[listener])
     if failures or not server.started:

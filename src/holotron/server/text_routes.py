@@ -80,8 +80,12 @@ async def tokenize(state: StateDep, body: TokenizeRequest) -> Any:
 @router.post("/detokenize", response_model=Detokenized)
 async def detokenize(state: StateDep, body: DetokenizeRequest) -> Any:
     state.check_model(body.model)
-    size = max(state.texts.config.vocab_size, state.texts.tokenizer.vocab_size)
-    if wrong := [i for i, id_ in enumerate(body.tokens) if id_ >= size]:
-        raise field_error(f"tokens.{wrong[0]}", f"there is no token {body.tokens[wrong[0]]}", "invalid_value")
-    decode = state.texts.tokenizer.decode
-    return {"prompt": await state.off_loop(lambda: decode(body.tokens, skip_special=body.skip_special_tokens))}
+    tokenizer = state.texts.tokenizer
+    size = max(state.texts.config.vocab_size, tokenizer.vocab_size)
+
+    def decode() -> str:
+        if wrong := [i for i, id_ in enumerate(body.tokens) if id_ >= size]:
+            raise field_error(f"tokens.{wrong[0]}", f"there is no token {body.tokens[wrong[0]]}", "invalid_value")
+        return tokenizer.decode(body.tokens, skip_special=body.skip_special_tokens)
+
+    return {"prompt": await state.off_loop(decode)}

@@ -16,7 +16,7 @@ GUARD, GUARD_ITSELF = "\ufdd0", "\ufdd1"
 
 # Half of a pair, which JSON can carry and UTF-8 cannot.
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# From here on a text is encoded as a batch of one: only a batch lets other threads run meanwhile.
+# From here on texts and tokens are a batch of one: only in a batch does the library let other threads run meanwhile.
 _LONG = 16 * 1024
 
 
@@ -139,6 +139,8 @@ class Tokenizer:
         """The text of ids; ids beyond the vocabulary have none. Tags the file does not call special always stay."""
         if skip_special:
             ids = [id_ for id_ in ids if id_ not in self._hidden_ids]
+        if len(ids) >= _LONG:
+            return self._tokenizer.decode_batch([list(ids)], skip_special_tokens=False)[0]
         return self._tokenizer.decode(list(ids), skip_special_tokens=False)
 
     def token_bytes(self, id_: int) -> bytes:
