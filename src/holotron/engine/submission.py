@@ -11,11 +11,11 @@ from typing import Any
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.grammar import GrammarState
 from holotron.engine.prefix import continue_or_open
-from holotron.engine.requests import Event, GenerationRequest, PlacedImages, StartEvent
+from holotron.engine.requests import AnyEvent, GenerationRequest, PlacedImages, StartEvent
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
 
-Emit = Callable[[int, Event | StartEvent], None]
+Emit = Callable[[int, AnyEvent], None]
 
 
 @dataclass(eq=False)
@@ -80,6 +80,8 @@ class Submission:
         if self.session_id is not None:
             session = loop.find(self.session_id)
             return session, 0, session.held
+        if self.sampling.prompt_logprobs is not None:  # what was computed before has not been scored
+            return loop.open(pool=self.pool), 0, 0
         keys = [(offset, prepared.key) for offset, prepared in self.images]
         session, known = continue_or_open(loop, self.token_ids, keys, self.pool)
         return session, known, min(known, session.held)
@@ -89,4 +91,10 @@ class Submission:
         if choice and sampling.seed is not None:
             sampling = replace(sampling, seed=sampling.seed + choice)  # or every choice would say the same
         grammar = self.grammar.copy() if self.grammar is not None else None
-        return GenerationRequest(session, lambda _, event: self.emit(choice, event), sampling, grammar)
+        return GenerationRequest(
+            session,
+            lambda _, event: self.emit(choice, event),
+            sampling,
+            grammar,
+            emit_prompt=lambda event: self.emit(choice, event),
+        )
