@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser test-attacks test-realapps test-gpu soak lint clean
+.PHONY: help run test browser test-attacks test-realapps test-clients test-gpu soak edge lint clean
 
 help: ## what can be made
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 run: $(STAMP) browser ## the bundled policy solves tasks in a real Chromium and leaves a page that shows every step
 	@$(BIN)/holotron demo
@@ -34,6 +35,12 @@ test-realapps: $(STAMP) browser ## a real application (Django's admin) driven en
 test-gpu: $(STAMP) ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
 
+test-clients: $(CLIENTS)/.installed ## the client libraries, in an environment of their own on top of this one
+	CLIENTS_RESULT=benchmarks/results/clients.json $(CLIENTS)/bin/python -m pytest tests/clients -n0
+
+edge: $(STAMP) ## hostile bodies, screenshots and clients that leave; the result goes to benchmarks/results
+	$(BIN)/holotron bench edge --out benchmarks/results/edge.json
+
 soak: $(STAMP) ## 200 clients against a server for five minutes; the result goes to benchmarks/results
 	$(BIN)/holotron bench soak --out benchmarks/results/soak-200.json
 
@@ -44,7 +51,7 @@ lint: $(STAMP) ## ruff, mypy and the import contract
 	$(BIN)/lint-imports --no-cache
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) $(REALAPPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis build src/*.egg-info
+	rm -rf $(VENV) $(CLIENTS) $(REALAPPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis build src/*.egg-info
 
 # On Debian and Ubuntu the venv module is a package of its own.
 $(VENV)/bin/python:
@@ -57,4 +64,12 @@ $(STAMP): $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (a few minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# What it does not bring itself it takes from the environment below it.
+$(CLIENTS)/.installed: $(STAMP)
+	@$(BIN)/python -m venv $(CLIENTS)
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		> $$($(CLIENTS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth
+	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[clients]'
 	@touch $@

@@ -169,7 +169,9 @@ def steps(draw: st.DrawFn, index: int) -> tuple[Step, bytes | None]:
 
 OUTCOMES = st.builds(
     Outcome,
-    reason=st.sampled_from(["answered", "done", "step_limit", "time_limit", "token_limit", "infeasible", "stopped"]),
+    reason=st.sampled_from(
+        ["answered", "done", "step_limit", "time_limit", "token_limit", "stuck", "infeasible", "stopped"]
+    ),
     success=st.none() | st.booleans(),
     reward=st.none() | FLOATS,
     detail=TEXT,

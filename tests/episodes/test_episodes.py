@@ -272,7 +272,8 @@ def test_a_newer_schema_is_a_clear_error(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace(f'"schema":{SCHEMA}', f'"schema":{SCHEMA + 1}'))
     for use in (lambda: store.read(info.id), store.list_episodes, lambda: write_task(store, 0)):
         with pytest.raises(
-            NewerSchema, match=r"meta\.json has schema 3, and this version reads up to 2; install a newer"
+            NewerSchema,
+            match=rf"meta\.json has schema {SCHEMA + 1}, and this version reads up to {SCHEMA}; install",
         ):
             use()
 

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from holotron.actions.action import Action, Answer, Click, Drag, Goto, Press, Refresh, Scroll, Type, Wait
 from holotron.episodes import parquet
 from holotron.episodes.errors import Damaged, EpisodeError, NewerSchema
-from holotron.episodes.record import EpisodeInfo, ObservationRecord, Outcome, Result, Step, StepAction
+from holotron.episodes.record import SCHEMA, EpisodeInfo, ObservationRecord, Outcome, Result, Step, StepAction
 from holotron.episodes.store import EpisodeStore
 from holotron.episodes.transfer import Format, copy_in, export, import_
 from tests.episodes.samples import ENVIRONMENT, POLICY, a_step, a_task, an_outcome, episodes, png, write_task
@@ -132,8 +132,8 @@ def test_damaged_parquet_is_named(tmp_path: Path) -> None:
     pq.write_table(table.slice(1), path)
     with pytest.raises(Damaged, match=r"row 1 belongs to the episode .* whose first row is not there"):
         import_(path, target, "parquet")
-    pq.write_table(table.replace_schema_metadata({parquet.SCHEMA_KEY: b"3"}), path)
-    with pytest.raises(NewerSchema, match=r"x\.parquet has schema 3"):
+    pq.write_table(table.replace_schema_metadata({parquet.SCHEMA_KEY: b"9"}), path)
+    with pytest.raises(NewerSchema, match=r"x\.parquet has schema 9"):
         import_(path, target, "parquet")
     position = table.column_names.index("step_json")
     values = table.column("step_json").to_pylist()
@@ -271,8 +271,8 @@ def test_damaged_lines_are_named(tmp_path: Path, format: Format) -> None:
     assert "not an episode in the format" in attempt("{}")
     assert "not an episode in the format" in attempt("[]")
     assert "not valid JSON" in attempt("[" * 100_000)
-    assert "has schema 7" in attempt(lines[1].replace('"schema": 2', '"schema": 7'))
-    assert "has no schema number" in attempt(lines[1].replace('"schema": 2', '"schema": null'))
+    assert "has schema 7" in attempt(lines[1].replace(f'"schema": {SCHEMA}', '"schema": 7'))
+    assert "has no schema number" in attempt(lines[1].replace(f'"schema": {SCHEMA}', '"schema": null'))
     assert "episode is not a valid EpisodeInfo" in attempt(lines[1].replace('"started"', '"begun"'))
     assert "steps" in attempt(lines[1].replace('"width"', '"breadth"'))
     assert "steps" in attempt(lines[1].replace("data:image/png;base64,", "data:image/png;base64,*"))

@@ -177,9 +177,20 @@ def test_experts_touched_by_a_batch():
     assert expected_experts(128, 6, 1) == pytest.approx(6)
     assert expected_experts(128, 6, 10_000) == pytest.approx(128)
     embeddings = moe.hidden_size * (moe.vocab_size + 1)
-    assert touched_parameters(moe, 1) == pytest.approx(moe.active_parameters - embeddings)
-    assert touched_parameters(moe, 10_000) == pytest.approx(moe.text_parameters - 2 * embeddings + moe.hidden_size)
+    assert sum(touched_parameters(moe, 1)) == pytest.approx(moe.active_parameters - embeddings)
+    assert sum(touched_parameters(moe, 10_000)) == pytest.approx(moe.text_parameters - 2 * embeddings + moe.hidden_size)
     assert touched_parameters(HYBRID, 1) == touched_parameters(HYBRID, 1000)
+
+
+def test_experts_of_a_prompt_wait_for_their_weights_while_other_matrices_multiply():
+    """2,368 tokens leave each of 128 experts with about 111: fetching them all takes longer than multiplying."""
+    moe, device = preset("nemotron-3-nano-30b-a3b").config, gpu("H200")
+    experts, others = touched_parameters(moe, 2368)
+    fetched = 2 * experts / (device.bandwidth * MEASURED.decode_weights_bf16)
+    multiplied = 2 * 2368 * others / (device.bf16_flops * MEASURED.prefill_bf16)
+    cost = step_cost(moe, device, Workload(text_only=True, image_tokens=2304), Precision(), history=0, batch=1)
+    assert cost.prefilled_tokens == 2368
+    assert cost.prefill_matrices == pytest.approx(fetched + multiplied, rel=1e-3)
 
 
 # ---- eyes ---------------------------------------------------------------------------------------------------------

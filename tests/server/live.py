@@ -16,6 +16,7 @@ import uvicorn
 from holotron.bench.tiny import TINY, write_checkpoint
 from holotron.engine.options import EngineOptions
 from holotron.server.app import create_app
+from holotron.server.loading import load_texts
 from holotron.server.settings import ServerSettings
 from holotron.server.state import ServerState
 
@@ -59,7 +60,8 @@ def serving(folder: Path, engine: dict[str, object] | None = None, **settings: o
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     wanted = replace(wanted, port=port)
-    app = create_app(wanted)
+    failures: list[str] = []
+    app = create_app(wanted, load_texts(wanted.engine), failures.append)
     config = uvicorn.Config(app, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
     loops: list[asyncio.AbstractEventLoop] = []
@@ -70,9 +72,10 @@ def serving(folder: Path, engine: dict[str, object] | None = None, **settings: o
 
     thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
-    while not server.started:
+    while not server.started or app.state.server.client.ready is None:
         thread.join(0.02)
         assert thread.is_alive(), "the server did not start"
+        assert not failures, failures
     try:
         yield Live(f"http://127.0.0.1:{port}", app.state.server, loops[0])
     finally:

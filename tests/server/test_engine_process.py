@@ -17,6 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
+from holotron.server.run import listen
+
 from .live import serving
 
 CHAT = "/v1/chat/completions"
@@ -120,30 +122,61 @@ def test_being_told_to_stop_finishes_what_runs(checkpoint, name):
         assert not any(Path(f"/proc/{child}").exists() for child in children)
 
 
+def failing(*arguments: object) -> str:
+    """The one message of a command that cannot start."""
+    with command(*arguments) as process:
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1, output
+    assert "Traceback" not in output
+    (message,) = [line for line in output.splitlines() if line.startswith("error:")]
+    return message
+
+
 def test_a_model_that_cannot_be_loaded_is_told_in_a_line(checkpoint, tmp_path):
     for source in checkpoint.iterdir():
         content = source.read_bytes()
         (tmp_path / source.name).write_bytes(content[:-1000] if source.suffix == ".safetensors" else content)
-    with command(tmp_path, "--port", free_port(), "--memory", 0.05, "--device", "cpu") as process:
-        output, _ = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert "Traceback" not in output
-    assert "safetensors" in output
-    assert len([line for line in output.splitlines() if line.startswith("error:")]) <= 2
-    with command(tmp_path / "nowhere", "--port", free_port()) as process:
-        output, _ = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert "nowhere" in output
-    assert len(output.splitlines()) == 1
+    assert "safetensors" in failing(tmp_path, "--port", free_port(), "--memory", 0.05, "--device", "cpu")
+    assert "nowhere" in failing(tmp_path / "nowhere", "--port", free_port())
 
 
-def test_a_port_in_use_is_told(checkpoint):
+def test_a_device_that_is_none_ends_the_start(checkpoint):
+    """Torch fails with a type of its own for every such thing; none of them is a reason to try again."""
+    assert "the engine cannot start" in failing(checkpoint, "--port", free_port(), "--device", "hpu:7")
+
+
+def test_a_port_in_use_is_told_before_the_model_is_looked_at(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with command(checkpoint, "--port", port, "--memory", 0.05, "--device", "cpu") as process:
-            output, _ = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert str(port) in output
+        assert str(port) in failing(tmp_path / "nowhere", "--port", port)
+
+
+def test_answers_are_not_held_back_for_a_second_one():
+    """asyncio turns Nagle's algorithm off only for sockets that say they are TCP."""
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        assert listener.accept()[0].proto == socket.IPPROTO_TCP
+
+
+def test_signals_and_questions_are_answered_while_the_model_is_loaded(checkpoint):
+    port = free_port()
+    with command(checkpoint, "--port", port, "--memory", 0.05, "--device", "cpu") as process:
+        url = f"http://127.0.0.1:{port}"
+
+        def children() -> list[int]:
+            assert process.poll() is None
+            return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+        until(children)
+        (engine,) = children()
+        os.kill(engine, signal.SIGSTOP)  # it will never have loaded its model
+        assert httpx.get(f"{url}/health", trust_env=False, timeout=60).status_code == 503
+        refused = httpx.post(f"{url}{CHAT}", json=SHORT, trust_env=False, timeout=60)
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"]
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
     assert "Traceback" not in output
+    assert not Path(f"/proc/{engine}").exists()

@@ -49,6 +49,7 @@ def strict(checkpoint) -> Iterator[Live]:
         max_per_key=2,
         max_queue=3,
         max_sessions_per_key=4,
+        strict=True,
     ) as live:
         yield live
 
@@ -200,6 +201,10 @@ def test_a_key_has_so_many_sessions(alpha, beta):
         assert alpha.delete(f"/v1/sessions/{session['id']}").status_code == 200
 
 
+def test_a_strict_server_takes_no_unknown_fields(alpha):
+    assert error(alpha.post(CHAT, json=hello(colour=1)), 400)["param"] == "colour"
+
+
 # ---- sizes ----
 
 
@@ -275,7 +280,8 @@ def test_a_turn_that_takes_too_long_ends(hasty):
         assert json.loads(streamed[-3].removeprefix("data: "))["error"]["code"] == "timeout"
         assert streamed[-2] == "data: [DONE]"
         assert hasty.state.admission.total == 0
-        until(lambda: not client.get(f"/v1/sessions/{session}").json()["running"])
+        until(lambda: not client.get(f"/v1/sessions/{session}").json()["busy"])
+        assert client.get(f"/v1/sessions/{session}").json()["turns"] == []  # so that it can be asked again
         assert client.post(CHAT, json=hello(session_id=session)).status_code == 200
         until(lambda: hasty.state.client.stats.values["running"] == 0)
 

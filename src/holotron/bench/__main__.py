@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     agent = commands.add_parser("agent", help="the agent workload, closed loop, in the steady state")
     phases = commands.add_parser("phases", help="prefill and decode by themselves")
     kernel = commands.add_parser("kernels", help="each kernel's time and share of the roofline (CUDA)")
+    kernel.add_argument("--only", choices=kernels.PARTS, help="the kernels of one kind of layer")
     loop = commands.add_parser("loop", help="what the engine's loop costs besides the model (CPU)")
     loop.add_argument("--sessions", type=int, default=64)
     soak = commands.add_parser("soak", help="many clients against a server for minutes: no error, no leak")
@@ -61,6 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     soak.add_argument("--random", action="store_true", help="random weights in the shape of the preset")
     soak.add_argument("--clients", type=int, default=200)
     soak.add_argument("--seconds", type=float, default=300)
+    edge = commands.add_parser("edge", help="the HTTP process under hostile bodies, screenshots and clients that leave")
+    edge.add_argument("--parts", default="hostile,screens,cancel", help="which of these")
+    edge.add_argument("--agents", type=int, default=300, help="that send screenshots; and streams, half of which leave")
+    edge.add_argument("--streams", type=int, default=8, help="that run beside hostile bodies")
+    edge.add_argument("--seconds", type=float, default=10, help="for each body, and a sixth of those for screenshots")
     browsers = commands.add_parser("browsers", help="many browsers at once: alive, steps/s, memory")
     browsers.add_argument("--sessions", type=int, default=100)
     browsers.add_argument("--processes", type=int, default=4)
@@ -73,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernel, loop, soak, browsers):
+    for command in (agent, phases, kernel, loop, soak, edge, browsers):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)
@@ -216,7 +222,7 @@ def _kernels(options: argparse.Namespace) -> dict[str, Any]:
     if not torch.cuda.is_available():
         raise SystemExit("holotron bench kernels needs a CUDA device; the kernels' results are tested without one")
     rows: list[dict[str, Any]] = []
-    for row in kernels.rows():
+    for row in kernels.rows(only=options.only):
         rows.append(row)
         if not options.json:
             print("  " + "  ".join(f"{key}={value}" for key, value in row.items()), flush=True)

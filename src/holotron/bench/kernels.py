@@ -1,14 +1,17 @@
-"""Times of kernels at the real shapes of holotron-12b, and their share of what the device could do."""
+"""Times of kernels at the real shapes of models, and their share of what the device could do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import torch
 
 from holotron.bench.measuring import time_when_idle
+
+PARTS = ("mamba", "attention", "experts")  # modules kernels_…: they import Triton, which is not everywhere
 
 Peak = tuple[float, float]  # bytes and operations per second that a kernel is held against
 
@@ -27,11 +30,10 @@ class Case:
 
 
 @torch.no_grad()
-def rows(device: str = "cuda") -> Iterator[dict[str, Any]]:
+def rows(device: str = "cuda", only: str | None = None) -> Iterator[dict[str, Any]]:
     """One row per case, each as soon as it is known."""
-    from holotron.bench import kernels_attention, kernels_mamba
-
-    for part in (kernels_mamba, kernels_attention):
+    for name in PARTS if only is None else (only,):
+        part = import_module(f"holotron.bench.kernels_{name}")
         for case in part.cases(torch.device(device)):
             yield measure(case, part.PEAK)
 

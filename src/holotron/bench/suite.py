@@ -29,6 +29,9 @@ CASES = {
     "text-100-fp8kv": "--sessions 100 --kv fp8",
     "transformer-30": "--model qwen3-8b --sessions 30",
     "transformer-100": "--model qwen3-8b --sessions 100 --host 90",
+    "screens-30": "--sessions 30 --screen 1920x1080",
+    "experts-screens-30": "--model nemotron-3-nano-omni-30b-a3b --sessions 30 --screen 1920x1080",
+    "experts-screens-100": "--model nemotron-3-nano-omni-30b-a3b --sessions 100 --screen 1920x1080",
 }
 
 Parse = Callable[[list[str]], argparse.Namespace]

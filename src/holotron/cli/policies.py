@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,13 +25,22 @@ ModelOption = Annotated[
 ]
 RandomOption = Annotated[bool, typer.Option("--random", help="Random weights in the shape of the preset.")]
 EndpointOption = Annotated[
-    str | None, typer.Option("--endpoint", help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
+    str | None,
+    typer.Option(
+        "--endpoint",
+        help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1; or, with --name MODEL, openai or "
+        "anthropic: that provider's computer tool.",
+    ),
 ]
 NameOption = Annotated[str | None, typer.Option("--name", help="The model's name at the endpoint.")]
 TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 takes the most likely token.")]
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", help="How the model is asked: nano, json or json-bare; default: as its checkpoint says."),
+    typer.Option(
+        "--format",
+        help="How it is asked: nano, json, holo1, holo1.5, holo2, holotron, ui-tars, qwen-vl, qwen2.5-vl; default: as "
+        "its checkpoint says, or its family is.",
+    ),
 ]
 MaxTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of one answer.")]
 BareOption = Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")]
@@ -56,6 +66,8 @@ class Chosen:
     def __post_init__(self) -> None:
         if self.model is not None and self.endpoint is not None:
             raise Misuse("--model acts in this process and --endpoint elsewhere; say one of them")
+        if self.is_provider and (self.name is None or self.format is not None):
+            raise Misuse(f"--endpoint {self.endpoint} wants --name MODEL, and has its own --format")
         if self.random and self.model is None:
             raise Misuse("--random goes with --model")
         if self.format is not None:
@@ -63,6 +75,11 @@ class Chosen:
 
             with misuse(ValueError):
                 find_format(self.format)
+
+    @property
+    def is_provider(self) -> bool:
+        """Whether a provider's computer tool acts, through its official client."""
+        return self.endpoint in ("openai", "anthropic")
 
     @property
     def label(self) -> str:
@@ -98,13 +115,28 @@ class Chosen:
 
         return format_of(find_checkpoint(self.local))
 
+    @property
+    def is_small(self) -> bool:
+        """Whether it is a policy that was made here: its checkpoint has a policy.json."""
+        if self.local is None or self.random:
+            return False
+        from holotron.agent.policy_format import stated_format
+        from holotron.model.loading import find_checkpoint
+
+        return stated_format(find_checkpoint(self.local)) is not None
+
     def policy_format(self, bare: bool = False, kinds: tuple[str, ...] | None = None) -> PolicyFormat:
         """How it is asked: as the command line says, else its checkpoint, else as any chat model."""
         from holotron.agent.policy_format import BareJsonFormat, JsonFormat, find_format
 
+        if self.is_provider:
+            from holotron.agent.providers import PROVIDERS
+
+            return PROVIDERS[str(self.endpoint)]
         found = find_format(self.format) if self.format else self.stated_format() or JsonFormat()
         if bare and isinstance(found, JsonFormat):
             found = BareJsonFormat(found.kinds, found.size, found.keep_images)
+        found = found.on(date.today().isoformat())
         return found.with_kinds(kinds) if kinds else found
 
     def introduction(self) -> str:
@@ -132,6 +164,12 @@ def agent_failures() -> Iterator[None]:
 @asynccontextmanager
 async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) -> AsyncIterator[ChatModel]:
     """The model, ready to talk; given back at the end."""
+    if chosen.is_provider:
+        from holotron.agent.providers import open_provider
+
+        async with open_provider(str(chosen.endpoint), str(chosen.name), style) as acting:
+            yield acting
+        return
     if chosen.endpoint is not None:
         from holotron.agent.endpoint import EndpointModel
 
@@ -142,7 +180,7 @@ async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) 
         finally:
             await endpoint.aclose()
         return
-    if chosen.stated_format() is not None:
+    if chosen.is_small:
         from holotron.agent.in_process import loaded
 
         with loaded(chosen.local or "", device, style=style) as policy:

@@ -51,7 +51,6 @@ def rollout(
 ) -> None:
     """Run a fleet. What breaks is tried again; what is finished is never lost; Ctrl-C and a new start go on."""
     from holotron.agent.agent import Budget
-    from holotron.agent.chat import ChatOptions
     from holotron.suites.play import Play, play_tasks
     from holotron.suites.web import TaskFileError, WebSuite, read_tasks
 
@@ -71,7 +70,7 @@ def rollout(
     )
 
     async def main() -> dict[str, Any]:
-        style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
+        style = policy_format.options(max_tokens, temperature)
         async with opened(chosen, style, device) as acting:
             with fleet_progress("rollout") as update:
                 counters = await play_tasks(

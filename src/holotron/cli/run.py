@@ -76,14 +76,13 @@ def run(
 
     async def main() -> Ending:
         from holotron.agent.agent import Agent, Budget
-        from holotron.agent.chat import ChatOptions
         from holotron.cli.episodes import environment_options, recorded
         from holotron.env.browser.environment import BrowserEnv
         from holotron.env.browser.launch import LaunchOptions
         from holotron.env.browser.pool import Browsers
         from holotron.episodes.recording import outcome_of, step_of
 
-        style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
+        style = policy_format.options(max_tokens, temperature)
         address, options = environment_options(url, width, height, allow, anywhere, secret, ask, private=allow_private)
         async with (
             opened(chosen, style) as acting,

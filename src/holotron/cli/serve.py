@@ -65,6 +65,9 @@ def serve(
         Path | None, typer.Option(help="Show this folder of episodes at /view/ (on loopback, without keys).")
     ] = None,
     cors_origin: Annotated[list[str] | None, typer.Option(help="Let pages of this origin call the API.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse unknown fields of requests (default: told in a header, ignored).")
+    ] = False,
 ) -> None:
     """Serve a model to OpenAI clients, with sessions that fork, roll back and never compute a token twice."""
     choose("--state", state, STATE_TYPES)
@@ -72,14 +75,11 @@ def serve(
     keys = _keys(api_key, api_key_file)
     if not keys and host not in (*LOOPBACK, "::1"):
         raise Misuse(f"--host {host} opens the server to the network; give --api-key or --api-key-file, too")
-    from holotron.model.loading import find_checkpoint
     from holotron.server.run import serve as run
     from holotron.server.settings import ServerSettings
 
     if episodes is not None and (keys or host not in LOOPBACK):
         raise Misuse("--episodes shows episodes without a key: only on loopback, and without --api-key")
-    if not random:
-        find_checkpoint(model)  # says what is wrong before anything is started
     engine = EngineOptions(
         model=model,
         random=random,
@@ -110,6 +110,7 @@ def serve(
             grace_seconds=grace,
             image_hosts=tuple(image_host or ()),
             cors_origins=tuple(cors_origin or ()),
+            strict=strict,
             episodes=str(episodes) if episodes else None,
         )
     )

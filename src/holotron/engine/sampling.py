@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 from holotron.engine.grammar import Grammar
+from holotron.engine.limits import MAX_LOGPROBS, MAX_STOP_LENGTH, MAX_STOPS
 
-MAX_LOGPROBS = 20
-MAX_STOPS = 16
-MAX_STOP_LENGTH = 256
 # Below this a distribution is a single token in float32 anyway, and dividing by it overflows.
 GREEDY_BELOW = 1e-5
 # Up to here the k best are selected; beyond, sorting the row is faster.

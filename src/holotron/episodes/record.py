@@ -1,7 +1,8 @@
 """An episode and what it is made of.
 
-This is schema 2: fields may be added under a higher number, never changed. Schema 2 added what training needs to know
+This is schema 3: fields may be added under a higher number, never changed. Schema 2 added what training needs to know
 of a step: the prompt's tokens, which tokens were forced, both log-probabilities, who acted and what a teacher said.
+Schema 3 added the ending `stuck` and how many tokens an answer had whose ids are not known.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from holotron.actions.action import Action, parse_action, to_json
 from holotron.actions.coordinates import Space, SpaceKind
 from holotron.env.task import Count, Noun, Scalar, Task, Text
 
-SCHEMA = 2
+SCHEMA = 3
 Reason: TypeAlias = Literal[
-    "answered", "done", "step_limit", "time_limit", "token_limit", "infeasible", "stopped", "infrastructure"
+    "answered", "done", "step_limit", "time_limit", "token_limit", "stuck", "infeasible", "stopped", "infrastructure"
 ]
 
 
@@ -75,6 +76,7 @@ class ModelOutput(Noun):
     weight_versions: tuple[int | Text, ...] | None = None
     prompt_tokens: Count | None = None
     cached_tokens: Count | None = None
+    completion_tokens: Count | None = None
     finish_reason: Text | None = None
     redacted: bool = False
 

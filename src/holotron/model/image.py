@@ -28,6 +28,9 @@ from holotron.model.errors import ImageError
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 MAX_PIXELS = 64_000_000
 MAX_SIDE = 32_768
+PNG = b"\x89PNG\r\n\x1a\n"
+PNG_KEPT = (b"IHDR", b"eXIf", b"tEXt", b"zTXt", b"iTXt", b"IEND")
+MAX_CHUNKS = 50_000
 
 ImageSource = bytes | bytearray | memoryview | str | os.PathLike[str] | Image.Image
 
@@ -50,10 +53,28 @@ def image_size(data: bytes, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
     """Width and height of the upright image, from its header alone; ImageError where load_image would refuse them."""
     name = _name(data)
     with _image_errors(name):
-        image = _identify(io.BytesIO(data), name)
+        image = _identify(io.BytesIO(_without_pixels(data)), name)
         _check_size(image, name, max_pixels)
-        turned = image.getexif().get(0x0112) in (5, 6, 7, 8)  # orientations that swap the sides
+        # Not the PNG plugin's own method, which decodes the image to look behind it.
+        exif = Image.Image.getexif(image)
+        turned = exif.get(0x0112) in (5, 6, 7, 8)  # orientations that swap the sides
         return (image.height, image.width) if turned else (image.width, image.height)
+
+
+def _without_pixels(data: bytes) -> bytes:
+    """A PNG of only its header and what can tell how it is turned; any other file as it is."""
+    if not data.startswith(PNG):
+        return data
+    kept, start = [data[: len(PNG)]], len(PNG)
+    for _ in range(MAX_CHUNKS):
+        length, kind = int.from_bytes(data[start : start + 4], "big"), data[start + 4 : start + 8]
+        end = start + length + 12
+        if kind in PNG_KEPT:
+            kept.append(data[start:end])
+        start = end
+        if start >= len(data):
+            return b"".join(kept)
+    raise ImageError(f"{_name(data)} has more than {MAX_CHUNKS:,} chunks; save it anew")
 
 
 @contextmanager

@@ -81,6 +81,15 @@ _PRESETS = (
     Preset(
         replace(
             _NANO_30B,
+            name="nemotron-3-nano-omni-30b-a3b",
+            vision=VisionConfig(mode="dynamic", image_token_id=18, image_start_token_id=19, image_end_token_id=20),
+        ),
+        "nvidia/Nemotron-3-Nano-Omni-30B-A3B-Reasoning-BF16",
+        "the same with a vision tower; images at their own aspect ratio",
+    ),
+    Preset(
+        replace(
+            _NANO_30B,
             name="nemotron-3-super-120b-a12b",
             pattern="MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME",
             hidden_size=4096,

@@ -108,7 +108,7 @@ def image_attention(q_XHP: Tensor, k_XHP: Tensor, v_XHP: Tensor, packing: FixedP
 
 
 if torch.cuda.is_available() and find_spec("triton") is not None:
-    from holotron.ops.triton import attention_decode, attention_prefill, conv, mamba, norm, pages, scan
+    from holotron.ops.triton import attention_decode, attention_prefill, conv, experts, mamba, norm, pages, scan
 
     add_rms_norm = _choose(add_rms_norm, norm.add_rms_norm)
     causal_conv_ = _choose(causal_conv_, conv.causal_conv_)
@@ -118,5 +118,7 @@ if torch.cuda.is_available() and find_spec("triton") is not None:
     paged_step_attention = _choose(paged_step_attention, attention_decode.paged_decode_attention)
     relu_squared = _choose(relu_squared, norm.relu_squared)
     rms_norm = _choose(rms_norm, norm.rms_norm)
+    route = _choose(route, experts.route)
+    run_experts = _choose(run_experts, experts.run_experts)
     ssd_scan_ = _choose(ssd_scan_, scan.ssd_scan_)
     write_pages = _choose(write_pages, pages.write_pages)

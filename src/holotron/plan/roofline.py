@@ -152,28 +152,33 @@ def expected_experts(experts: int, experts_per_token: int, tokens: float) -> flo
     return experts * (1 - math.pow(1 - experts_per_token / experts, tokens))
 
 
-def touched_parameters(model: ModelConfig, tokens: float) -> float:
-    """Layer weights that must be read for a batch of so many tokens."""
-    touched = float(layer_parameters(model))
-    if (e := model.moe) is not None:
-        expert = 2 * (e.latent_size or model.hidden_size) * e.expert_size
-        resting = e.experts - expected_experts(e.experts, e.experts_per_token, tokens)
-        touched -= model.count("E") * expert * resting
-    return touched
+def touched_parameters(model: ModelConfig, tokens: float) -> tuple[float, float]:
+    """Weights that must be read for a batch of so many tokens: of the routed experts, and of all else in the layers."""
+    if (e := model.moe) is None:
+        return 0.0, float(layer_parameters(model))
+    expert = 2 * (e.latent_size or model.hidden_size) * e.expert_size * model.count("E")
+    touched = expected_experts(e.experts, e.experts_per_token, tokens)
+    return expert * touched, float(layer_parameters(model) - expert * e.experts)
 
 
 def _layer_seconds(model: ModelConfig, gpu: Gpu, precision: Precision, tokens: int, efficiency: Efficiency) -> float:
     """All layer matrices over a batch: multiplying or fetching the weights, the longer of them.
 
-    Without fp8 units, fp8 weights are widened on the way in and multiplied at the bf16 rate.
+    Routed experts by themselves: a prompt that keeps the other matrices multiplying may leave each expert with so few
+    tokens that it waits for its weights. Without fp8 units, fp8 weights are widened on the way in and multiplied at the
+    bf16 rate.
     """
     fp8 = precision.weights == "fp8"
     flops = gpu.bf16_flops * efficiency.prefill_bf16
     if fp8 and gpu.fp8_flops is not None:
         flops = gpu.fp8_flops * efficiency.prefill_fp8
     bandwidth = gpu.bandwidth * (efficiency.decode_weights_fp8 if fp8 else efficiency.decode_weights_bf16)
-    active = model.active_parameters - model.hidden_size * (model.vocab_size + 1)
-    return max(2 * active * tokens / flops, touched_parameters(model, tokens) * precision.weight_bytes / bandwidth)
+    experts, others = touched_parameters(model, tokens)
+    chosen = touched_parameters(model, 1)[0]
+    return sum(
+        max(2 * active * tokens / flops, touched * precision.weight_bytes / bandwidth)
+        for active, touched in ((chosen, experts), (others, others))
+    )
 
 
 # ---- vision tower ------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any
 
@@ -18,13 +19,15 @@ from holotron.episodes.store import EpisodeStore
 from holotron.server import admin, completion_routes, health_routes, session_routes, text_routes
 from holotron.server import messages as m
 from holotron.server.auth import Admission, Keys
+from holotron.server.bodies import BodyReader
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused
 from holotron.server.errors import add_handlers
 from holotron.server.fetch import Fetcher, FetchPolicy
 from holotron.server.images import ImageReader
-from holotron.server.loading import load_texts
+from holotron.server.loading import Texts
 from holotron.server.metrics import Metrics
 from holotron.server.middleware import RequestMiddleware
+from holotron.server.retries import RetryMiddleware
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
 from holotron.server.state import ServerState
@@ -36,6 +39,8 @@ from holotron.web.catalog import Catalog
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 1.0
+WRITERS = 2
+LAG_SECONDS = 0.05
 ABOUT = """Chat completions as OpenAI clients know them, and sessions beside them: a session goes on where its last
 answer ended, forks, rolls back, and computes no token twice."""
 
@@ -53,14 +58,17 @@ class Application(FastAPI):
         return super().openapi()
 
 
-def create_app(settings: ServerSettings) -> FastAPI:
-    """An application that starts its engine when it is started, and ends it with itself."""
+def create_app(settings: ServerSettings, texts: Texts, on_failure: Callable[[str], None] = lambda _: None) -> FastAPI:
+    """An application that starts its engine when it is started, and ends it with itself.
+
+    It answers from the beginning, with 503 until the engine has its model. on_failure: called if it cannot have it.
+    """
     metrics, keys = Metrics(settings.model_name), Keys(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.server = await _assemble(settings, metrics, keys, stack)
+            app.state.server = await _assemble(settings, texts, metrics, keys, on_failure, stack)
             yield
 
     app = Application(title="Holotron", version=__version__, description=ABOUT, lifespan=lifespan)
@@ -69,6 +77,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
     add_handlers(app)
     for gone in (ClientGone, ClientDisconnect):
         app.add_exception_handler(gone, _client_gone)
+    app.add_middleware(RetryMiddleware, keys=keys)
     app.add_middleware(RequestMiddleware, metrics=metrics, keys=keys, max_body_bytes=settings.max_body_bytes)
     if settings.episodes is not None:
         app.mount("/view", view_episodes(Catalog(EpisodeStore(settings.episodes))))
@@ -79,15 +88,24 @@ def create_app(settings: ServerSettings) -> FastAPI:
     return app
 
 
-async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stack: AsyncExitStack) -> ServerState:
-    texts = await asyncio.to_thread(load_texts, settings.engine)
+async def _assemble(
+    settings: ServerSettings,
+    texts: Texts,
+    metrics: Metrics,
+    keys: Keys,
+    on_failure: Callable[[str], None],
+    stack: AsyncExitStack,
+) -> ServerState:
     sessions = SessionTable(settings)
     start = m.Start(settings.engine, settings.kept_seconds, settings.kept_most)
-    client = EngineClient(start, on_loss=sessions.clear)
-    await client.start()
+    client = EngineClient(start, on_loss=sessions.clear, on_failure=on_failure)
+    client.start()
     stack.push_async_callback(client.close)
     policy = FetchPolicy(allowed_hosts=settings.image_hosts, max_bytes=settings.max_image_bytes)
     fetcher = await stack.enter_async_context(aclosing(Fetcher(policy)))
+    bodies = await stack.enter_async_context(aclosing(BodyReader()))
+    writers = ThreadPoolExecutor(WRITERS, "holotron-writer")
+    stack.callback(writers.shutdown, wait=False, cancel_futures=True)
     state = ServerState(
         settings=settings,
         texts=texts,
@@ -95,13 +113,15 @@ async def _assemble(settings: ServerSettings, metrics: Metrics, keys: Keys, stac
         keys=keys,
         admission=Admission(settings),
         sessions=sessions,
-        images=ImageReader(settings, fetcher),
+        images=ImageReader(settings, fetcher, writers),
+        bodies=bodies,
+        writers=writers,
         metrics=metrics,
         dialect=detect_dialect(texts.template.source),
     )
     metrics.watch(client, state.admission, sessions)
-    sweeping = asyncio.create_task(_sweep(state))
-    stack.callback(sweeping.cancel)
+    for upkeep in (_sweep(state), _watch_lag(metrics)):
+        stack.callback(asyncio.create_task(upkeep).cancel)
     return state
 
 
@@ -112,6 +132,15 @@ async def _sweep(state: ServerState) -> None:
         for session in state.sessions.expired():
             with suppress(EngineDown, EngineRefused):
                 await session_routes.close(state, session)
+
+
+async def _watch_lag(metrics: Metrics) -> None:
+    """Note how much later than it should the event loop gets to something."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + LAG_SECONDS
+        await asyncio.sleep(LAG_SECONDS)
+        metrics.loop_lag.observe(max(0.0, loop.time() - due))
 
 
 async def _client_gone(_: Request, __: Exception) -> Response:

@@ -11,6 +11,7 @@ from typing import Any
 
 # Both ends are ours and the socket has no name, so that pickle reads nothing but what we wrote.
 _LENGTH = struct.Struct("<Q")
+LARGE = 256 * 1024  # bytes of a frame that is unpacked beside the event loop
 
 
 class Channel:
@@ -39,7 +40,7 @@ class Channel:
                 body = await self._reader.readexactly(length)
             except (asyncio.IncompleteReadError, ConnectionError):
                 return
-            yield pickle.loads(body)
+            yield pickle.loads(body) if len(body) < LARGE else await asyncio.to_thread(pickle.loads, body)
 
     def close(self) -> None:
         self._flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -13,8 +14,9 @@ from holotron.model.errors import ModelError
 from holotron.server.answer import TurnAnswer
 from holotron.server.auth import Caller
 from holotron.server.errors import blaming, field_error
+from holotron.server.lengths import check_length
 from holotron.server.logprobs import chat_logprobs
-from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, NamedTool, TokenizeRequest
+from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, NamedTool, TextPart, TokenizeRequest
 from holotron.server.sessions import OpenSession
 from holotron.server.state import ServerState
 from holotron.server.tool_grammar import call_grammar
@@ -23,6 +25,8 @@ from holotron.server.tools import ToolSplitter, check_tools
 from holotron.server.turns import ActiveTurn, Choice, Prompt, begin_turn
 
 DEEPEST_ARGUMENTS = 100
+LONGEST_ARGUMENTS = 2**20
+SHORT_MESSAGES, SHORT_TEXT = 32, 8192
 
 
 class ChatAnswer(TurnAnswer[ChatRequest]):
@@ -98,12 +102,19 @@ async def begin_chat(state: ServerState, request: ChatRequest, caller: Caller) -
         raise field_error("n", "it must be 1 in a session, which has one future; fork it for more")
     if request.n > state.settings.max_choices:
         raise field_error("n", f"{request.n} is more than {state.settings.max_choices}")
+
+    def check() -> Grammar | None:
+        """What is wrong with the request in itself, and the form that its answer must have."""
+        check_length(state.texts.tokenizer, texts_of(request.messages), state.max_context, "messages")
+        if tools:
+            with blaming("tools", ValueError):
+                check_tools(tools)
+            if state.dialect is None:
+                raise field_error("tools", "this model's chat template has no markup for them")
+        return _grammar(state, request)
+
     tools = tools_of(request)
-    if tools:
-        with blaming("tools", ValueError):
-            check_tools(tools)
-        if state.dialect is None:
-            raise field_error("tools", "this model's chat template has no markup for them")
+    grammar = check() if _is_short(request) else await state.off_loop(check)
     images = await state.images.read(request.messages)
 
     def write(session: OpenSession | None) -> Prompt:
@@ -119,9 +130,29 @@ async def begin_chat(state: ServerState, request: ChatRequest, caller: Caller) -
             written = conversation.append(list(map(plain, request.messages)), sizes, tools, **template_kwargs(request))
         return Prompt(written.token_ids, list(zip(written.places, images, strict=True)), conversation)
 
+    async def prompt(session: OpenSession | None) -> Prompt:
+        return write(session) if _is_short(request) else await state.off_loop(lambda: write(session))
+
     fields = {"invalid": "messages", "too_long": "messages", "grammar": _grammar_field(request)}
-    turn = await begin_turn(state, request, caller, write, _grammar(state, request), fields)
+    turn = await begin_turn(state, request, caller, prompt, grammar, fields)
     return ChatAnswer(state, request, turn)
+
+
+def _is_short(request: ChatRequest) -> bool:
+    """Whether it is worth no thread: then it takes a millisecond or so."""
+    few = len(request.messages) <= SHORT_MESSAGES and not request.tools and not request.response_format
+    return few and sum(map(len, texts_of(request.messages))) <= SHORT_TEXT
+
+
+def texts_of(messages: Sequence[ChatMessage]) -> Iterator[str]:
+    """Every text that a template may write down."""
+    for message in messages:
+        if isinstance(message.content, list):
+            yield from (part.text for part in message.content if isinstance(part, TextPart))
+        else:
+            yield message.content or ""
+        yield message.reasoning_content or ""
+        yield from (call.function.arguments for call in message.tool_calls or ())
 
 
 def template_kwargs(request: ChatRequest | TokenizeRequest) -> dict[str, Any]:
@@ -149,6 +180,8 @@ def plain(message: ChatMessage) -> dict[str, Any]:
 
 def _arguments(text: str) -> Any:
     """Templates write arguments themselves, so they want the object and not its text."""
+    if len(text) > LONGEST_ARGUMENTS:
+        return text
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -6,13 +6,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from holotron.server.answer import respond
+from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat
 from holotron.server.completions import begin_completion
 from holotron.server.response_models import ERRORS, ChatCompletion, TextCompletion
 from holotron.server.schemas import ChatRequest, CompletionRequest
 from holotron.server.state import CallerDep, StateDep
 
-router = APIRouter(responses=ERRORS)
+router = APIRouter(responses=ERRORS, route_class=BodyRoute)
 
 
 @router.post("/v1/chat/completions", responses={200: {"model": ChatCompletion}}, response_model=None)

@@ -10,6 +10,7 @@ from holotron.engine.requests import Event
 from holotron.server.answer import TurnAnswer
 from holotron.server.auth import Caller
 from holotron.server.errors import blaming, field_error
+from holotron.server.lengths import check_length
 from holotron.server.logprobs import completion_logprobs
 from holotron.server.schemas import CompletionRequest
 from holotron.server.state import ServerState
@@ -45,7 +46,7 @@ class CompletionAnswer(TurnAnswer[CompletionRequest]):
 async def begin_completion(state: ServerState, request: CompletionRequest, caller: Caller) -> CompletionAnswer:
     """From a request to turns that the engine has taken; every refusal names its field."""
     state.check_model(request.model)
-    prompts = _prompts(state, request)
+    prompts = await state.off_loop(lambda: _prompts(state, request))
     if request.n * len(prompts) > state.settings.max_choices:
         most = state.settings.max_choices
         raise field_error("n", f"{request.n} answers to {len(prompts)} prompts are more than {most}")
@@ -65,6 +66,8 @@ async def begin_completion(state: ServerState, request: CompletionRequest, calle
 
 def _prompts(state: ServerState, request: CompletionRequest) -> list[Prompt]:
     encode = state.texts.tokenizer.encode
+    texts = [prompt for prompt in request.prompts if isinstance(prompt, str)]
+    check_length(state.texts.tokenizer, texts, state.max_context * max(1, len(texts)), "prompt")
     prompts = [tuple(encode(prompt) if isinstance(prompt, str) else prompt) for prompt in request.prompts]
     vision = state.texts.config.vision
     for number, prompt in enumerate(prompts):

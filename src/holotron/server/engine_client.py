@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import signal
 import socket
 import sys
 import time
@@ -21,7 +22,6 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 LONG_ENOUGH = 60.0  # an engine that lived this long did not die of its beginning
-CANNOT_START = 3  # the exit code of an engine whose model cannot be loaded
 
 
 class EngineDown(Exception):
@@ -71,13 +71,20 @@ class PendingGeneration:
 class EngineClient:
     """Starts the engine's process and keeps one running."""
 
-    def __init__(self, start: m.Start, on_loss: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        start: m.Start,
+        on_loss: Callable[[], None] = lambda: None,
+        on_failure: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.stats = EngineStats()
         self.ready: m.Ready | None = None
         self.restarts = 0
         self.versions: dict[int, str] = {}
         self._start = start
         self._on_loss = on_loss
+        self._on_failure = on_failure
+        self._refusal: str | None = None
         self._ids = itertools.count(1)
         self._channel: Channel | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -94,14 +101,9 @@ class EngineClient:
         """What the weights of that epoch are called: the version given with them, or their number."""
         return self.versions.get(epoch, str(epoch))
 
-    async def start(self) -> None:
-        """Start, and wait until the model is loaded; EngineDown if it cannot be."""
+    def start(self) -> None:
+        """Have the engine's process started. `on_failure` is told why if it never gets its model."""
         self._supervisor = asyncio.create_task(self._supervise())
-        waiting = asyncio.create_task(self._is_ready.wait())
-        await asyncio.wait({waiting, self._supervisor}, return_when=asyncio.FIRST_COMPLETED)
-        if not self._is_ready.is_set():
-            waiting.cancel()
-            await self._supervisor
 
     async def close(self) -> None:
         """End the engine's process."""
@@ -156,8 +158,10 @@ class EngineClient:
         while True:
             began = time.monotonic()
             code = await self._live()
-            if code == CANNOT_START and self.restarts == 0:
-                raise EngineDown("the model could not be loaded")
+            if self.ready is None:  # what failed once at the beginning will fail again
+                killed = ", killed as when memory runs out" if code == -signal.SIGKILL else ""
+                self._on_failure(self._refusal or f"the engine's process ended with code {code} as it started{killed}")
+                return
             self.restarts += 1
             pause = FIRST_PAUSE if time.monotonic() - began > LONG_ENOUGH else min(LONGEST_PAUSE, 2 * pause)
             log.error("the engine's process ended with code %s; starting it again in %.1f s", code, pause)
@@ -177,8 +181,11 @@ class EngineClient:
                 for message in frame:
                     self._take(message, channel)
         finally:
+            loading = not self._is_ready.is_set()
             self._lose()
             channel.close()
+            if loading and process.returncode is None:
+                process.kill()  # it would read nothing until it has its model
             await _end(process)
         return process.returncode
 
@@ -189,6 +196,10 @@ class EngineClient:
                     replies.put_nowait(message)
             case EngineStats():
                 self.stats = message
+            case m.CannotStart():
+                self._refusal = f"the engine cannot start: {message.reason}"
+                if self.ready is not None:
+                    log.error(self._refusal)
             case m.Ready():
                 self.ready = message
                 self._channel = channel

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from holotron.model.errors import ImageError
@@ -15,8 +16,10 @@ from holotron.server.fetch import Fetcher
 from holotron.server.schemas import ChatMessage, ImagePart
 from holotron.server.settings import ServerSettings
 
-# Beyond this, decoding base64 would hold up other requests.
+# Beyond this, decoding base64 would hold up other requests, and is done by a thread; which lets others run after each
+# of these pieces.
 LARGE = 256 * 1024
+PIECE = 2**20  # letters: a multiple of four
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,10 @@ class SentImage:
 class ImageReader:
     """Gets the images of a request, in order. Only headers are read here; the engine's workers decode."""
 
-    def __init__(self, settings: ServerSettings, fetcher: Fetcher) -> None:
+    def __init__(self, settings: ServerSettings, fetcher: Fetcher, decoders: Executor) -> None:
         self._settings = settings
         self._fetcher = fetcher
+        self._decoders = decoders
 
     async def read(self, messages: Sequence[ChatMessage]) -> list[SentImage]:
         places = list(_places(messages))
@@ -50,7 +54,9 @@ class ImageReader:
             elif len(url) < LARGE:
                 data = _decode(url, settings.max_image_bytes)
             else:
-                data = await asyncio.to_thread(_decode, url, settings.max_image_bytes)
+                data = await asyncio.get_running_loop().run_in_executor(
+                    self._decoders, _decode, url, settings.max_image_bytes
+                )
             return SentImage(data, image_size(data, settings.max_image_pixels), field)
 
 
@@ -70,6 +76,7 @@ def _decode(url: str, most: int) -> bytes:
     if len(body) > most * 4 / 3 + 4:
         raise ValueError(f"the image is larger than the {most:,} bytes that are taken")
     try:
-        return base64.b64decode(body, validate=True)
+        pieces = [body[start : start + PIECE] for start in range(0, len(body), PIECE)]
+        return b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"the data URL is not valid base64: {error}") from error

@@ -63,6 +63,13 @@ class Ready:
 
 
 @dataclass(frozen=True)
+class CannotStart:
+    """The engine cannot have its model; its process ends after this."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class CallResult:
     id: int
     value: Any = None

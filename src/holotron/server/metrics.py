@@ -57,6 +57,7 @@ class Metrics:
         )
         self.first_token = self._histogram("vllm:time_to_first_token_seconds", "Until the first token", SECONDS)
         self.between_tokens = self._histogram("vllm:inter_token_latency_seconds", "Between tokens", TOKEN_SECONDS)
+        self.loop_lag = self._histogram("holotron:event_loop_lag_seconds", "Lateness of the event loop", TOKEN_SECONDS)
         self._whole = self._histogram("vllm:e2e_request_latency_seconds", "Until the last token", SECONDS)
 
     def prompted(self, tokens: int, cached: int) -> None:

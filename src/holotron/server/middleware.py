@@ -55,7 +55,10 @@ class RequestMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", []), (b"x-request-id", request_id.encode())]
+                added = [(b"x-request-id", request_id.encode())]
+                if ignored := scope["state"].get("ignored"):
+                    added.append((b"warning", f'299 holotron "ignored unknown fields: {ignored}"'.encode()))
+                message["headers"] = [*message.get("headers", []), *added]
             await send(message)
 
         scope.setdefault("state", {})

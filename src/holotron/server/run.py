@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
+import socket
 import sys
 
 import uvicorn
 
 from holotron.server.app import create_app
-from holotron.server.engine_client import EngineDown
+from holotron.server.loading import load_texts
 from holotron.server.middleware import JsonLines
 from holotron.server.settings import ServerSettings
 
-
-class LastLine(logging.Filter):
-    """A server that cannot start says why, without the traceback."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if (message := record.getMessage()).startswith("Traceback"):
-            record.msg, record.args = message.strip().splitlines()[-1], ()
-        return True
+BACKLOG = 2048
 
 
 def serve(settings: ServerSettings) -> None:
-    """Serve until Ctrl-C or SIGTERM. Turns under way then have `grace_seconds` to finish."""
+    """Serve until Ctrl-C or SIGTERM; turns under way then have `grace_seconds`. OSError if it cannot start."""
+    listener = listen(settings.host, settings.port)  # before anything that takes long
+    texts = load_texts(settings.engine)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    logging.getLogger("uvicorn.error").addFilter(LastLine())
     for name in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    failures: list[str] = []
+
+    def give_up(reason: str) -> None:
+        failures.append(reason)
+        server.should_exit = True
+
     config = uvicorn.Config(
-        create_app(settings),
-        host=settings.host,
-        port=settings.port,
+        create_app(settings, texts, give_up),
         log_config=None,
         access_log=False,  # the application writes its own, with more in it
         timeout_graceful_shutdown=int(settings.grace_seconds),
@@ -45,6 +45,21 @@ def serve(settings: ServerSettings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     server = uvicorn.Server(config)
-    server.run()
-    if not server.started:
-        raise EngineDown("the server could not be started; the lines above say why")
+    gc.freeze()  # what is loaded by now stays: looking through it again and again would stop the event loop
+    server.run(sockets=[listener])
+    if failures or not server.started:
+        raise OSError(failures[0] if failures else "the server could not be started; the lines above say why")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on. OSError says which address cannot be had."""
+    # asyncio sends small answers without delay only where the protocol is named.
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise OSError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
+    return listener

@@ -1,19 +1,27 @@
 """Requests as they arrive: OpenAI's fields, ours beside them, and a bound on everything.
 
-Unknown fields are errors: one that was silently ignored would be missed only in the answer.
+Clients send back what they were sent, with fields of their own: unknown fields of messages are ignored, those of
+requests are told (unknown_fields.py), and null is the default. Light to import: a process that only reads bodies does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
-from holotron.engine.grammar import Grammar
-from holotron.engine.sampling import MAX_LOGPROBS, MAX_STOP_LENGTH, MAX_STOPS
+from holotron.engine.limits import MAX_LOGPROBS, MAX_STOP_LENGTH, MAX_STOPS
+
+if TYPE_CHECKING:
+    from holotron.engine.grammar import Grammar
 
 MAX_TOKENS = 1_000_000
+MAX_MESSAGES = 16_384
+MAX_PARTS = 16_384  # of all messages of a request
+# JSON that is the client's own: null in it is null.
+VERBATIM = {"parameters", "schema", "chat_template_kwargs", "metadata", "prompt", "tokens"}
+DEEPEST_NULL = 8  # body, messages, message, content, part, image_url: no field of a request is deeper
 Text = Annotated[str, Field(max_length=16_000_000)]
 ShortText = Annotated[str, Field(max_length=512)]
 StopText = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
@@ -23,7 +31,40 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Request(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+
+class Options(Request):
+    """Part of a request that says what is wanted: an unknown field is kept, so that it can be told."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Body(Options):
+    """A whole request."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_default(cls, value: Any) -> Any:
+        return _without_nulls(value)
+
+
+class OperatorBody(Body):
+    """Unknown fields are errors: the operator's mistakes cost more than a client's."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def _without_nulls(value: Any, depth: int = DEEPEST_NULL) -> Any:
+    if depth and isinstance(value, dict):
+        return {
+            name: inner if name in VERBATIM else _without_nulls(inner, depth - 1)
+            for name, inner in value.items()
+            if inner is not None
+        }
+    if depth and isinstance(value, list):
+        return [_without_nulls(inner, depth - 1) if isinstance(inner, dict) else inner for inner in value]
+    return value
 
 
 # ---- messages ----
@@ -36,7 +77,7 @@ class TextPart(Request):
 
 class ImageUrl(Request):
     url: Text
-    detail: Literal["auto", "low", "high"] = "auto"
+    detail: ShortText = "auto"
 
 
 class ImagePart(Request):
@@ -49,7 +90,7 @@ Part = Annotated[TextPart | ImagePart, Field(discriminator="type")]
 
 class FunctionCall(Request):
     name: ShortText
-    arguments: Text
+    arguments: Text = ""
 
 
 class RequestToolCall(Request):
@@ -65,20 +106,32 @@ class ChatMessage(Request):
     tool_calls: Annotated[list[RequestToolCall], Field(max_length=256)] | None = None
     tool_call_id: ShortText | None = None
     reasoning_content: Text | None = None
-    refusal: Text | None = None
+
+
+def _bounded(messages: Any) -> Any:
+    """Refuse too many parts before any of them is looked at."""
+    if isinstance(messages, list):
+        contents = [message.get("content") for message in messages[:MAX_MESSAGES] if isinstance(message, dict)]
+        parts = sum(len(content) for content in contents if isinstance(content, list))
+        if parts > MAX_PARTS:
+            raise ValueError(f"{parts:,} content parts are more than the {MAX_PARTS:,} that a request may have")
+    return messages
+
+
+Messages = Annotated[list[ChatMessage], Field(max_length=MAX_MESSAGES), BeforeValidator(_bounded)]
 
 
 # ---- options ----
 
 
-class JsonSchema(Request):
+class JsonSchema(Options):
     name: ShortText = "answer"
     description: Text | None = None
     schema_: dict[str, JsonValue] = Field(alias="schema")
     strict: bool | None = None
 
 
-class ResponseFormat(Request):
+class ResponseFormat(Options):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
 
@@ -92,6 +145,8 @@ class ResponseFormat(Request):
 class StructuredOutputs(Request):
     """Other forms than JSON: a regular expression, a choice of texts, or a Lark grammar."""
 
+    model_config = ConfigDict(extra="forbid")  # every field of it changes the answer
+
     regex: Text | None = None
     choice: Annotated[list[ShortText], Field(min_length=1, max_length=4096)] | None = None
     grammar: Text | None = None
@@ -104,6 +159,8 @@ class StructuredOutputs(Request):
 
     def as_grammar(self) -> Grammar:
         """What the engine holds an answer to. GrammarError if it cannot."""
+        from holotron.engine.grammar import Grammar
+
         if self.regex is not None:
             return Grammar("regex", self.regex)
         if self.choice is not None:
@@ -111,33 +168,33 @@ class StructuredOutputs(Request):
         return Grammar("lark", self.grammar or "")
 
 
-class Function(Request):
+class Function(Options):
     name: ShortText
     description: Text | None = None
     parameters: dict[str, JsonValue] | None = None
     strict: bool | None = None
 
 
-class Tool(Request):
+class Tool(Options):
     type: Literal["function"] = "function"
     function: Function
 
 
-class NamedFunction(Request):
+class NamedFunction(Options):
     name: ShortText
 
 
-class NamedTool(Request):
+class NamedTool(Options):
     type: Literal["function"] = "function"
     function: NamedFunction
 
 
-class StreamOptions(Request):
+class StreamOptions(Options):
     include_usage: bool = False
     include_obfuscation: bool | None = None
 
 
-class Sampling(Request):
+class Sampling(Body):
     """How tokens are chosen; the same for chats and completions."""
 
     temperature: Annotated[Number, Field(ge=0, le=100)] = 1.0
@@ -160,6 +217,8 @@ class Sampling(Request):
     stream_options: StreamOptions | None = None
     structured_outputs: StructuredOutputs | None = None
     session_id: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    expected_turns: Annotated[Count, Field(ge=0, le=2**31)] | None = None  # of the session, before this one
+    keep_partial: bool = False  # in the session, if the client leaves or time is up
     return_token_ids: bool = False
     model: ShortText | None = None
     user: ShortText | None = None
@@ -168,7 +227,7 @@ class Sampling(Request):
 class ChatRequest(Sampling):
     """POST /v1/chat/completions. With `session_id`, `messages` are only the new ones."""
 
-    messages: Annotated[list[ChatMessage], Field(max_length=65536)]
+    messages: Messages
     max_tokens: Annotated[Count, Field(ge=1, le=MAX_TOKENS)] | None = None
     max_completion_tokens: Annotated[Count, Field(ge=1, le=MAX_TOKENS)] | None = None
     logprobs: bool = False
@@ -248,12 +307,12 @@ class CompletionRequest(Sampling):
 # ---- text ----
 
 
-class TokenizeRequest(Request):
+class TokenizeRequest(Body):
     """POST /tokenize: a text, or messages as the chat template writes them."""
 
     model: ShortText | None = None
     prompt: Text | None = None
-    messages: Annotated[list[ChatMessage], Field(max_length=65536)] | None = None
+    messages: Messages | None = None
     tools: Annotated[list[Tool], Field(max_length=512)] | None = None
     add_generation_prompt: bool = True
     add_special_tokens: bool = False
@@ -266,7 +325,7 @@ class TokenizeRequest(Request):
         return self
 
 
-class DetokenizeRequest(Request):
+class DetokenizeRequest(Body):
     """POST /detokenize."""
 
     model: ShortText | None = None
@@ -277,7 +336,7 @@ class DetokenizeRequest(Request):
 # ---- sessions ----
 
 
-class OpenRequest(Request):
+class OpenRequest(Body):
     """POST /v1/sessions."""
 
     ttl: Annotated[Number, Field(gt=0, le=30 * 86400)] | None = None
@@ -285,11 +344,11 @@ class OpenRequest(Request):
     keep_images: Annotated[Count, Field(ge=0, le=1000)] | None = None
 
 
-class ForkRequest(Request):
+class ForkRequest(Body):
     n: Annotated[Count, Field(ge=1, le=256)] = 1
 
 
-class RollbackRequest(Request):
+class RollbackRequest(Body):
     """Forget that turn and all after it; with keep_prompt only its answer. Negative turns count from the end."""
 
     turn: Annotated[Count, Field(ge=-65536, le=65536)] = -1
@@ -299,15 +358,15 @@ class RollbackRequest(Request):
 # ---- the operator's ----
 
 
-class PauseRequest(Request):
+class PauseRequest(OperatorBody):
     mode: Literal["keep", "wait", "abort"] = "keep"
 
 
-class SleepRequest(Request):
+class SleepRequest(OperatorBody):
     weights: bool = False
 
 
-class UpdateRequest(Request):
+class UpdateRequest(OperatorBody):
     """New weights from a folder or safetensors file that the engine's process can read."""
 
     path: Annotated[str, Field(min_length=1, max_length=4096)]

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from holotron.engine.info import SessionInfo
 from holotron.server.answer import respond
+from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat
 from holotron.server.errors import field_error
 from holotron.server.response_models import ERRORS, ChatCompletion, Deleted, SessionAnswer, SessionList
@@ -17,7 +18,7 @@ from holotron.server.schemas import ChatRequest, ForkRequest, OpenRequest, Rollb
 from holotron.server.sessions import OpenSession
 from holotron.server.state import CallerDep, ServerState, StateDep
 
-router = APIRouter(prefix="/v1/sessions", responses=ERRORS)
+router = APIRouter(prefix="/v1/sessions", responses=ERRORS, route_class=BodyRoute)
 
 
 async def _own(session_id: str, state: StateDep, caller: CallerDep) -> OpenSession:

@@ -55,6 +55,12 @@ class OpenSession:
             self._idle.set()
             self.last_used = time.monotonic()
 
+    def expect(self, turns: int | None) -> None:
+        """An error if it has another number of turns than its owner thinks: one came through that was given up."""
+        if turns is not None and turns != self.turns:
+            message = f"expected_turns: the session {self.id!r} has {self.turns} turns, not {turns}"
+            raise ApiError(409, message, param="expected_turns", code="turn_conflict")
+
     def rolled_back(self, turn: int, keep_prompt: bool) -> None:
         """Forget the turn of that number and all after it, as the engine has."""
         self.turns = turn % self.turns

@@ -17,6 +17,7 @@ class ServerSettings:
     max_queue: turns that may be under way at once, over all keys; more are told to come back later.
     kept_seconds, kept_most: how long, and how many, sessions of requests without one wait for a request that goes on.
     image_hosts: hosts whose images are fetched by URL, such as "images.example.com" or "*.example.com"; empty: none.
+    strict: unknown fields of requests are errors.
     episodes: a folder of episodes that is shown at /view/, on this machine only.
     """
 
@@ -41,6 +42,7 @@ class ServerSettings:
     kept_most: int = 1024
     image_hosts: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
+    strict: bool = False
     episodes: str | None = None
 
     def __post_init__(self) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
 from holotron.server.auth import Admission, Caller, Keys
+from holotron.server.bodies import BodyReader
 from holotron.server.engine_client import EngineClient
 from holotron.server.errors import ApiError
 from holotron.server.images import ImageReader
@@ -16,6 +20,8 @@ from holotron.server.metrics import Metrics
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
 from holotron.server.tools import ToolDialect
+
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -29,12 +35,18 @@ class ServerState:
     admission: Admission
     sessions: SessionTable
     images: ImageReader
+    bodies: BodyReader
+    writers: Executor  # prompts are written here, a few at a time
     metrics: Metrics
     dialect: ToolDialect | None
 
     @property
     def max_context(self) -> int:
         return self.client.ready.max_context if self.client.ready else self.settings.engine.max_context
+
+    async def off_loop(self, work: Callable[[], Result]) -> Result:
+        """The result of work that takes a while, done by one of a few threads: many would starve the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.writers, work)
 
     def check_model(self, name: str | None) -> None:
         """Whether a request means the model that is served here."""

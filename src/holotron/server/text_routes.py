@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
 from fastapi import APIRouter, Depends
 
 from holotron.model.errors import ModelError
-from holotron.server.chat import plain, template_kwargs, tools_of
+from holotron.server.bodies import BodyRoute
+from holotron.server.chat import plain, template_kwargs, texts_of, tools_of
 from holotron.server.errors import blaming, field_error
+from holotron.server.lengths import check_length
 from holotron.server.response_models import ERRORS, Detokenized, ModelCard, ModelList, Tokenized
 from holotron.server.schemas import DetokenizeRequest, TokenizeRequest
 from holotron.server.state import ServerState, StateDep, caller_of
 
-router = APIRouter(responses=ERRORS, dependencies=[Depends(caller_of)])
+router = APIRouter(responses=ERRORS, dependencies=[Depends(caller_of)], route_class=BodyRoute)
+MOST_COUNTED = 2**18  # tokens that /tokenize tells; a session may have more
 _started = int(time.time())
 
 
@@ -45,17 +47,24 @@ async def model(model_id: str, state: StateDep) -> Any:
 async def tokenize(state: StateDep, body: TokenizeRequest) -> Any:
     """The token ids of a text, or of messages as the chat template writes them."""
     state.check_model(body.model)
-    if body.prompt is not None:
-        ids = await asyncio.to_thread(state.texts.tokenizer.encode, body.prompt)
-    else:
-        messages = body.messages or []
-        sizes = [image.size for image in await state.images.read(messages)]
-        more = template_kwargs(body)
+    most = max(MOST_COUNTED, state.max_context)
+    messages = body.messages or []
+    sizes = [image.size for image in await state.images.read(messages)]
+    more = template_kwargs(body)
+
+    def encode() -> list[int]:
+        tokenizer = state.texts.tokenizer
+        if body.prompt is not None:
+            check_length(tokenizer, [body.prompt], most, "prompt")
+            return tokenizer.encode(body.prompt)
+        check_length(tokenizer, texts_of(messages), most, "messages")
         with blaming("messages", ModelError):
             written = state.texts.prompts.write(
                 list(map(plain, messages)), sizes, tools_of(body), body.add_generation_prompt, **more
             )
-        ids = list(written.token_ids)
+        return list(written.token_ids)
+
+    ids = await state.off_loop(encode)
     return {"tokens": ids, "count": len(ids), "max_model_len": state.max_context}
 
 
@@ -65,4 +74,5 @@ async def detokenize(state: StateDep, body: DetokenizeRequest) -> Any:
     size = max(state.texts.config.vocab_size, state.texts.tokenizer.vocab_size)
     if wrong := [i for i, id_ in enumerate(body.tokens) if id_ >= size]:
         raise field_error(f"tokens.{wrong[0]}", f"there is no token {body.tokens[wrong[0]]}", "invalid_value")
-    return {"prompt": state.texts.tokenizer.decode(body.tokens, skip_special=body.skip_special_tokens)}
+    decode = state.texts.tokenizer.decode
+    return {"prompt": await state.off_loop(lambda: decode(body.tokens, skip_special=body.skip_special_tokens))}

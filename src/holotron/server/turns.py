@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -18,6 +18,7 @@ from holotron.server.auth import Caller
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, PendingGeneration
 from holotron.server.errors import ApiError, as_api_error, field_error
 from holotron.server.images import SentImage
+from holotron.server.lengths import too_long
 from holotron.server.schemas import ChatRequest, CompletionRequest, Sampling
 from holotron.server.sessions import OpenSession
 from holotron.server.state import ServerState
@@ -82,6 +83,10 @@ class ActiveTurn:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self._held = held
+        self._failed = self._closed = False
+        self._session: tuple[OpenSession, Conversation | None, bool] | None = None
+        self._prompt = prompt
+        self._client = state.client
         self._metrics = state.metrics
         self._began = self._last = time.monotonic()
         self._deadline = asyncio.get_running_loop().time() + state.settings.request_seconds
@@ -106,6 +111,7 @@ class ActiveTurn:
             choice.add(event)
             self._measure(choice, event)
             if isinstance(event, FinishEvent) and event.error is not None:
+                self._failed = True
                 raise ApiError(500, f"the generation failed: {event.error}", code="generation_failed")
             yield choice, event
 
@@ -114,10 +120,34 @@ class ActiveTurn:
         async for _ in self.events():
             pass
 
+    def enter(self, session: OpenSession, keep_partial: bool) -> None:
+        """Make it a turn of the session, now that the engine has taken it."""
+        self._session = session, session.conversation, keep_partial
+        session.conversation = self._prompt.conversation
+        session.turns += 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that it was to say has been said."""
+        return not self._failed and all(choice.finish is not None for choice in self.choices)
+
     def close(self) -> None:
-        """Free what the turn holds, and stop it if it still runs."""
+        """Free what the turn holds, and stop it if it still runs: then its session forgets it, unless it is kept."""
+        if self._closed:
+            return
+        self._closed = True
         self.generation.cancel()
-        self._held.close()
+        if self._session is None:
+            self._held.close()
+            return
+        session, before, keep_partial = self._session
+        if self.complete or keep_partial:
+            _remember(session, self._prompt.conversation, self)
+            self._held.close()
+        else:  # or a client that tries again would have asked twice
+            session.conversation = before
+            session.turns -= 1
+            self._client.run_in_background(_undo(self._client, session, self._held, self._prompt))
 
     @property
     def completion_tokens(self) -> int:
@@ -140,7 +170,7 @@ async def begin_turn(
     state: ServerState,
     request: ChatRequest | CompletionRequest,
     caller: Caller,
-    prompt: Prompt | Callable[[OpenSession | None], Prompt],
+    prompt: Prompt | Callable[[OpenSession | None], Awaitable[Prompt]],
     grammar: Grammar | None,
     blamed: Mapping[str, str],
 ) -> ActiveTurn:
@@ -156,8 +186,13 @@ async def begin_turn(
             session = state.sessions.find(request.session_id, caller)
             await session.rest()
             held.enter_context(session.working())
+            session.expect(request.expected_turns)
+        elif request.expected_turns is not None:
+            raise field_error("expected_turns", "it is about a session, and there is none")
         if not isinstance(prompt, Prompt):
-            prompt = prompt(session)
+            prompt = await prompt(session)
+        if len(prompt.token_ids) > state.max_context:
+            raise too_long(blamed["too_long"], state.max_context)
         sampling = _sampling_params(state, request, session.tokens if session else 0, prompt, grammar)
         images = tuple((offset, image.data) for offset, image in prompt.images)
         wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, caller.name, request.n)
@@ -171,16 +206,14 @@ async def begin_turn(
     except BaseException as error:
         generation.cancel()
         if session and isinstance(error, asyncio.CancelledError | TimeoutError):
-            state.client.run_in_background(_undo(state.client, session, held))
+            state.client.run_in_background(_undo(state.client, session, held, prompt))
         else:
             held.close()
         if isinstance(error, EngineRefused):
             raise _refusal(error, prompt, blamed) from error
         raise
     if session is not None:
-        session.conversation = prompt.conversation  # its own only once the engine has taken the turn
-        session.turns += 1
-        held.callback(_remember, session, prompt.conversation, turn)
+        turn.enter(session, request.keep_partial)
     return turn
 
 
@@ -194,7 +227,7 @@ def _refusal(error: EngineRefused, prompt: Prompt, blamed: Mapping[str, str]) ->
 
 
 def _remember(session: OpenSession, conversation: Conversation | None, turn: ActiveTurn) -> None:
-    """However the turn ended, the session has heard the question and said what it said."""
+    """The session has heard the question and said what it said."""
     choice = turn.choices[0]
     if conversation is not None:
         ended = choice.finish == "stop" and choice.token_ids and not isinstance(choice.stop, str)
@@ -202,7 +235,7 @@ def _remember(session: OpenSession, conversation: Conversation | None, turn: Act
     session.tokens = turn.prompt_tokens + len(choice.token_ids)
 
 
-async def _undo(client: EngineClient, session: OpenSession, held: ExitStack) -> None:
+async def _undo(client: EngineClient, session: OpenSession, held: ExitStack, prompt: Prompt) -> None:
     """Roll a session back over a turn whose client left; it is at work until it has.
 
     Whether the engine had begun the turn when its client left is not known here, and must not be left open.
@@ -211,7 +244,8 @@ async def _undo(client: EngineClient, session: OpenSession, held: ExitStack) -> 
         while (info := await client.call("describe", session.id)).running:
             await asyncio.sleep(0.01)
         if len(info.turns) > session.turns:
-            await client.call("rollback", session.id, session.turns)
+            # A turn that brought nothing answered a question that was there before.
+            await client.call("rollback", session.id, session.turns, keep_prompt=not prompt.token_ids)
 
 
 def _sampling_params(

@@ -6,8 +6,8 @@ Started as `python -m holotron.server.worker FD`; it ends when the other end of 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
-import os
 import signal
 import socket
 import sys
@@ -226,7 +226,15 @@ async def serve(end: socket.socket) -> None:
     # The HTTP process decides when to end; Ctrl-C in a terminal reaches both of them.
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, lambda: None)
-    engine = await asyncio.to_thread(build_engine, start.engine)
+    try:
+        engine = await asyncio.to_thread(build_engine, start.engine)
+    except Exception as error:  # a device, a driver, memory: torch fails with nearly every type there is
+        known = isinstance(error, ModelError | EngineError | OSError)
+        reason = str(error) if known else f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        channel.send(m.CannotStart(reason))
+        channel.close()
+        return
+    gc.freeze()
     channel.send(m.Ready(engine.max_length))
     try:
         await Worker(engine, channel, start).run()
@@ -238,13 +246,8 @@ async def serve(end: socket.socket) -> None:
 def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="engine: %(levelname)s %(name)s: %(message)s")
     end = socket.socket(fileno=int(sys.argv[1]))
-    try:
+    with suppress(StopAsyncIteration):
         asyncio.run(serve(end))
-    except StopAsyncIteration:
-        pass
-    except (ModelError, EngineError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        os._exit(3)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from holotron.agent.policy_format import NANO, format_of, save_format
+from holotron.agent.policy_format import find_format, save_format, stated_format
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import ModelConfig
@@ -201,8 +201,10 @@ class Learner:
             save_checkpoint(model, folder, overwrite=True)
             if model.source is None:  # else it has kept its own
                 save_policy_texts(model.config, folder)
-            if self.coordinates.first_ids and format_of(folder) is None:  # a policy of ours, taught as ours are
-                save_format(NANO, folder)
+            taught = {source.format for source in self.recipe.data if source.store} or {"nano"}
+            ours = taught == {"nano"} and not self.coordinates.first_ids  # taught as no policy of ours is
+            if len(taught) == 1 and not ours and stated_format(folder) is None:
+                save_format(find_format(taught.pop()), folder)
             if lora.rank:
                 save_adapter(model, changes, lora, folder.with_name(ADAPTER))
         return folder

@@ -16,6 +16,8 @@ GUARD, GUARD_ITSELF = "\ufdd0", "\ufdd1"
 
 # Half of a pair, which JSON can carry and UTF-8 cannot.
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# From here on a text is encoded as a batch of one: only a batch lets other threads run meanwhile.
+_LONG = 16 * 1024
 
 
 class Tokenizer:
@@ -97,6 +99,10 @@ class Tokenizer:
             done, eats_after = start + len(token), token in self._eats_after
         return ids + self._encode_text(_unguard(text[done:].lstrip() if eats_after else text[done:]))
 
+    def count(self, text: str) -> int:
+        """How many tokens a text has in which nothing is markup."""
+        return len(self._encoding(text)) if text else 0
+
     def protect(self, text: str, keep: Iterable[str] = ()) -> str:
         """The text with a guard before everything in it that is markup or could become so beside other text.
 
@@ -137,13 +143,18 @@ class Tokenizer:
     def _encode_text(self, text: str) -> list[int]:
         if not text:
             return []
-        if _SURROGATE.search(text):
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        ids: list[int] = self._encoding(text).ids
         if not self._markup_ids.isdisjoint(ids):
             # A vocabulary that knows the markup as a word of its own; letter by letter it cannot.
-            ids = [id_ for letter in text for id_ in self._tokenizer.encode(letter, add_special_tokens=False).ids]
+            ids = [id_ for letter in text for id_ in self._encoding(letter).ids]
         return ids
+
+    def _encoding(self, text: str) -> tokenizers.Encoding:
+        if _SURROGATE.search(text):
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        if len(text) >= _LONG:
+            return self._tokenizer.encode_batch([text], add_special_tokens=False)[0]
+        return self._tokenizer.encode(text, add_special_tokens=False)
 
 
 def _unguard(text: str) -> str:

@@ -3,24 +3,34 @@
 Shapes: T tokens, E experts, K experts per token, D width the experts see, F their inner width.
 """
 
+from collections.abc import Callable
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holotron.ops.plain.norm import relu_squared
+
+Scoring = Literal["sigmoid", "softmax"]
+Activation = Literal["relu_squared", "silu"]
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"relu_squared": relu_squared, "silu": F.silu}
+
 
 def route(
     logits_TE: Tensor,
-    correction_E: Tensor,
+    correction_E: Tensor | None,
     experts_per_token: int,
     *,
+    scoring: Scoring = "sigmoid",
     groups: int = 1,
     groups_per_token: int = 1,
     normalize: bool = True,
     scaling: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Chosen experts and their weights. The correction moves the choice only, never the weights."""
-    scores_TE = logits_TE.sigmoid()
-    choice_TE = scores_TE + correction_E
+    """Chosen experts, the best first, and their weights. The correction moves the choice only, never the weights."""
+    scores_TE = logits_TE.sigmoid() if scoring == "sigmoid" else logits_TE.softmax(-1)
+    choice_TE = scores_TE if correction_E is None else scores_TE + correction_E
     if groups > 1:
         # A group is worth its two best experts; experts outside the best groups are out of the running.
         choice_TGE = choice_TE.unflatten(-1, (groups, -1))
@@ -35,17 +45,31 @@ def route(
     return chosen_TK, weights_TK * scaling
 
 
-def run_experts(x_TD: Tensor, chosen_TK: Tensor, weights_TK: Tensor, up_EFD: Tensor, down_EDF: Tensor) -> Tensor:
-    """Weighted sum over each token's experts of down · relu(up · x)²."""
-    per_token = chosen_TK.shape[1]
+def run_experts(
+    x_TD: Tensor,
+    chosen_TK: Tensor,
+    weights_TK: Tensor,
+    up_EFD: Tensor,
+    down_EDF: Tensor,
+    gate_EFD: Tensor | None = None,
+    *,
+    activation: Activation = "relu_squared",
+) -> Tensor:
+    """Weighted sum over each token's experts of down · activation(up · x).
+
+    With a gate, an expert is down · (activation(gate · x) · up · x).
+    """
+    experts, per_token = len(up_EFD), chosen_TK.shape[1]
+    activate = ACTIVATIONS[activation]
     # Sorted by expert, so that each expert sees its tokens as one matrix.
     order = chosen_TK.flatten().argsort(stable=True)
     token = order // per_token
-    counts: list[int] = chosen_TK.flatten().bincount(minlength=up_EFD.shape[0]).tolist()
-    outputs = [
-        F.linear(F.relu(F.linear(x_ND, up_FD)).square(), down_DF)
-        for x_ND, up_FD, down_DF in zip(x_TD[token].split(counts), up_EFD, down_EDF, strict=True)
-        if len(x_ND)
-    ]
+    counts: list[int] = chosen_TK.flatten().bincount(minlength=experts).tolist()
+    outputs = [x_TD[:0]]
+    for expert, x_ND in enumerate(x_TD[token].split(counts)):
+        if len(x_ND):
+            up_NF = F.linear(x_ND, up_EFD[expert])
+            inner_NF = activate(up_NF) if gate_EFD is None else activate(F.linear(x_ND, gate_EFD[expert])) * up_NF
+            outputs.append(F.linear(inner_NF, down_EDF[expert]))
     weighted = torch.cat(outputs) * weights_TK.flatten()[order, None]
     return torch.zeros_like(weighted[: len(x_TD)]).index_add(0, token, weighted).to(x_TD.dtype)

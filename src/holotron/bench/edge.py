@@ -1,0 +1,303 @@
+"""The HTTP process by itself: what hostile bodies, many screenshots and clients that leave cost everyone else.
+
+Shares and CPU seconds say something on a busy machine too; latencies only on an idle one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import json
+import os
+import random
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from holotron.bench.measuring import quantile
+from holotron.bench.report import machine
+from holotron.bench.screens import draw_screen, png
+from holotron.bench.soak import CHAT, server
+from holotron.bench.tiny import write_checkpoint
+
+HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
+WATCH_SECONDS = 0.02
+SCREEN = (1920, 1080)
+KINDS = 8
+RATE = 50.0  # requests a second that the figure about screenshots is stated for
+PROBE = """
+import socket, sys, time
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as connection:
+    while True:
+        began = time.monotonic()
+        connection.sendall(b"GET /health HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
+        answer = b""
+        while not answer.endswith(b"}"):
+            answer += connection.recv(65536)
+        print(time.monotonic() - began, flush=True)
+        time.sleep(float(sys.argv[3]))
+"""
+PARTS = b"[" + b",".join([b'{"type":"text","text":""}'] * 4096) + b"]"
+
+
+def _says(content: bytes, more: bytes = b"") -> bytes:
+    return b'{"messages":[{"role":"user","content":' + content + b"}]" + more + b',"max_tokens":1}'
+
+
+def _nested(depth: int) -> bytes:
+    return b'{"a":' * depth + b"1" + b"}" * depth
+
+
+def hostile_bodies(picture: str) -> dict[str, Callable[[], bytes]]:
+    """Bodies that are large or hard in one way each."""
+    image = json.dumps({"type": "image_url", "image_url": {"url": picture}}).encode()
+    message = b'{"role":"user","content":' + PARTS + b"}"
+    schema = b'{"type":"json_schema","json_schema":{"name":"x","schema":{"enum":[' + b"1," * 2_000_000 + b"1]}}}"
+    return {
+        "text of 5 MiB": lambda: _says(b'"' + b"word " * (2**20) + b'"'),
+        "text of 15 MiB": lambda: _says(b'"' + b"word " * (3 * 2**20) + b'"'),
+        "text of 15 MiB in escapes": lambda: _says(b'"' + b"\\u00e9\\n" * (15 * 2**20 // 8) + b'"'),
+        "500 messages of 4,096 empty parts": lambda: b'{"messages":[' + b",".join([message] * 500) + b"]}",
+        "16,000 messages": lambda: b'{"messages":[' + b",".join([b'{"role":"user","content":"a"}'] * 16_000) + b"]}",
+        "64 images of 1080p": lambda: _says(b"[" + b",".join([image] * 64) + b"]"),
+        "nested 100,000 deep": lambda: _says(b'"a"', b',"metadata":' + _nested(100_000)),
+        "schema of 4 MB": lambda: _says(b'"a"', b',"response_format":' + schema),
+        "a million token ids": lambda: b'{"prompt":[' + b"1," * 999_999 + b"1]}",
+    }
+
+
+@dataclass
+class Watch:
+    """What others see meanwhile: how long /health takes, and how many pieces running streams get."""
+
+    health: list[float] = field(default_factory=list)
+    pieces: int = 0
+
+    def taken(self) -> tuple[list[float], int]:
+        """What was seen since the last time."""
+        seen = self.health, self.pieces
+        self.health, self.pieces = [], 0
+        return seen
+
+
+@asynccontextmanager
+async def watching(url: str, streams: int) -> AsyncIterator[Watch]:
+    watch = Watch()
+    tasks = [asyncio.create_task(_probe(url, watch))]
+    tasks += [asyncio.create_task(_stream(url, watch, number)) for number in range(streams)]
+    try:
+        while watch.pieces < 20 * streams:
+            await asyncio.sleep(0.1)
+        yield watch
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _probe(url: str, watch: Watch) -> None:
+    """Asks from a process of its own: this one has streams to read."""
+    asking = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROBE, *_address(url), str(WATCH_SECONDS), stdout=asyncio.subprocess.PIPE
+    )
+    assert asking.stdout is not None
+    try:
+        async for line in asking.stdout:
+            watch.health.append(float(line))
+    finally:
+        asking.kill()
+        await asking.wait()
+
+
+async def _stream(url: str, watch: Watch, number: int) -> None:
+    body = {"messages": [{"role": "user", "content": f"Stream {number}"}], "max_tokens": 4000, "ignore_eos": True}
+    request = _request(url, CHAT, json.dumps(body | {"stream": True}).encode())
+    while True:
+        reader, writer = await asyncio.open_connection(*_address(url))
+        writer.write(request)
+        while piece := await reader.read(2**16):
+            watch.pieces += piece.count(b"data: ")
+        writer.close()
+
+
+def _address(url: str) -> tuple[str, str]:
+    host, port = url.removeprefix("http://").split(":")
+    return host, port
+
+
+def _request(url: str, path: str, body: bytes) -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nHost: {_address(url)[0]}\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+
+
+async def measure_hostile(url: str, pid: int, seconds: float, streams: int, tell: Any) -> dict[str, Any]:
+    """Send each body again and again for a while, with as long a pause before it to compare with."""
+    picture = _data_url(0)
+    report: dict[str, Any] = {}
+    async with watching(url, streams) as watch:
+        for name, make in hostile_bodies(picture).items():
+            body = make()
+            path = "/v1/completions" if b'"prompt"' in body[:20] else CHAT
+            watch.taken()
+            began = time.monotonic()
+            await asyncio.sleep(seconds)
+            _, pieces = watch.taken()
+            usual = pieces / (time.monotonic() - began)
+            began, spent, times, status = time.monotonic(), cpu_seconds(pid), 0, 0
+            while time.monotonic() - began < seconds:
+                status = await asyncio.to_thread(_post, url, path, body)
+                times += 1
+            took = time.monotonic() - began
+            health, pieces = watch.taken()
+            report[name] = {
+                "bytes": len(body),
+                "status": status,
+                "requests": times,
+                "seconds_each": round(took / times, 3),
+                "http_cpu_seconds_each": round((cpu_seconds(pid) - spent) / times, 3),
+                "health_ms": {f"p{p}": round(1000 * quantile(health, p / 100), 1) for p in (50, 99)},
+                "health_ms_max": round(1000 * max(health), 1),
+                "streams_kept": round(pieces / took / usual, 3) if usual else None,
+            }
+            tell(f"{name}: {report[name]}")
+    return report
+
+
+def _post(url: str, path: str, body: bytes) -> int:
+    """The status of an answer. Without a library, which would hold up the clients beside it."""
+    with socket.create_connection(_address(url), timeout=600) as connection:
+        connection.sendall(_request(url, path, body))
+        answer = b""
+        while piece := connection.recv(2**16):
+            answer += piece
+    return int(answer.split(b" ", 2)[1])
+
+
+async def measure_screens(url: str, pids: list[int], agents: int, seconds: float, tell: Any) -> dict[str, Any]:
+    """Agents that send a screenshot each turn: CPU seconds of the HTTP process for each."""
+    pictures = [_data_url(kind) for kind in range(KINDS)]
+    done = 0
+    until = time.monotonic() + seconds
+
+    async def agent(number: int) -> None:
+        nonlocal done
+        draw = random.Random(number)
+        async with httpx.AsyncClient(base_url=url, timeout=600, trust_env=False) as http:
+            session = (await http.post("/v1/sessions", json={})).raise_for_status().json()["id"]
+            while time.monotonic() < until:
+                parts = [{"type": "image_url", "image_url": {"url": draw.choice(pictures)}}]
+                body = {"messages": [{"role": "user", "content": parts}], "max_tokens": 1, "expected_turns": None}
+                answer = await http.post(f"/v1/sessions/{session}/turns", json=body)
+                answer.raise_for_status()
+                done += 1
+                await http.post(f"/v1/sessions/{session}/rollback", json={"turn": 0})
+
+    before = [cpu_seconds(pid) for pid in pids]
+    began = time.monotonic()
+    await asyncio.gather(*map(agent, range(agents)))
+    took = time.monotonic() - began
+    spent = [cpu_seconds(pid) - known for pid, known in zip(pids, before, strict=True)]
+    report = {
+        "agents": agents,
+        "screenshot_bytes": [len(picture) * 3 // 4 for picture in pictures],
+        "requests": done,
+        "requests_per_second": round(done / took, 2),
+        "http_cpu_ms_per_request": round(1000 * spent[0] / done, 2),
+        "engine_cpu_ms_per_request": round(1000 * spent[1] / done, 2),
+        "http_cores_at_50_per_second": round(RATE * spent[0] / done, 3),
+    }
+    tell(str(report))
+    return report
+
+
+async def measure_cancelling(url: str, streams: int, tell: Any) -> dict[str, Any]:
+    """Half of many streams are left at once: seconds until the engine works on none of them, and they are free."""
+    body = HELLO | {"max_tokens": 8000, "ignore_eos": True, "stream": True}
+    freed: list[float] = []
+    async with httpx.AsyncClient(
+        base_url=url, timeout=600, trust_env=False, limits=httpx.Limits(max_connections=None)
+    ) as http:
+        ids = [(await http.post("/v1/sessions", json={})).json()["id"] for _ in range(streams)]
+        reading = asyncio.Event()
+        begun = 0
+
+        async def read(session: str) -> None:
+            nonlocal begun
+            async with http.stream("POST", f"/v1/sessions/{session}/turns", json=body) as answer:
+                lines = answer.aiter_lines()
+                await anext(lines)
+                begun += 1
+                if begun == streams:
+                    reading.set()
+                async for _ in lines:
+                    pass
+
+        tasks = {session: asyncio.create_task(read(session)) for session in ids}
+        await reading.wait()
+        left = ids[::2]
+        began = time.monotonic()
+        for session in left:
+            tasks[session].cancel()
+
+        async def free(session: str) -> None:
+            while (told := (await http.get(f"/v1/sessions/{session}")).json())["running"] or told["busy"]:
+                await asyncio.sleep(0.05)
+            freed.append(time.monotonic() - began)
+
+        await asyncio.gather(*map(free, left))
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+    report = {"streams": streams, "left": len(left), "p50_seconds": round(quantile(freed, 0.5), 3)}
+    report |= {"max_seconds": round(max(freed), 3)}
+    tell(str(report))
+    return report
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process and of the children it has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def _data_url(kind: int) -> str:
+    return "data:image/png;base64," + base64.b64encode(png(draw_screen(SCREEN, kind, 1.0))).decode()
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """`holotron bench edge`."""
+
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    async def main(model: str) -> dict[str, Any]:
+        async with server(model, False) as (url, pids):
+            parts = options.parts.split(",")
+            report: dict[str, Any] = {}
+            if "hostile" in parts:
+                report["hostile"] = await measure_hostile(url, pids[0], options.seconds, options.streams, tell)
+            if "screens" in parts:
+                report["screens"] = await measure_screens(url, pids, options.agents, options.seconds * 6, tell)
+            if "cancel" in parts:
+                report["cancel"] = await measure_cancelling(url, options.agents, tell)
+            async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
+                figures = (await http.get("/metrics")).text.splitlines()
+        lag = [line.split(" ") for line in figures if line.startswith("holotron:event_loop_lag_seconds_bucket")]
+        report["event_loop_lag"] = {name.split('le="')[1].split('"')[0]: float(count) for name, count in lag}
+        return report
+
+    with tempfile.TemporaryDirectory() as folder:
+        report = machine() | {"load_average": round(os.getloadavg()[0], 1), "cores": os.cpu_count()}
+        report |= asyncio.run(main(str(write_checkpoint(Path(folder) / "tiny"))))
+    if not options.json:
+        print(json.dumps(report, indent=1))
+    return report

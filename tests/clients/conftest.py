@@ -1,0 +1,87 @@
+"""Client libraries against a server: `make test-clients`, which has an environment of its own for them.
+
+With RECORD_REQUESTS=FILE what they send is written down; the default tests send it again without the libraries.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import platform
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from holotron.server import bodies
+from tests.server.live import Live, serving, write_checkpoint
+
+NEEDED = ("litellm", "langchain_openai", "instructor", "browser_use")
+collect_ignore_glob = [] if all(map(find_spec, NEEDED)) else ["test_*.py"]
+os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "ANONYMIZED_TELEMETRY": "false", "LANGSMITH_TRACING": "false"}
+RECORD = os.environ.get("RECORD_REQUESTS")
+MOST_RECORDED = 8
+
+
+LIBRARIES = ("openai", "litellm", "langchain-openai", "instructor", "anthropic", "browser-use")
+outcomes: dict[str, str] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" or report.outcome != "passed":
+        outcomes[report.nodeid] = report.outcome
+
+
+def pytest_sessionfinish() -> None:
+    """With CLIENTS_RESULT=FILE: what was run with which versions, and what came of it."""
+    if path := os.environ.get("CLIENTS_RESULT"):
+        told = {
+            "date": datetime.now(UTC).date().isoformat(),
+            "command": "make test-clients",
+            "python": platform.python_version(),
+            "libraries": {name: version(name) for name in LIBRARIES},
+            "tests": outcomes,
+        }
+        Path(path).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with serving(write_checkpoint(tmp_path_factory.mktemp("tiny")), engine={"max_context": 32768}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def picture() -> str:
+    buffer = io.BytesIO()
+    Image.new("RGB", (32, 32), "red").save(buffer, "PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+@pytest.fixture(scope="session")
+def recorded() -> Iterator[dict[str, list[Any]]]:
+    found: dict[str, list[Any]] = {}
+    yield found
+    if RECORD:
+        Path(RECORD).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def recording(request: pytest.FixtureRequest, recorded: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Note what each library sends; the server runs in this process."""
+    sent = recorded.setdefault(request.module.__name__.rsplit("test_", 1)[1], [])
+    read = bodies.read
+
+    def noting(kind: Any, content: bytes) -> Any:
+        if len(sent) < MOST_RECORDED and kind.__name__ == "ChatRequest":
+            sent.append(json.loads(content))
+        return read(kind, content)
+
+    monkeypatch.setattr(bodies, "read", noting)
