@@ -12,8 +12,10 @@ from holotron.agent.chat import ChatOptions
 from holotron.agent.endpoint import EndpointModel
 from holotron.agent.in_process import EngineModel
 from holotron.agent.policy_format import BareJsonFormat
+from holotron.agent.stuck import StuckLimits
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
+from holotron.env.safety.confirm import Confirmation
 from holotron.model.initialize import random_model
 from holotron.model.text.byte_tokenizer import byte_tokenizer
 from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
@@ -94,7 +96,7 @@ def test_nonsense_in_a_row_ends_it(world, site):  # noqa: F811
 def test_the_last_step_can_only_answer(world, site):  # noqa: F811
     model = Recited(act("hover", x=1, y=1), act("hover", x=1, y=1), act("answer", text="late"))
     _agent, ending = run(world, site, model, budget=Budget(steps=3))
-    assert (ending.reason, ending.answer) == ("answered", "late")
+    assert (ending.reason, ending.answer) == ("step_limit", "late")
     assert "last step" in model.heard[-1].text
     forced = str(model.schemas[-1])
     assert "answer" in forced
@@ -207,3 +209,39 @@ def test_nobody_at_the_address():
             await model.aclose()
 
     asyncio.run(main())
+
+
+def test_a_forced_answer_is_the_limit_and_is_kept(world, site):  # noqa: F811
+    model = Recited(act("hover", x=1, y=1), act("answer", text="late"))
+    _agent, ending = run(world, site, model, budget=Budget(steps=2))
+    assert (ending.reason, ending.answer, ending.forced) == ("step_limit", "late", True)
+
+
+def test_going_in_circles_ends_as_stuck(world, site):  # noqa: F811
+    agent, ending = run(world, site, Recited(act("hover", x=1, y=1)), stuck=StuckLimits())
+    assert (ending.reason, len(agent.steps)) == ("stuck", 3)
+    assert "does not change" in ending.detail
+
+
+def test_hooks_hear_answer_and_stop(world, site):  # noqa: F811
+    heard, asked = [], []
+
+    async def main():
+        async def never(question):
+            raise AssertionError("the agent's own hook answers")
+
+        async with world.env(site.origin, confirmation=Confirmation(["click"], never)) as env:
+            await env.goto(site.origin + "/")
+            agent = Agent(
+                Recited(act("click", x=1, y=1)),
+                env,
+                on_step=lambda step: heard.append(step.index),
+                on_question=lambda question: asked.append(question.rule),  # None: no
+                should_stop=lambda step: "enough" if step.index == 1 else None,
+            )
+            return agent, await agent.run("click")
+
+    agent, ending = world.run(main())
+    assert (ending.reason, ending.detail) == ("stopped", "enough")
+    assert (heard, asked) == ([0, 1], ["click", "click"])
+    assert "not confirmed" in agent.steps[0].error

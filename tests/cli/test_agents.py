@@ -8,15 +8,19 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from typer.testing import CliRunner
 
 from holotron.bench.tiny import write_checkpoint
 from holotron.cli.main import app
+from holotron.episodes.fleet import Fleet
 from holotron.episodes.store import EpisodeStore
 from tests.env.driver import descendants
 from tests.env.site import Site
@@ -98,18 +102,24 @@ class Patient(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...
 
 
-@pytest.fixture
-def patient():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Patient) as server:
+@contextmanager
+def model_server(kind: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
 
 
+@pytest.fixture
+def patient():
+    with model_server(Patient) as address:
+        yield address
+
+
 @pytest.mark.parametrize("how", ["ctrl-c", "stop"])
 def test_stopping_is_clean(site, patient, tmp_path, how):
     words = ["run", "Look around", "--url", site.origin + "/", "--endpoint", patient, "--size", "320x200", "--bare"]
-    words += ["--steps", 1000, "--record", tmp_path / "kept"]
+    words += ["--steps", 1000, "--record", tmp_path / "kept", "--keep-going"]
     process = subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     store = EpisodeStore(tmp_path / "kept")
@@ -215,13 +225,81 @@ def test_a_page_that_is_not_there_is_told_in_a_line(checkpoint, site):
     assert "Traceback" not in done.stderr
 
 
-def test_a_server_that_is_not_there_is_told_in_a_line(site, monkeypatch):
-    monkeypatch.setattr("holotron.agent.endpoint.LONGEST_PAUSE", 0.1)  # between tries
-    words = ["run", "x", "--url", site.origin, "--endpoint", "http://127.0.0.1:9", "--size", "320x200"]
-    done = CliRunner().invoke(app, words)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "x", "--url", "http://localhost:1"],
+        ["rollout", "tasks.jsonl", "--out", "out"],
+        ["eval", "miniwob", "--tasks", "click-test"],
+        ["eval", "recall"],
+        ["demo"],
+    ],
+)
+def test_a_server_that_is_not_there_is_told_at_once(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tasks.jsonl").write_text('{"task": "x", "url": "http://localhost:1"}\n')
+    monkeypatch.setattr("holotron.agent.endpoint.asyncio.sleep", None)  # nothing is tried again
+    done = CliRunner().invoke(app, [*words, "--endpoint", "http://127.0.0.1:9"])
     assert done.exit_code == 1
-    assert "127.0.0.1:9 could not be used 6 times" in done.output
-    assert "Traceback" not in done.output
+    assert "error: http://127.0.0.1:9 cannot be reached" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["tasks.jsonl"]
+
+
+class Failing(Patient):
+    """A server that says what it serves, and can do nothing else."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(500, {"error": {"message": "out of memory"}})
+
+
+def test_a_rollout_that_lost_everything_fails_and_says_why(site, tmp_path, monkeypatch):
+    monkeypatch.setattr("holotron.suites.play.Fleet", partial(Fleet, pause=0.0))
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({"task": "Look", "url": site.origin + "/"}) + "\n")
+    with model_server(Failing) as address:
+        words = ["rollout", tmp_path / "tasks.jsonl", "--out", tmp_path / "kept", "--endpoint", address]
+        done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code == 1
+    assert "no episode could be played" in done.stderr
+    assert "out of memory" in done.stderr
+
+
+class Named(Patient):
+    """A server of a small policy: it tells how that is asked. The policy never answers before it must."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def do_GET(self) -> None:
+        stated = {"format": "nano", "size": [640, 480]}
+        self._answer(200 if self.path == "/v1/models" else 404, {"data": [{"id": "small", "policy_format": stated}]})
+
+    def do_POST(self) -> None:
+        self.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        kind = "answer" if "wait" not in json.dumps(self.asked[-1]["response_format"]) else "wait"
+        text = '{"action":"answer","text":"late"}' if kind == "answer" else '{"action":"wait","seconds":0.1}'
+        message = {"role": "assistant", "content": text}
+        self._answer(200, {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+
+def test_an_endpoint_says_how_its_policy_is_asked(site, tmp_path):
+    """The format and the view reach `run` and `rollout`; a run out of steps is no success."""
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({"task": "Look", "url": site.origin + "/"}) + "\n")
+    with model_server(Named) as address:
+        kept = tmp_path / "run"
+        words = ["run", "Look", "--url", site.origin + "/", "--endpoint", address, "--steps", 2, "--record", kept]
+        done = CliRunner().invoke(app, list(map(str, words)))
+        assert done.exit_code == 1
+        assert "step_limit after 2 steps" in done.stderr
+        assert done.stdout == "late\n"
+        many = ["rollout", tmp_path / "tasks.jsonl", "--out", tmp_path / "many", "--endpoint", address, "--steps", 1]
+        assert CliRunner().invoke(app, list(map(str, many))).exit_code == 0
+    assert Named.asked[0]["messages"][0]["content"][1]["text"] == "Task: Look"
+    for folder in (kept, tmp_path / "many"):
+        (info,) = EpisodeStore(folder).list_episodes()
+        assert info.outcome.reason == "step_limit"
+        assert info.policy.extra["format"] == "nano"
+        assert info.environment.viewport == (640, 480)
 
 
 def test_nothing_to_stop():

@@ -1,10 +1,12 @@
 """The commands as a user meets them: output, exit codes, and one line when something is wrong."""
 
+import errno
 import importlib
 import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -14,14 +16,18 @@ import pytest
 from typer.testing import CliRunner
 
 import holotron
+from holotron.agent.chat import ModelUnavailable
 from holotron.cli import checks, doctor
+from holotron.cli.errors import report
 from holotron.cli.main import app
+from holotron.env.errors import BrowserMissing
 from holotron.model.presets import PRESETS
 from holotron.plan.gpus import GPUS
 from holotron.plan.workload import parse_size
+from holotron.suites.miniwob.tasks import MiniWoBMissing
 
 SOURCE = Path(holotron.__file__).parents[1]
-COMMANDS = ("models", "plan", "doctor")
+COMMANDS = ("models", "plan", "doctor", "film", "cost")
 
 
 def holo(*arguments, columns=80):
@@ -112,6 +118,51 @@ def test_a_bug_is_one_line_unless_debugging(monkeypatch):
     result = holo("doctor")
     assert result.exit_code == 1
     assert isinstance(result.exception, RuntimeError)
+
+
+class SafetensorError(Exception):
+    """Named as the library's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (lambda: re.compile("("), 2, "'(' is no regular expression"),
+        (lambda: __import__("a_package_that_is_not_here"), 1, "the package 'a_package_that_is_not_here' is missing"),
+        (lambda: _raise(BrowserMissing("no Chromium")), 1, "error: no Chromium"),
+        (lambda: _raise(MiniWoBMissing("no tasks")), 1, "error: no tasks"),
+        (lambda: _raise(OSError(errno.ENOSPC, "No space left on device")), 1, "the disk is full"),
+        (lambda: _raise(SafetensorError("I/O error: No space left on device (os error 28)")), 1, "the disk is full"),
+        (lambda: _raise(ExceptionGroup("workers", [ModelUnavailable("away")])), 1, "error: away"),
+    ],
+)
+def test_what_is_no_bug_is_not_called_one(error, code, says, capsys):
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        error()
+    assert report(caught.value) == code
+    told = capsys.readouterr().err
+    assert says in told
+    assert "a bug" not in told
+    assert told.count("\n") == 1
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def test_doctor_knows_what_a_window_needs(monkeypatch, tmp_path):
+    shell = tmp_path / "chromium-headless-shell"
+    shell.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
+    monkeypatch.delenv("HOLOTRON_CHROMIUM", raising=False)
+    assert checks.check_chromium()[0] == "ok"
+    state, detail, fix = checks.check_window()
+    assert (state, "no window" in detail) == ("note", True)
+    assert "playwright install" in fix
+    shell.with_name("chromium").touch(0o755)
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert checks.check_window() == ("ok", str(tmp_path / "chromium"))
 
 
 def test_starting_up_does_not_import_torch():

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from holotron.agent.policy_format import BareJsonFormat, save_format
+
 from .hostile import CHAT, HELLO, PATIENCE
 from .live import Live, serving, write_checkpoint
 
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory):
-    return write_checkpoint(tmp_path_factory.mktemp("tiny"))
+    folder = write_checkpoint(tmp_path_factory.mktemp("tiny"))
+    save_format(BareJsonFormat(size=(640, 480)), folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

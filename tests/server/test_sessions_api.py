@@ -10,6 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from holotron.agent.endpoint import find_card
+from holotron.agent.policy_format import BareJsonFormat, read_format
+
 CHAT, TEXT, SESSIONS = "/v1/chat/completions", "/v1/completions", "/v1/sessions"
 GREEDY = {"temperature": 0, "max_tokens": 8, "ignore_eos": True, "return_token_ids": True}
 
@@ -270,3 +273,14 @@ def test_many_sessions_at_once(live, http):
         assert go_on(http, before) == said
     assert len({tuple(before) for before, _, _ in results}) == 24
     assert live.state.admission.total == 0
+
+
+def test_the_model_and_its_sessions_tell_how_it_is_asked_as_an_agent(http, live):
+    stated = {"format": "json-bare", "size": [640, 480]}
+    assert http.get("/v1/models").json()["data"][0]["policy_format"] == stated
+    session = http.post("/v1/sessions").json()
+    assert session["policy_format"] == stated
+    assert http.get(f"/v1/sessions/{session['id']}").json()["policy_format"] == stated
+    http.delete(f"/v1/sessions/{session['id']}")
+    assert read_format(find_card(live.url + "/v1")["policy_format"]) == BareJsonFormat(size=(640, 480))
+    assert find_card(live.url, "another") == {}

@@ -17,9 +17,7 @@ from holotron.episodes.record import Outcome
 from holotron.episodes.store import EpisodeStore
 from holotron.web.report import write_report
 from tests.web import samples
-from tests.web.browser import DESKTOP, Watched, id_of, serving, text, until, watching
-
-IMAGE = Path(__file__).parents[2] / "docs" / "images" / "viewer.png"
+from tests.web.browser import Watched, id_of, serving, text, until, watching
 
 
 @pytest.fixture(scope="module")
@@ -191,19 +189,5 @@ def test_ten_thousand_episodes_open_in_less_than_two_seconds(memory):
                 await page.wait_for_selector("text=Put book 0 into the basket.")
         print(f"\n10,000 episodes: opened after {opened:.0f} ms, searched in {searched * 1000:.0f} ms")
         assert opened < 2000
-
-    asyncio.run(main())
-
-
-@pytest.mark.skipif(not os.environ.get("HOLOTRON_UPDATE_IMAGES"), reason="draws the picture of the documentation")
-def test_draw_the_picture_of_the_documentation(store):
-    async def main() -> None:
-        with serving(store) as home:
-            async with watching(home, DESKTOP) as watched:
-                page = await watched.open(f"#{id_of(store, 'sign-in')}/3")
-                await until(page, "[...document.images].every((image) => image.complete)")
-                await page.wait_for_timeout(1000)  # for the mark to come to rest
-                IMAGE.parent.mkdir(parents=True, exist_ok=True)
-                await page.screenshot(path=IMAGE)
 
     asyncio.run(main())

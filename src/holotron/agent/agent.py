@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, ParamSpec, TypeAlias, TypeVar
 
 from holotron.actions.action import Action, ActionError, Answer, Click, DoubleClick, Hover, Infeasible, Select, Type
 from holotron.agent.chat import Chat, ChatModel, Message, Reply
 from holotron.agent.formats.localizers import JsonLocalizer, Localizer
 from holotron.agent.policy_format import JsonFormat, PolicyFormat
 from holotron.agent.prompts import VERDICT_SCHEMA, parse_verdict, validation_prompt
+from holotron.agent.stuck import StuckDetector, StuckLimits
 from holotron.agent.teacher import Supervision, TeacherFailed, same
-from holotron.env.environment import Environment, Observation, TaskStatus
+from holotron.env.environment import Environment, Observation, Questioning, TaskStatus
 from holotron.env.errors import ActionFailed, Refused
+from holotron.env.safety.confirm import Question
 
+P = ParamSpec("P")
+T = TypeVar("T")
+Hook: TypeAlias = Callable[P, T | Awaitable[T]]
 LOCATED = (Click, DoubleClick, Hover, Type, Select)
 Actor = Literal["policy", "teacher", "disturbance"]
 
@@ -67,13 +73,18 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an episode ended: answered, done, infeasible, step_limit, time_limit, token_limit, stopped (by a teacher)."""
+    """How an episode ended.
+
+    reason: answered, done, infeasible, step_limit, time_limit, token_limit, stuck, or stopped (by a teacher or a hook).
+    forced: the answer was given at the last step, where nothing else was possible; the reason is then the limit.
+    """
 
     reason: str
     answer: str = ""
     success: bool | None = None
     reward: float | None = None
     detail: str = ""
+    forced: bool = False
 
 
 class Agent:
@@ -83,6 +94,10 @@ class Agent:
     element descriptions are turned into points. A validator judges each answer against the last screenshots; what it
     rejects goes back to the policy while there is budget. Under supervision a teacher says at each step what it would
     do, and plays where the policy may not, or where there is none.
+
+    Hooks may be plain or async functions. on_step hears of each step. on_question answers what the environment asks
+    before an action that its rules name: True goes on. should_stop is asked after each step: a true value ends the
+    run as `stopped`, and a text is the reason given. stuck: limits at which going in circles ends it as `stuck`.
     """
 
     def __init__(
@@ -97,7 +112,10 @@ class Agent:
         validator: ChatModel | None = None,
         validator_images: int = 3,
         supervision: Supervision | None = None,
-        on_step: Callable[[StepRecord], Awaitable[None]] | None = None,
+        stuck: StuckLimits | None = None,
+        on_step: Hook[[StepRecord], None] | None = None,
+        on_question: Hook[[Question], bool] | None = None,
+        should_stop: Hook[[StepRecord], bool | str | None] | None = None,
     ) -> None:
         if policy is None and supervision is None:
             raise ValueError("nobody plays; an Agent needs a policy, a supervision, or both")
@@ -111,11 +129,16 @@ class Agent:
         self.supervision = supervision
         self.steps: list[StepRecord] = []
         self._validator_images = validator_images
+        self._stuck = stuck
         self._on_step = on_step
+        self._on_question = on_question
+        self._should_stop = should_stop
 
     async def run(self, task: str) -> Ending:
         """Do the task. InfrastructureError and ModelUnavailable pass through: they say nothing about the policy."""
         self.steps = []
+        if (hook := self._on_question) is not None and isinstance(self.env, Questioning):
+            self.env.answer_questions_by(lambda question: call_hook(hook, question))
         chat = None if self.policy is None else await self.policy.open()
         try:
             return await self._episode(task, chat)
@@ -127,10 +150,11 @@ class Agent:
 
     async def _episode(self, task: str, chat: Chat | None) -> Ending:
         began, tokens, misunderstood = time.monotonic(), 0, 0
+        detector = None if self._stuck is None else StuckDetector(self._stuck)
         for index in range(self.budget.steps):
             forced = index == self.budget.steps - 1 or time.monotonic() - began > self.budget.seconds
             record = await self._step(index, task, chat, forced)
-            ending = self._ending(record)
+            ending = self._ending(record, "time_limit" if index < self.budget.steps - 1 else "step_limit")
             if ending is not None and isinstance(record.action, Answer) and self.validator and not forced:
                 accepted, feedback = await self._validate(task, ending.answer, record.observation)
                 record = replace(record, feedback=feedback)
@@ -148,6 +172,11 @@ class Agent:
                 return Ending("token_limit")
             if misunderstood >= self.budget.max_misunderstood:
                 return Ending("step_limit", detail=f"{misunderstood} answers in a row were no action: {record.error}")
+            if self._should_stop is not None and (why := await call_hook(self._should_stop, record)):
+                return Ending("stopped", detail=why if isinstance(why, str) else "should_stop said so")
+            seen = record.observation
+            if detector is not None and (why := detector.add(seen.image, seen.url, record.action)):
+                return Ending("stuck", detail=why)
         return Ending("step_limit")
 
     async def _step(self, index: int, task: str, chat: Chat | None, forced: bool) -> StepRecord:
@@ -236,10 +265,12 @@ class Agent:
         finally:
             await chat.close()
 
-    def _ending(self, record: StepRecord) -> Ending | None:
+    def _ending(self, record: StepRecord, limit: str) -> Ending | None:
         if record.status.done:
             return Ending("done", success=record.status.success, reward=record.status.reward)
         if isinstance(record.action, Answer):
+            if record.forced and record.actor == "policy":  # it had no choice: nothing says that the task is done
+                return Ending(limit, answer=record.action.text, forced=True)
             return Ending("answered", answer=record.action.text)
         if isinstance(record.action, Infeasible):
             return Ending("infeasible", detail=record.action.reason)
@@ -248,4 +279,10 @@ class Agent:
     async def _note(self, record: StepRecord) -> None:
         self.steps.append(record)
         if self._on_step is not None:
-            await self._on_step(record)
+            await call_hook(self._on_step, record)
+
+
+async def call_hook(hook: Hook[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a plain or async function returns."""
+    found = hook(*args, **kwargs)
+    return await found if inspect.isawaitable(found) else found

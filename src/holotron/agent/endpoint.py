@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,6 +17,38 @@ from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply
 # An overloaded server asks to come back; so do the statuses of proxies whose server restarts.
 AGAIN = (429, 502, 503, 504)
 LONGEST_PAUSE = 30.0
+FIRST_ANSWER = 15.0  # seconds in which a server must say what it serves
+KEY_VARIABLES = ("HOLOTRON_API_KEY", "OPENAI_API_KEY")
+
+
+def find_card(base_url: str, model: str | None = None, api_key: str | None = None) -> dict[str, Any]:
+    """What the server says about a model (by default its first), asked once; {} from one that lists no models.
+
+    ModelUnavailable within seconds where nobody answers.
+    """
+    root = base_url.rstrip("/").removesuffix("/v1")
+    try:
+        response = httpx.get(f"{root}/v1/models", headers=_headers(api_key), timeout=FIRST_ANSWER)
+    except httpx.HTTPError as error:
+        raise ModelUnavailable(f"{root} cannot be reached: {error or type(error).__name__}") from error
+    except (httpx.InvalidURL, ValueError) as error:
+        raise ModelUnavailable(f"{base_url!r} is no address: {error}") from error
+    if response.status_code in (401, 403):
+        raise ModelUnavailable(f"{root} wants an API key: {_message(response)}; set {' or '.join(KEY_VARIABLES)}")
+    try:
+        cards = response.json()["data"]
+        return next((card for card in cards if model is None or card["id"] == model), {})
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def find_key() -> str | None:
+    """The API key that the environment holds."""
+    return next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
+
+
+def _headers(api_key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
 class EndpointModel:
@@ -42,10 +75,9 @@ class EndpointModel:
         self._model = model
         self._sessions = sessions
         self._attempts = attempts
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         root = base_url.rstrip("/").removesuffix("/v1")
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-        self._http = httpx.AsyncClient(base_url=root, headers=headers, timeout=seconds, limits=limits)
+        self._http = httpx.AsyncClient(base_url=root, headers=_headers(api_key), timeout=seconds, limits=limits)
         self._asking = asyncio.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -193,6 +225,7 @@ def _reply(answer: dict[str, Any]) -> Reply:
         weight_versions=tuple(versions) if versions and len(set(versions)) > 1 else None,
         prompt_tokens=usage.get("prompt_tokens"),
         cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
+        completion_tokens=usage.get("completion_tokens"),
         finish_reason=choice.get("finish_reason"),
     )
 

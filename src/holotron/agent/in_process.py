@@ -104,6 +104,7 @@ def _reply(answer: Generation, prompt_ids: tuple[int, ...], held: int, recorded:
         weight_versions=tuple(answer.epochs) if len(set(answer.epochs)) > 1 else None,
         prompt_tokens=held + len(prompt_ids),
         cached_tokens=held,
+        completion_tokens=len(answer.token_ids),
         finish_reason="stop" if answer.finish_reason == "eos" else answer.finish_reason,
     )
 

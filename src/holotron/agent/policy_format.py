@@ -91,19 +91,31 @@ def stated_format(folder: Path) -> PolicyFormat | None:
     if not path.is_file():
         return None
     try:
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return read_format(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read: {error!r}") from error
+
+
+def read_format(value: dict[str, Any]) -> PolicyFormat:
+    """The format that `told` describes; ValueError where there is none like it."""
+    try:
         if unknown := value.keys() - {"format", "terse", "size"}:
             raise ValueError(f"unknown field {min(unknown)!r}")
         found = find_format(value["format"] if "format" in value else "nano" if value["terse"] else "json")
         size = value.get("size", found.size)
         return replace(found, size=None if size is None else (int(size[0]), int(size[1])))
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ModelError(f"{path} cannot be read: {error!r}") from error
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"no policy format: {error!r}") from error
+
+
+def told(policy_format: PolicyFormat) -> dict[str, Any]:
+    """The format as policy.json has it, and as a server tells its clients."""
+    size = None if policy_format.size is None else list(policy_format.size)
+    return {"format": policy_format.spec, "size": size}
 
 
 def save_format(policy_format: PolicyFormat, folder: Path) -> None:
-    size = None if policy_format.size is None else list(policy_format.size)
-    (folder / NAME).write_text(json.dumps({"format": policy_format.spec, "size": size}) + "\n", encoding="utf-8")
+    (folder / NAME).write_text(json.dumps(told(policy_format)) + "\n", encoding="utf-8")
 
 
 # ---- families ----

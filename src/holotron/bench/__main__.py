@@ -24,6 +24,7 @@ from holotron.bench.suite import CASES, run_suite
 from holotron.engine.build import EngineOptions, build_engine, load_model
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.info import counters
+from holotron.model.heartbeat import Heartbeat, to_stderr
 from holotron.model.model import Model
 from holotron.model.presets import PRESETS
 from holotron.plan.errors import PlanError
@@ -165,7 +166,10 @@ def _loop_for(options: argparse.Namespace, model: Model, tokens_per_session: int
 
 
 def _agent(options: argparse.Namespace) -> dict[str, Any]:
-    report = _agent_report(options, _load(options))
+    to_stderr(f"loading {options.model} on {options.device}")
+    with Heartbeat("loading the model"):
+        model = _load(options)
+    report = _agent_report(options, model)
     if not options.json:
         print_agent(report)
     return report
@@ -185,7 +189,13 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
     ).resolved(model.config)
     loop = _loop_for(options, model, workload.mean_tokens, workload.end_tokens + 64)
     agents = AgentLoad(loop, workload)
-    figures = agents.run(options.warmup, options.seconds, _tell).summary()
+    with Heartbeat("computing the first session, of which the others are copies") as heartbeat:
+
+        def tell(message: str) -> None:
+            to_stderr(message)
+            heartbeat.now(message)
+
+        figures = agents.run(options.warmup, options.seconds, tell).summary()
     if options.profile:
         _profile(agents, options.profile)
     counted = counters(loop)
@@ -236,10 +246,6 @@ def _loop(options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         print(f"{figures['loop_milliseconds']:.3f} ms per step of {options.sessions} sessions, besides the model")
     return figures
-
-
-def _tell(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

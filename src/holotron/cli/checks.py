@@ -18,7 +18,7 @@ from typing import Literal
 
 from holotron.cli.errors import told
 from holotron.cli.output import GIB, size
-from holotron.env.browser.chromium import find_chromium
+from holotron.env.browser.chromium import WINDOW_FIX, find_chromium, has_screen
 
 State = Literal["ok", "note", "missing"]
 
@@ -107,6 +107,7 @@ def run_checks() -> list[Check]:
         ("memory", "holding a model", False, check_memory),
         ("disk", "downloading a model", False, check_disk),
         ("chromium", "web tasks", False, check_chromium),
+        ("window", "run --headed", False, check_window),
         ("fonts", "screenshots that look right", False, check_fonts),
     ]
     return [run_check(*check) for check in checks]
@@ -223,6 +224,16 @@ def check_chromium() -> Finding:
     if importlib.util.find_spec("playwright") is None:
         fix = f"python -m pip install playwright && {fix}"
     return "missing", detail, fix
+
+
+def check_window() -> Finding:
+    """The headless shell, which most machines have, has no window."""
+    path, _ = find_chromium(window=True)
+    if path is None:
+        return "note", "no full Chromium here; the headless shell has no window", WINDOW_FIX
+    if not has_screen():
+        return "note", f"{path}, but there is no screen: neither $DISPLAY nor $WAYLAND_DISPLAY is set"
+    return "ok", str(path)
 
 
 def check_fonts() -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from holotron.cli.errors import failure
 from holotron.cli.output import examples, print_step
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
+from holotron.env.browser.chromium import WINDOW_FIX, find_chromium, has_screen
 
 if TYPE_CHECKING:
     from holotron.agent.agent import StepRecord
@@ -35,6 +37,12 @@ TASKS = (
     "click-checkboxes",
 )
 MOST_STEPS = 12
+NEXT = (
+    ("holotron film {folder} --out demo.gif", "the last episode as a moving picture"),
+    ('holotron run "log in as ada" --url http://localhost:3000 --record runs/one', "a task of your own, on your page"),
+    ("holotron serve holotron-nano", "the same policy as an OpenAI-compatible server; add --endpoint to any command"),
+    ("holotron eval miniwob --episodes-per-task 1", "all 125 tasks of MiniWoB++ once, in some minutes"),
+)
 
 
 def demo(
@@ -42,6 +50,7 @@ def demo(
     endpoint: policies.EndpointOption = None,
     name: policies.NameOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the episodes; default: runs/demo and the time.")] = None,
+    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page, where there is a screen.")] = True,
 ) -> None:
     """Solve some widget tasks and three plain pages in a real browser, with seeds and pages kept out of training."""
     from holotron.model.errors import ModelError
@@ -59,7 +68,16 @@ def demo(
     report = write_report(EpisodeStore(folder), folder / "report.html")
     each = seconds / max(1, played.steps)
     console.print(f"{played.succeeded} of {played.finished} solved, {played.steps} steps, {each:.2f} s each")
-    typer.echo(f"every step, with its screenshot: {report.page}")
+    address = report.page.resolve().as_uri()
+    console.print("every step, with its screenshot:")
+    typer.echo(address)
+    if open_ and has_screen():
+        webbrowser.open(address)
+    console.print("\nWhat to try next:", style="bold")
+    for command, what in NEXT:
+        console.print(f"  {command.format(folder=folder)}\n      {what}", soft_wrap=True, markup=False)
+    if find_chromium(window=True)[0] is None:
+        console.print(f"  {WINDOW_FIX}\n      a browser with a window, for run --headed", soft_wrap=True, markup=False)
 
 
 async def _play_all(chosen: Chosen, folder: Path, console: Console) -> tuple[Counters, float]:

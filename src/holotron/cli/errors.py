@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -41,6 +43,12 @@ def failure(*kinds: type[Exception]) -> Iterator[None]:
         raise OSError(str(error)) from error
 
 
+def fail_if_all_lost(played: int, lost: int, problem: str) -> None:
+    """OSError where episodes were lost and none was played: nothing was found out."""
+    if lost and not played:
+        raise OSError(f"no episode could be played: {problem or 'the reason is not known'}")
+
+
 def debugging() -> bool:
     return os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
 
@@ -54,11 +62,30 @@ def report(error: Exception) -> int:
         context = getattr(error, "ctx", None)
         hint = f" (see {context.command_path} --help)" if context is not None else ""
         return _say(f"{_one_line(str(format_message()))}{hint}", int(getattr(error, "exit_code", FAILED)))
+    if isinstance(error, ExceptionGroup):
+        return report(error.exceptions[0])  # the others are the same, or came of it
     if isinstance(error, Misuse):
         return _say(_one_line(str(error)), MISUSED)
+    if isinstance(error, re.error):
+        return _say(_one_line(f"{error.pattern!r} is no regular expression: {error.msg}"), MISUSED)
+    if isinstance(error, ImportError) and error.name and not error.name.startswith("holotron"):
+        package = error.name.partition(".")[0]
+        return _say(f"the package {package!r} is missing; `holotron doctor` says how to install it", FAILED)
+    # What this package raises under a name of its own is meant to be read as it is.
+    if type(error).__module__.startswith("holotron."):
+        return _say(_one_line(str(error)) or type(error).__name__, FAILED)
+    if _full_disk(error):
+        return _say(f"the disk is full: {told(error)}", FAILED)
     if isinstance(error, ValueError | OSError):
         return _say(_one_line(str(error)) or type(error).__name__, FAILED)
     return _say(f"{told(error)} (a bug; {DEBUG_VARIABLE}=1 shows where)", FAILED)
+
+
+def _full_disk(error: BaseException) -> bool:
+    """Whether a full disk is behind an error: libraries tell it in words of their own, torch in these."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return any(words in str(error) for words in ("No space left on device", "PytorchStreamWriter failed writing"))
 
 
 def told(error: Exception) -> str:

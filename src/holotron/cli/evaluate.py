@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from holotron.cli.errors import Misuse, misuse
+from holotron.cli.errors import Misuse, fail_if_all_lost, misuse
 from holotron.cli.output import command_group, console, examples, print_json
 from holotron.cli.policies import (
     BUNDLED,
@@ -126,6 +126,7 @@ def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callabl
             print_json(report)
         else:
             _print(report, folder)
+        fail_if_all_lost(report["episodes"], report["infrastructure_failures"], report["problem"])
 
     help_text = f"{about}; several with commas between share episodes"
     command.__annotations__["protocol"] = Annotated[str, typer.Option(help=help_text)]

@@ -13,7 +13,23 @@ import typer
 from typer.core import TyperGroup
 
 from holotron import __version__
-from holotron.cli import bench, data, demo, doctor, evaluate, models, pipeline, plan, rollout, run, serve, train, view
+from holotron.cli import (
+    bench,
+    cost,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    film,
+    models,
+    pipeline,
+    plan,
+    rollout,
+    run,
+    serve,
+    train,
+    view,
+)
 from holotron.cli import process_registry as running
 from holotron.cli.errors import DONE, FAILED, debugging, report
 from holotron.cli.output import examples, show_help
@@ -84,6 +100,8 @@ app.command("run", epilog=run.EXAMPLES)(run.run)
 app.command("rollout", epilog=rollout.EXAMPLES)(rollout.rollout)
 app.add_typer(data.app, name="data")
 app.command("view", epilog=view.EXAMPLES)(view.view)
+app.command("film", epilog=film.EXAMPLES)(film.film)
+app.command("cost", epilog=cost.EXAMPLES)(cost.cost)
 app.command("stop", epilog=running.EXAMPLES)(running.stop)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(train.app, name="train")

@@ -17,6 +17,7 @@ from holotron.cli.terminal import visible
 
 if TYPE_CHECKING:
     from holotron.agent.agent import StepRecord
+    from holotron.agent.cost import PriceTable, TokenUsage
 
 MIB, GIB = 2**20, 2**30
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -73,6 +74,17 @@ def print_step(out: Console, step: StepRecord, redact: Callable[[str], str] = st
         lines.append((f"             {step.error}", "yellow"))
     for line, style in lines:
         out.print(visible(redact(line)), style=style, markup=False)
+
+
+def told_usage(usage: TokenUsage, model: str, prices: PriceTable | None = None) -> str:
+    """Steps, seconds and tokens in a line, and what they cost where there is a price."""
+    words = f"{usage.steps} steps, {usage.seconds:.1f} s"
+    if usage.prompt or usage.output:
+        words += f", {usage.prompt:,} tokens read ({usage.cached:,} of them before), {usage.output:,} written"
+    if prices is None:
+        return words
+    price = prices.find(model)
+    return f"{words}, {'no price for ' + model if price is None else f'{usage.money(price):.4f} {prices.currency}'}"
 
 
 def examples(*commands: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,10 +16,11 @@ from holotron.cli.errors import Misuse, failure, misuse
 
 if TYPE_CHECKING:
     from holotron.agent.chat import ChatModel, ChatOptions
+    from holotron.agent.cost import PriceTable
     from holotron.agent.policy_format import PolicyFormat
     from holotron.episodes.record import PolicyInfo
 
-BUNDLED = "holotron-nano"
+BUNDLED = "holotron-nano"  # as in episodes/run.py, which is heavy to import
 
 ModelOption = Annotated[
     str | None, typer.Option("--model", help=f"Folder, hub id or preset, run in this process; without one, {BUNDLED}.")
@@ -48,9 +50,11 @@ AllowPrivateOption = Annotated[
     list[str] | None,
     typer.Option("--allow-private", metavar="HOST", help="A name that may lead to this machine or a private network."),
 ]
+PricesOption = Annotated[
+    Path | None, typer.Option("--prices", help="A TOML table of prices by model: the cost is told.", dir_okay=False)
+]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")]
-KEY_VARIABLES = ("HOLOTRON_API_KEY", "OPENAI_API_KEY")
 
 
 @dataclass(frozen=True)
@@ -106,24 +110,12 @@ class Chosen:
         with misuse(ModelError):
             find_checkpoint(self.local)
 
+    @cached_property
     def stated_format(self) -> PolicyFormat | None:
-        """How the model's checkpoint says that it is asked."""
-        if self.local is None or self.random:
-            return None
-        from holotron.agent.policy_format import format_of
-        from holotron.model.loading import find_checkpoint
+        """How the model's checkpoint says that it is asked, here or at the endpoint (ModelUnavailable if away)."""
+        from holotron.agent.open_model import stated_format
 
-        return format_of(find_checkpoint(self.local))
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it is a policy that was made here: its checkpoint has a policy.json."""
-        if self.local is None or self.random:
-            return False
-        from holotron.agent.policy_format import stated_format
-        from holotron.model.loading import find_checkpoint
-
-        return stated_format(find_checkpoint(self.local)) is not None
+        return stated_format(None if self.random else self.local, self.endpoint, self.name)
 
     def policy_format(self, bare: bool = False, kinds: tuple[str, ...] | None = None) -> PolicyFormat:
         """How it is asked: as the command line says, else its checkpoint, else as any chat model."""
@@ -133,7 +125,7 @@ class Chosen:
             from holotron.agent.providers import PROVIDERS
 
             return PROVIDERS[str(self.endpoint)]
-        found = find_format(self.format) if self.format else self.stated_format() or JsonFormat()
+        found = find_format(self.format) if self.format else self.stated_format or JsonFormat()
         if bare and isinstance(found, JsonFormat):
             found = BareJsonFormat(found.kinds, found.size, found.keep_images)
         found = found.on(date.today().isoformat())
@@ -150,6 +142,16 @@ class Chosen:
         )
 
 
+def price_table(path: Path | None) -> PriceTable | None:
+    """The prices that a command was given."""
+    if path is None:
+        return None
+    from holotron.agent.cost import PriceError, read_prices
+
+    with misuse(PriceError):
+        return read_prices(path)
+
+
 @contextmanager
 def agent_failures() -> Iterator[None]:
     """Inside, a page that cannot be opened, a browser that is missing or a model that is away is told in a line."""
@@ -164,6 +166,8 @@ def agent_failures() -> Iterator[None]:
 @asynccontextmanager
 async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) -> AsyncIterator[ChatModel]:
     """The model, ready to talk; given back at the end."""
+    from holotron.agent.open_model import open_endpoint, open_model
+
     if chosen.is_provider:
         from holotron.agent.providers import open_provider
 
@@ -171,26 +175,19 @@ async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) 
             yield acting
         return
     if chosen.endpoint is not None:
-        from holotron.agent.endpoint import EndpointModel
-
-        key = next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
-        endpoint = EndpointModel(chosen.endpoint, chosen.name, key, style)
-        try:
+        _ = chosen.stated_format  # asks the server, so that one which is away is known before anything is begun
+        async with open_endpoint(chosen.endpoint, chosen.name, style) as endpoint:
             yield endpoint
-        finally:
-            await endpoint.aclose()
         return
-    if chosen.is_small:
-        from holotron.agent.in_process import loaded
-
-        with loaded(chosen.local or "", device, style=style) as policy:
+    if not chosen.random:
+        async with open_model(chosen.local or "", style, device) as policy:
             yield policy
         return
     from holotron.agent.in_process import EngineModel
     from holotron.engine.build import EngineOptions, build_engine
     from holotron.server.loading import load_texts
 
-    options = EngineOptions(model=chosen.model or "", random=chosen.random, device=device)
+    options = EngineOptions(model=chosen.model or "", random=True, device=device)
     texts = load_texts(options)
     with build_engine(options) as engine:
         yield EngineModel(engine, texts.prompts, style)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from holotron.cli import policies
-from holotron.cli.errors import misuse
+from holotron.cli.errors import fail_if_all_lost, misuse
 from holotron.cli.output import examples, print_json
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
@@ -39,8 +39,11 @@ def rollout(
     seconds: Annotated[float, typer.Option(min=1, help="Most seconds of one episode.")] = 600.0,
     temperature: policies.TemperatureOption = 1.0,
     max_tokens: policies.MaxTokensOption = 512,
-    width: Annotated[int, typer.Option(min=100, max=8000)] = 1280,
-    height: Annotated[int, typer.Option(min=100, max=8000)] = 800,
+    width: Annotated[
+        int | None,
+        typer.Option(min=100, max=8000, help="Of the view; default: what the model is best at."),
+    ] = None,
+    height: Annotated[int | None, typer.Option(min=100, max=8000)] = None,
     allow: Annotated[list[str] | None, typer.Option(help="Origins besides the task's own.")] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site.")] = False,
     allow_private: policies.AllowPrivateOption = None,
@@ -57,9 +60,11 @@ def rollout(
     chosen = Chosen(model, random, endpoint, name, format_)
     with misuse(TaskFileError):
         wanted = read_tasks(tasks, group)
-    with misuse(ValueError):
-        suite = WebSuite(width, height, tuple(allow or ()), anywhere, tuple(allow_private or ()))
     policy_format = chosen.policy_format(bare)
+    best_width, best_height = policy_format.size or (WebSuite.width, WebSuite.height)
+    with misuse(ValueError):
+        view = (width or best_width, height or best_height)
+        suite = WebSuite(*view, tuple(allow or ()), anywhere, tuple(allow_private or ()))
     play = Play(
         suite,
         out,
@@ -88,3 +93,4 @@ def rollout(
             f"{counts['infrastructure']} lost to the infrastructure after {counts['retried']} retries; look at them "
             f"with: holotron view {out}"
         )
+    fail_if_all_lost(counts["finished"] + counts["skipped"], counts["infrastructure"], counts["problem"])

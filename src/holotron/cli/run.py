@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from dataclasses import replace
+import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from holotron.cli import policies
-from holotron.cli.errors import FAILED, failure, misuse
-from holotron.cli.output import examples, print_step
+from holotron.cli.errors import FAILED, Misuse, failure, misuse
+from holotron.cli.output import examples, print_step, told_usage
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
 from holotron.cli.terminal import visible
 
 if TYPE_CHECKING:
-    from holotron.agent.agent import Ending, StepRecord
+    from holotron.env.safety.confirm import Question
+    from holotron.episodes.run import RunResult
 
 EXAMPLES = examples(
     'holotron run "log in as ada with password x" --url http://localhost:3000 --headed',
@@ -56,6 +58,8 @@ def run(
     ask: Annotated[
         list[str] | None, typer.Option(help="Ask before actions that match this pattern, such as 'buy|pay|delete'.")
     ] = None,
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not end when it goes round in circles.")] = False,
+    prices: policies.PricesOption = None,
     bare: policies.BareOption = False,
     format_: policies.FormatOption = None,
 ) -> None:
@@ -65,52 +69,84 @@ def run(
     from holotron.plan.workload import parse_size
 
     chosen = Chosen(model, random, endpoint, name, format_)
-    with failure(ModelError):
-        policy_format = chosen.policy_format(bare)
     with misuse(PlanError):
         parsed = parse_size("--size", size, 100, 8000) if size else None
+    table = policies.price_table(prices)
+    with agent_failures(), failure(ModelError):
+        policy_format = chosen.policy_format(bare)
     width, height = parsed or policy_format.size or (1280, 800)
     out = Console(stderr=True, highlight=False)
     if introduction := chosen.introduction():
         out.print(introduction, style="dim")
 
-    async def main() -> Ending:
-        from holotron.agent.agent import Agent, Budget
-        from holotron.cli.episodes import environment_options, recorded
-        from holotron.env.browser.environment import BrowserEnv
-        from holotron.env.browser.launch import LaunchOptions
-        from holotron.env.browser.pool import Browsers
-        from holotron.episodes.recording import outcome_of, step_of
+    from holotron.episodes.run import browser_options
 
-        style = policy_format.options(max_tokens, temperature)
-        address, options = environment_options(url, width, height, allow, anywhere, secret, ask, private=allow_private)
-        async with (
-            opened(chosen, style) as acting,
-            Browsers(options=LaunchOptions(headless=not headed)) as browsers,
-            await BrowserEnv.open(browsers, options) as env,
-        ):
-            with recorded(record, task, address, chosen.info(policy_format), options) as writer:
-                began = time.monotonic()
+    with misuse(ValueError):
+        address, options = browser_options(
+            url,
+            (width, height),
+            allow=allow or (),
+            anywhere=anywhere,
+            allow_private=allow_private or (),
+            secrets=_read_secrets(secret or ()),
+            ask=ask or (),
+            on_question=_ask,
+        )
 
-                async def told(step: StepRecord) -> None:
-                    print_step(out, step, options.secrets.redact)
-                    if writer is not None:
-                        await asyncio.to_thread(writer.add_step, step_of(step), step.observation.image)
+    async def main() -> RunResult[Any]:
+        from holotron.agent.agent import Budget
+        from holotron.agent.stuck import StuckLimits
+        from holotron.episodes.run import OneRun
 
-                await env.goto(address)
-                budget = Budget(steps=steps, seconds=seconds)
-                agent = Agent(acting, env, policy_format=policy_format, budget=budget, on_step=told)
-                ending = await agent.run(options.secrets.redact(task))
-                if writer is not None:
-                    writer.finish(outcome_of(ending))
-            out.print(f"{ending.reason} after {len(agent.steps)} steps, {time.monotonic() - began:.1f} s")
-            return replace(ending, answer=options.secrets.redact(ending.answer))
+        async with opened(chosen, policy_format.options(max_tokens, temperature)) as policy:
+            one = OneRun(
+                policy,
+                policy_format,
+                chosen.info(policy_format),
+                options,
+                Budget(steps=steps, seconds=seconds),
+                None if keep_going else StuckLimits(),
+                headed,
+            )
+            on_step = partial(print_step, out, redact=options.secrets.redact)
+            return await one.play(task, address, record, on_step=on_step)
 
     with registered("run"), agent_failures():
-        ending = asyncio.run(main())
-    if ending.answer:
-        typer.echo(visible(ending.answer))
+        result = asyncio.run(main())
+    out.print(f"{result.reason} after {told_usage(result.usage, chosen.label, table)}")
+    if result.detail:
+        out.print(f"  {visible(result.detail)}", markup=False)
+    if result.answer:
+        typer.echo(visible(result.answer))
     if record is not None:
         out.print(f"recorded; look at it with: holotron view {record}")
-    if ending.reason not in ("answered", "done"):
+    if not result.success:
         raise typer.Exit(FAILED)
+
+
+def _read_secrets(given: Sequence[str]) -> dict[str, str]:
+    """Values by name."""
+    known = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Misuse("--secret is NAME=VALUE or NAME=@FILE")
+        known[name] = Path(value[1:]).read_text("utf-8").strip() if value[:1] == "@" else value
+    return known
+
+
+async def _ask(question: Question) -> bool:
+    return await asyncio.to_thread(_agree, f"{question.action}: {question.text or question.url} — go on?")
+
+
+def _agree(words: str) -> bool:
+    """Ask until the answer is yes or no; the end of input is a no."""
+    while True:
+        print(f"{visible(words)} [y/N] ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            print("no: there is nobody to ask, the input has ended", file=sys.stderr)
+        if line.strip().lower() in ("", "n", "no"):
+            return False
+        if line.strip().lower() in ("y", "yes"):
+            return True

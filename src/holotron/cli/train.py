@@ -42,15 +42,15 @@ def sft(
     """A supervised stage, localization or navigation. Ctrl-C keeps the state; the same command goes on from it."""
     from holotron.episodes.examples import ExampleError
     from holotron.model.errors import ModelError
-    from holotron.train.__main__ import tell
+    from holotron.train.__main__ import train
     from holotron.train.meter import TrainingError
     from holotron.train.recipe import RecipeError, read_recipe
-    from holotron.train.sft import Interrupted, Trainer
+    from holotron.train.sft import Interrupted
 
     with misuse(RecipeError):
         wanted = read_recipe(recipe, **({} if steps is None else {"steps": steps}))
     with failure(TrainingError, Interrupted, ExampleError, ModelError):
-        folder = Trainer(wanted, out, device).run(tell)
+        folder, _ = train(wanted, out, device)
     typer.echo(f"trained; try it with: holotron demo --model {folder}")
     from holotron.train.plot import PLOT, PlotError, write_plot
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +12,7 @@ from holotron.cli.errors import Misuse, misuse
 from holotron.cli.output import examples, size
 from holotron.cli.progress import passing_progress
 from holotron.cli.terminal import visible
+from holotron.env.browser.chromium import has_screen
 
 if TYPE_CHECKING:
     from socket import socket
@@ -54,7 +53,7 @@ def view(
         listener = _listen(port)
         page = address_of(listener)
         typer.echo(f"{page}  (Ctrl-C ends it)")
-    if open_ and _has_screen():
+    if open_ and has_screen():  # without one, Python would start a browser for terminals, and wait for it
         webbrowser.open(page)
     if html is None:
         serve(catalog, listener)
@@ -100,8 +99,3 @@ def _listen(port: int | None) -> socket:
         if port is None:
             return listen(0)
         raise OSError(f"port {port} cannot be used ({error.strerror}); choose another with --port") from error
-
-
-def _has_screen() -> bool:
-    # Without one, Python would start a browser for terminals, and wait for it.
-    return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from holotron.actions.action import Action
+from holotron.env.safety.confirm import Question
 from holotron.env.task import Task
 
 
@@ -101,3 +103,10 @@ class Environment(Protocol):
     async def act(self, action: Action) -> None: ...
 
     async def status(self) -> TaskStatus: ...
+
+
+@runtime_checkable
+class Questioning(Protocol):
+    """An environment that asks a person before actions that its rules name."""
+
+    def answer_questions_by(self, ask: Callable[[Question], Awaitable[bool]]) -> None: ...

@@ -39,7 +39,7 @@ Open = Callable[[Task], AbstractAsyncContextManager[Attempt]]
 
 @dataclass
 class Counters:
-    """How a fleet is getting on."""
+    """How a fleet is getting on. problem: what spoiled an episode last."""
 
     total: int = 0
     running: int = 0
@@ -50,12 +50,14 @@ class Counters:
     retried: int = 0
     infrastructure: int = 0
     steps: int = 0
+    problem: str = ""
     began: float = field(default_factory=time.monotonic)
 
     def add(self, other: Counters) -> None:
         """Count what another fleet did, too."""
         for name in ("running", "finished", "succeeded", "rewarded", "skipped", "retried", "infrastructure", "steps"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.problem = other.problem or self.problem
 
     @property
     def steps_per_second(self) -> float:
@@ -116,15 +118,17 @@ class Fleet:
             except (AlreadyFinished, BeingWritten):
                 self.counters.skipped += 1  # another fleet works on the same store
                 return
-            except InfrastructureError:
+            except InfrastructureError as error:
+                self.counters.problem = str(error)
                 continue  # it broke before there was anything to record
+            assert info.outcome is not None
             if info.counts:
-                assert info.outcome is not None
                 self.on_episode(info)
                 self.counters.finished += 1
                 self.counters.succeeded += info.outcome.success is True
                 self.counters.rewarded += info.outcome.reward or 0.0
                 return
+            self.counters.problem = info.outcome.detail
         self.counters.infrastructure += 1
 
     async def _once(self, task: Task) -> EpisodeInfo:

@@ -118,6 +118,7 @@ async def evaluate(
         "stolen_seconds": stolen_since(stolen),
         "infrastructure_failures": counters.infrastructure,
         "retried": counters.retried,
+        "problem": counters.problem,
     }
 
 

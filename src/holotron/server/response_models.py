@@ -72,6 +72,7 @@ class ModelCard(ApiModel):
     created: int
     owned_by: str
     max_model_len: int
+    policy_format: dict[str, Any] | None = None
 
 
 class ModelList(ApiModel):
@@ -96,6 +97,7 @@ class SessionAnswer(ApiModel):
     ttl: float
     expires_in: float
     busy: bool
+    policy_format: dict[str, Any] | None = None
 
 
 class SessionList(ApiModel):

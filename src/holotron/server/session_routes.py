@@ -52,7 +52,8 @@ def _told(session: OpenSession, info: SessionInfo | None = None) -> dict[str, An
 
 
 async def _described(state: ServerState, session: OpenSession) -> dict[str, Any]:
-    return _told(session, await state.client.call("describe", session.id))
+    info = await state.client.call("describe", session.id)
+    return _told(session, info) | {"policy_format": state.policy_format}
 
 
 @router.post("", response_model=SessionAnswer)
@@ -63,7 +64,7 @@ async def open_session(state: StateDep, caller: CallerDep, body: OpenRequest | N
     id_ = await state.client.call("open", on_update=body.on_update, keep_images=body.keep_images)
     session = OpenSession(id_, caller.name, body.ttl or state.settings.session_seconds, state.texts.prompts.start())
     state.sessions.add(session)
-    return _told(session)
+    return _told(session) | {"policy_format": state.policy_format}
 
 
 @router.get("", response_model=SessionList)

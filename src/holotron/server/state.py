@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
+from holotron.agent.policy_format import told
 from holotron.server.auth import Admission, Caller, Keys
 from holotron.server.bodies import BodyReader
 from holotron.server.engine_client import EngineClient
@@ -43,6 +44,11 @@ class ServerState:
     @property
     def max_context(self) -> int:
         return self.client.ready.max_context if self.client.ready else self.settings.engine.max_context
+
+    @property
+    def policy_format(self) -> dict[str, Any] | None:
+        """How the model is asked as an agent, for clients to honour; None where its checkpoint does not say."""
+        return None if self.texts.policy_format is None else told(self.texts.policy_format)
 
     async def off_loop(self, work: Callable[[], Result]) -> Result:
         """The result of work that takes a while, done by one of a few threads: many would starve the event loop."""

@@ -29,6 +29,7 @@ def _card(state: ServerState) -> dict[str, Any]:
         "owned_by": "holotron",
         "max_model_len": state.max_context,
         "has_vision": state.texts.config.vision is not None,
+        "policy_format": state.policy_format,
     }
 
 

@@ -6,26 +6,48 @@ With `torchrun --nproc-per-node 8 -m` in the place of `python -m`, one model is 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import time
 from pathlib import Path
 
 from holotron.episodes.examples import ExampleError
 from holotron.model.errors import ModelError
+from holotron.model.heartbeat import Heartbeat, to_stderr
 from holotron.train.meter import Progress, TrainingError
 from holotron.train.parallel import leave
-from holotron.train.recipe import RecipeError, read_recipe
+from holotron.train.recipe import Recipe, RecipeError, read_recipe
 from holotron.train.sft import Interrupted, Trainer
 
 
-def tell(progress: Progress) -> None:
+def line_of(progress: Progress, step_seconds: float) -> str:
+    """Where a run stands, in a line. step_seconds: what a step took of late; it is told where samples take long."""
     share = "" if progress.share_of_peak is None else f", {100 * progress.share_of_peak:.1f}% of peak"
-    print(
-        f"step {progress.step}/{progress.steps} loss {progress.loss:.4f} rate {progress.rate:.2e} "
-        f"{progress.samples_per_second:.0f} samples/s, {progress.images_per_second:.0f} images/s{share}, "
-        f"filled {100 * progress.filled:.0f}%, waited {100 * progress.waited:.0f}%, {progress.seconds:.0f} s",
-        file=sys.stderr,
-        flush=True,
+    speed = f"{progress.samples_per_second:.0f} samples/s, {progress.images_per_second:.0f} images/s"
+    if progress.samples_per_second < 1:
+        speed = f"{step_seconds:.1f} s/step"
+    return (
+        f"step {progress.step}/{progress.steps} loss {progress.loss:.4f} rate {progress.rate:.2e} {speed}{share}, "
+        f"filled {100 * progress.filled:.0f}%, waited {100 * progress.waited:.0f}%, {progress.seconds:.0f} s"
     )
+
+
+def train(recipe: Recipe, out: Path, device: str | None = None) -> tuple[Path, Trainer]:
+    """Run a recipe, and say on stderr how it goes, to the end: the last state and the weights take a while."""
+    # Of several processes the first one tells.
+    told = to_stderr if os.environ.get("RANK", "0") == "0" else lambda _: None
+    with Heartbeat("preparing the model and the data", told) as heartbeat:
+        began, before = time.monotonic(), 0
+
+        def tell(progress: Progress) -> None:
+            nonlocal began, before
+            now, steps = time.monotonic(), max(1, progress.step - before)
+            told(line_of(progress, (now - began) / steps))
+            began, before = now, progress.step
+            heartbeat.now("keeping the state and the weights" if progress.step == progress.steps else "training")
+
+        trainer = Trainer(recipe, out, device)
+        return trainer.run(tell), trainer
 
 
 def main() -> int:
@@ -37,8 +59,7 @@ def main() -> int:
     given = parser.parse_args()
     changes = {} if given.steps is None else {"steps": given.steps}
     try:
-        trainer = Trainer(read_recipe(given.recipe, **changes), given.out, given.device)
-        folder = trainer.run(tell)
+        folder, trainer = train(read_recipe(given.recipe, **changes), given.out, given.device)
         if trainer.ranks.first:
             print(folder)
     except (RecipeError, TrainingError, Interrupted, ExampleError, ModelError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 from holotron.env.errors import BrowserMissing
@@ -17,6 +18,8 @@ COMMANDS = (
     "google-chrome",
     "google-chrome-stable",
 )
+# How a browser with a window is had, where the headless shell is all there is.
+WINDOW_FIX = "python -m playwright install --with-deps chromium"
 # What Playwright's own downloads are called, old and new.
 PLAYWRIGHT_BINARIES = ("chrome-headless-shell", "headless_shell", "chrome")
 
@@ -53,6 +56,11 @@ def require_chromium() -> Path:
     if path is None:
         raise BrowserMissing(f"no Chromium ({how}): playwright install chromium-headless-shell, or set ${VARIABLE}")
     return path
+
+
+def has_screen() -> bool:
+    """Whether windows can be shown."""
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def _is_shell(name: str) -> bool:

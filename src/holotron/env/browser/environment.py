@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from playwright.async_api import Error, Page
@@ -21,6 +22,7 @@ from holotron.env.browser.tabs import LiveTab
 from holotron.env.environment import Observation, TaskStatus
 from holotron.env.errors import ActionFailed, Refused, TabClosed
 from holotron.env.executor import Point, Surface, execute
+from holotron.env.safety.confirm import Question
 from holotron.env.safety.policy import is_local_name, is_private_address
 from holotron.env.safety.secrets import split_mentions
 from holotron.env.task import Task
@@ -81,6 +83,11 @@ class BrowserEnv(Surface):
     async def observe(self) -> Observation:
         """The current tab as it is now, and what happened since the last time."""
         return await self._driver.observe()
+
+    def answer_questions_by(self, ask: Callable[[Question], Awaitable[bool]]) -> None:
+        """Let somebody else answer what the confirmation's rules ask about."""
+        if (confirmation := self._driver.options.confirmation) is not None:
+            self._driver.options = replace(self._driver.options, confirmation=replace(confirmation, ask=ask))
 
     async def act(self, action: Action) -> None:
         await execute(self, action)

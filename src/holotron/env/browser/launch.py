@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,14 @@ from typing import Any
 
 from playwright.async_api import Browser, Error, Playwright
 
-from holotron.env.browser.chromium import find_chromium, isolation_arguments, launch_arguments
+from holotron.env.browser.chromium import (
+    VARIABLE,
+    WINDOW_FIX,
+    find_chromium,
+    has_screen,
+    isolation_arguments,
+    launch_arguments,
+)
 from holotron.env.errors import BrowserMissing
 
 log = logging.getLogger(__name__)
@@ -33,7 +41,15 @@ class LaunchOptions:
 
 async def launch(playwright: Playwright, options: LaunchOptions, sandbox: bool = os.geteuid() != 0) -> Browser:
     """A running Chromium, its pages sandboxed where the machine allows it; BrowserMissing if none can be started."""
-    executable = options.executable or find_chromium(window=not options.headless)[0]
+    executable, how = options.executable, ""
+    if executable is None:
+        executable, how = find_chromium(window=not options.headless)
+    if executable is None and os.environ.get(VARIABLE):
+        raise BrowserMissing(f"no Chromium ({how})")
+    if executable is None and not options.headless:
+        raise BrowserMissing(f"a browser with a window is needed, and there is none here: {WINDOW_FIX}")
+    if not options.headless and sys.platform == "linux" and not has_screen():
+        raise BrowserMissing("a browser with a window needs a screen, and neither $DISPLAY nor $WAYLAND_DISPLAY is set")
     given: dict[str, Any] = {
         "headless": options.headless,
         "args": [*launch_arguments(), *options.arguments],

@@ -57,6 +57,6 @@ class PagesSuite(Suite[PageEnvironment]):
 
     async def judge(self, env: PageEnvironment, task: Task, ending: Ending, rule: str) -> Ending:
         """The page judges an answer; whatever else ended the episode is worth nothing."""
-        if ending.reason == "answered":
+        if ending.reason == "answered" or ending.forced:
             ending = replace(ending, reward=(await env.judge(ending.answer)).reward)
         return await super().judge(env, task, ending, rule)
