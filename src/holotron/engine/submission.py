@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holotron.engine.engine_loop import EngineLoop
+from holotron.engine.errors import EngineError
 from holotron.engine.grammar import GrammarState
 from holotron.engine.prefix import continue_or_open
 from holotron.engine.requests import Event, GenerationRequest, PlacedImages, StartEvent
@@ -30,6 +31,7 @@ class Submission:
     images: PlacedImages
     grammar: GrammarState | None
     choices: int
+    adapter: str | None
     post: Callable[[Callable[[EngineLoop], None]], Future[None]]
     taken: Future[None] = field(init=False)
     _requests: list[GenerationRequest] = field(init=False, default_factory=list)
@@ -79,9 +81,11 @@ class Submission:
         """The session, how many of the tokens it has already, and how many of all need not be computed."""
         if self.session_id is not None:
             session = loop.find(self.session_id)
+            if self.adapter is not None and loop.adapter_number(self.adapter) != session.adapter:
+                raise EngineError(f"the session {session.id!r} was not opened with the adapter {self.adapter!r}")
             return session, 0, session.held
         keys = [(offset, prepared.key) for offset, prepared in self.images]
-        session, known = continue_or_open(loop, self.token_ids, keys, self.pool)
+        session, known = continue_or_open(loop, self.token_ids, keys, self.pool, adapter=self.adapter)
         return session, known, min(known, session.held)
 
     def _request(self, choice: int, session: SessionState) -> GenerationRequest:

@@ -44,6 +44,7 @@ class Generate:
     session: str | None = None
     pool: str | None = None
     choices: int = 1
+    adapter: str | None = None  # of a turn without a session; a session has its own
     id: int = 0  # given when it is sent
 
 

@@ -129,11 +129,13 @@ class PolicyFormat(ABC):
         """A conversation as it is sent whole, to a server without sessions: with all but the last screenshots gone."""
         return trimmed(messages, self.keep_images)
 
+    def fitted(self, options: ChatOptions) -> ChatOptions:
+        """The options with which a model of this family is talked to."""
+        template = {**self.template, **options.template}
+        return replace(options, keep_images=self.keep_images, template=template, history=self.history)
+
     def options(self, max_tokens: int, temperature: float = 0.0) -> ChatOptions:
-        """How a model of this family is talked to."""
-        return ChatOptions(
-            max_tokens, temperature, keep_images=self.keep_images, template=self.template, history=self.history
-        )
+        return self.fitted(ChatOptions(max_tokens, temperature))
 
     def with_kinds(self, kinds: Sequence[str]) -> Self:
         """With these kinds of actions, as far as the family has words for them."""
