@@ -183,12 +183,12 @@ class OneRun:
             if extract is not None:
                 shots = [step.observation.image for step in agent.steps[-SHOWN:]]
                 try:
-                    data = await _extracted(self.policy, extract, task, ending.answer, shots)
+                    data = await _extracted(self.policy, extract, redact(task), redact(ending.answer), shots)
                 except ValidationError as error:
                     problem = f"no {extract.__name__} could be made of it: {error.errors(include_url=False)[0]['msg']}"
         success = ending.success if ending.success is not None else ending.reason in ("answered", "done")
         shown = tuple(step.observation.image for step in agent.steps)
-        return RunResult(redact(ending.answer), success, ending.reason, problem, episode, shown, data)
+        return RunResult(redact(ending.answer), success, ending.reason, redact(problem), episode, shown, data)
 
     @asynccontextmanager
     async def _browser(self) -> AsyncIterator[BrowserEnv]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ BROWSER_KINDS = (
 WIDGET_KINDS = ("click", "double_click", "hover", "drag", "type", "press", "scroll", "select", "wait")
 # A page, no address bar and no tabs: what small policies are taught.
 PAGE_KINDS = (*WIDGET_KINDS, "answer")
+# How an environment begins to tell of a secret (`holotron.env.safety.secrets`).
+SECRET_NOTICE = re.compile(r"there is a secret named '([\w.-]+)'")
 LAST_STEP = "This is the last step: give the answer now."
 
 
@@ -102,6 +105,10 @@ class PolicyFormat(ABC):
         self, task: str, past: Sequence[Taken], seen: Seen, image: bytes | None, forced: bool = False
     ) -> list[Message]:
         """What the conversation of the steps so far goes on with; forced: only an answer is of use now."""
+
+    def instruction(self, task: str, past: Sequence[Taken], seen: Seen) -> str:
+        """The task as `messages` gets it: with the secrets that the first observation told of."""
+        return "\n".join([task, *_secret_notices(past, seen)])
 
     @abstractmethod
     def schema(self, forced: bool = False) -> dict[str, Any]:
@@ -188,6 +195,16 @@ class PolicyFormat(ABC):
         return [*failed, LAST_STEP] if forced and self._can_answer else failed
 
 
+def _secret_notices(past: Sequence[Taken], seen: Seen) -> list[str]:
+    first: Seen = past[0].observation if past else seen
+    return [notice for notice in first.notices if SECRET_NOTICE.match(notice)]
+
+
+def secret_names(past: Sequence[Taken], seen: Seen) -> list[str]:
+    """The names of the secrets that the first observation told of."""
+    return [found[1] for notice in _secret_notices(past, seen) if (found := SECRET_NOTICE.match(notice))]
+
+
 def outcome(step: Taken) -> str:
     """What came of a step, in words."""
     if step.feedback is not None:
@@ -261,4 +278,6 @@ def conversation(
     """For each step of an episode, the messages that were sent. image_of: the picture of a stored observation."""
     for index, step in enumerate(steps):
         seen = step.observation
-        yield policy_format.messages(task, steps[:index], seen, image_of(seen), step.forced)
+        past = steps[:index]
+        told = policy_format.instruction(task, past, seen)
+        yield policy_format.messages(told, past, seen, image_of(seen), step.forced)
