@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser test-gpu test-clients soak edge lint clean
+.PHONY: help run test browser test-attacks test-clients test-gpu soak edge lint clean
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -20,6 +20,9 @@ test: $(STAMP) browser ## all tests that need no GPU, and the import contract
 
 browser: $(STAMP) ## a Chromium, if this machine has none
 	@$(BIN)/python -m holotron.env.browser.install
+
+test-attacks: $(STAMP) ## all attacks on the safety policy in both Chromiums; the result goes to benchmarks/results
+	$(BIN)/python -m tests.attacks --out benchmarks/results/attacks.json
 
 test-gpu: $(STAMP) ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu

@@ -26,6 +26,7 @@ class Site:
         self.host = host
         self.hits: list[str] = []
         self.bodies: list[bytes] = []
+        self.headers: dict[str, str] = {}  # of the last request
         self.connections = 0
         site = self
 
@@ -38,6 +39,7 @@ class Site:
 
             def do_GET(self) -> None:
                 site.hits.append(self.path)
+                site.headers = {name.lower(): value for name, value in self.headers.items()}
                 site.bodies.append(self.rfile.read(int(self.headers.get("content-length") or 0)))
                 answer = site.pages.get(urlsplit(self.path).path)
                 if callable(answer):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from holotron.env.browser import dom_queries
 from holotron.env.errors import ActionFailed, InfrastructureError
 from tests.env.driver import World
 from tests.env.site import BIG, Site, slowly
@@ -176,6 +177,123 @@ def test_a_select_in_a_frame_of_another_origin(world: World, good: Site) -> None
     world.run(run())
 
 
+LISTS = f"""{BIG}<select onchange="top.document.title = value" oninput="top.document.title = 'input'">
+  <option>Apple<option>Banana<optgroup label=More><option>Cherry<option disabled>Durian</optgroup></select>
+  <button style="top: 90px; height: 200px" onclick="top.document.title = 'behind'">behind</button>"""
+
+
+async def find_row(env: Any, text: str, left: float = 30, top: float = 80) -> tuple[float, float]:
+    """Where a list or a calendar shows this text, as the screenshot does: asked of what a click would find there."""
+    tab = env._driver.tabs.current
+    for y in range(int(top) + 4, 316, 8):
+        for x in range(int(left), 300, 16):
+            if await dom_queries.label_at(tab, x, y) == text:
+                return x, y
+    raise AssertionError(f"{text} is not shown")
+
+
+@pytest.mark.parametrize("framed", [False, True])
+def test_a_click_on_a_drawn_option_chooses_it(world: World, good: Site, framed: bool) -> None:
+    good.pages["/list"] = LISTS
+    good.pages["/"] = (
+        "<body style='margin: 0'><iframe src=/list style='border: 0' width=490 height=310>" if framed else LISTS
+    )
+
+    async def run() -> None:
+        async with world.env(good.origin) as env:
+            await env.goto(f"{good.origin}/")
+            before = (await env.observe()).image
+            await env.click(50, 40)
+            assert (await env.observe()).image != before
+            await env.click(*await find_row(env, "Durian"))  # it is disabled
+            await env.click(*await find_row(env, "Cherry"))
+            assert await title(env) == "Cherry"
+            await env.click(50, 40)
+            await env.click(50, 40)  # closes it again
+            await env.click(50, 150)
+            assert await title(env) == "behind"
+
+    world.run(run())
+
+
+def test_keys_in_an_open_list(world: World, good: Site) -> None:
+    good.pages["/"] = LISTS
+
+    async def run() -> None:
+        async with world.env(good.origin) as env:
+            await env.goto(f"{good.origin}/")
+            await env.click(50, 40)
+            await env.press("ArrowDown", repeat=2)
+            assert await title(env) == ""  # nothing is chosen yet
+            await env.press("Enter")
+            assert await title(env) == "Cherry"
+            await env.press("Space")
+            await env.type_text("ba")
+            await env.press("Enter")
+            assert await title(env) == "Banana"
+            await env.press("alt+ArrowDown")
+            await env.press("ArrowUp")
+            await env.press("Escape")
+            assert await title(env) == "Banana"
+
+    world.run(run())
+
+
+def test_a_list_of_a_hundred_thousand(world: World, good: Site) -> None:
+    good.pages["/"] = f"""{BIG}<select onchange="document.title = value"></select><script>
+      const list = document.querySelector("select");
+      for (let i = 0; i < 100000; i += 1) list.add(new Option("row " + i));</script>"""
+
+    async def run() -> None:
+        async with world.env(good.origin) as env:
+            await env.goto(f"{good.origin}/")
+            await env.click(50, 40)
+            await env.press("End")
+            await env.press("Enter")
+            assert await title(env) == "row 99999"
+            await env.click(50, 40)
+            await env.scroll(0, -56 * 3, at=(50, 200))
+            await env.click(*await find_row(env, "row 99995"))
+            assert await title(env) == "row 99995"
+            await env.select_option(50, 40, "row 500")
+            seen = await env.observe()
+            assert (seen.title, seen.errors) == ("row 500", ())
+
+    world.run(run())
+
+
+def test_calendars(world: World, good: Site) -> None:
+    good.pages["/"] = f"""{BIG}<input type=date value=2026-01-15 min=2026-01-10 onchange="document.title = value">
+      <button style="top: 90px; height: 200px" onclick="document.title = 'behind'">behind</button>"""
+    good.pages["/time"] = f"{BIG}<input type=time onclick='this.showPicker()' onchange='document.title = value'>"
+
+    async def run() -> None:
+        async with world.env(good.origin) as env:
+            await env.goto(f"{good.origin}/")
+            field = await env.evaluate("document.querySelector('input').getBoundingClientRect().right")
+            await env.click(field - 30, 40)
+            await env.click(*await find_row(env, "9"))  # before the first day that is allowed
+            await env.click(*await find_row(env, "23"))
+            assert await title(env) == "2026-01-23"
+            await env.click(field - 30, 40)
+            await env.click(*await find_row(env, "›"))
+            await env.click(*await find_row(env, "28"))
+            assert await title(env) == "2026-02-28"
+            await env.goto(f"{good.origin}/time")
+            await env.click(50, 40)
+            assert (await env.observe()).notices == (
+                "the field's time picker is not shown; type its value, such as 14:30",
+            )
+            await env.type_text("14:30")
+            assert await title(env) == "14:30"
+            await env.goto(f"{good.origin}/")
+            await env.click(20, 40)
+            await env.type_text("2026-03-01")
+            assert await title(env) == "2026-03-01"
+
+    world.run(run())
+
+
 def test_history(world: World, good: Site) -> None:
     good.pages |= {"/1": "<title>one</title>", "/2": "<title>two</title>"}
 
@@ -204,12 +322,14 @@ def test_pages_that_do_not_exist(world: World, good: Site) -> None:
         gone = closed.origin
 
     async def run() -> None:
-        async with world.env(good.origin, gone) as env:
+        async with world.env(good.origin, gone, "http://nowhere.invalid") as env:
             await env.goto(f"{good.origin}/")
-            with pytest.raises(ActionFailed, match="goto failed"):
+            reason = f"{gone}/ could not be loaded: nothing listens at {gone.removeprefix('http://')}"
+            with pytest.raises(ActionFailed, match=reason):
                 await env.goto(f"{gone}/")
-            seen = await env.observe()
-            assert seen.errors == (f"{gone}/ could not be loaded",)
+            assert (await env.observe()).errors == (reason,)
+            with pytest.raises(ActionFailed, match=r"there is no host named nowhere\.invalid"):
+                await env.goto("http://nowhere.invalid/")
             await env.goto(f"{good.origin}/")
             assert await title(env) == "here"
 

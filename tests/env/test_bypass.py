@@ -313,7 +313,8 @@ def test_no_datagrams(world: World, good: Site, evil: Site) -> None:
     datagrams.close()
 
 
-def test_service_workers_are_blocked(world: World, good: Site, evil: Site) -> None:
+@pytest.mark.parametrize("anywhere", [False, True])
+def test_service_workers_are_blocked(world: World, good: Site, evil: Site, anywhere: bool) -> None:
     good.pages["/worker.js"] = (
         200,
         {"content-type": "text/javascript"},
@@ -327,7 +328,8 @@ def test_service_workers_are_blocked(world: World, good: Site, evil: Site) -> No
     </script>"""
 
     async def run() -> None:
-        async with world.env(good.origin) as env:
+        safety = SafetyPolicy(None if anywhere else [good.origin], allow_private=[good.host])
+        async with world.env(safety=safety) as env:
             await env.goto(f"{good.origin}/")
             seen = await observe_until(env, lambda seen: seen[-1].title.startswith("tried"))
             assert seen[-1].title.startswith("tried")
@@ -339,7 +341,7 @@ def test_service_workers_are_blocked(world: World, good: Site, evil: Site) -> No
 
 
 def test_a_service_worker_does_not_get_around_the_egress_proxy(world: World, good: Site) -> None:
-    """Where any public origin is allowed, workers run; what they fetch is checked all the same."""
+    """Even in a context that does not block them, what they fetch is checked all the same."""
     with Site() as evil:
         good.pages["/worker.js"] = (
             200,

@@ -67,6 +67,39 @@ def test_a_page_that_crashes_is_replaced(world: World, good: Site) -> None:
     world.run(run())
 
 
+def test_a_page_that_fills_the_screen_is_put_back(world: World, good: Site) -> None:
+    good.pages["/"] = f"{BIG}<button onclick='document.documentElement.requestFullscreen()'>fill</button>"
+
+    async def run() -> None:
+        async with world.env(good.origin) as env:
+            await env.goto(f"{good.origin}/")
+            await env.click(50, 40)
+            seen = await env.observe()
+            assert (seen.width, seen.height) == (500, 320)
+            assert seen.notices == ("the page asked for the full screen; it was put back into its view",)
+            assert await env.evaluate("document.fullscreenElement") is None
+            assert (await env.observe()).notices == ()
+
+    world.run(run())
+
+
+@pytest.mark.parametrize("address", ["mailto:a@b.example?subject=hi", "tel:123", "about:config"])
+def test_a_click_that_leads_nowhere_is_told(world: World, good: Site, address: str) -> None:
+    good.pages["/"] = f"{BIG}<title>here</title><a href='{address}'>go</a>"
+    scheme = address.partition(":")[0]
+
+    async def run() -> None:
+        async with world.env(good.origin) as env:
+            await env.goto(f"{good.origin}/")
+            await env.click(50, 40)
+            seen = await env.observe()
+            assert (seen.url, seen.title) == (f"{good.origin}/", "here")
+            rule = f"pages with {scheme}: addresses are not allowed, only http and https"
+            assert seen.notices == (f"navigation to {address} was refused: {rule}",)
+
+    world.run(run())
+
+
 def test_endless_dialogs(world: World, good: Site) -> None:
     good.pages["/"] = f"{BIG}<button onclick='for (;;) alert(1)'>go</button>"
 

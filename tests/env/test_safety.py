@@ -38,7 +38,11 @@ from tests.env.site import Site
         ("http://localhost:*", "http://localhost:8123/", True),
         ("http://localhost:8000", "http://localhost:8001/", False),
         ("http://[::1]:80", "http://[::1]/", True),
-        ("https://bücher.example", "https://xn--bcher-kva.example/", False),
+        ("https://bücher.example", "https://xn--bcher-kva.example/", True),
+        ("https://*.bücher.example", "https://www.xn--bcher-kva.example/", True),
+        ("https://straße.example", "https://xn--strae-oqa.example/", True),
+        ("https://straße.example", "https://strasse.example/", False),
+        ("https://💩.example", "https://xn--ls8h.example/", True),
         ("https://xn--bcher-kva.example", "https://bücher.example/", True),
         ("https://example.com", "https://example.com\\@evil.org/", False),
         ("https://example.com", "https://exa\tmple.com/", False),
@@ -76,6 +80,7 @@ def test_schemes(policy: SafetyPolicy, url: str) -> None:
 PRIVATE = """
     127.0.0.1 127.9.9.9 0.0.0.0 10.1.2.3 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 224.0.0.1 255.255.255.255
     ::1 :: fe80::1 fe80::1%eth0 fc00::1 ff02::1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 64:ff9b::7f00:1 2002:7f00:1:: [::1]
+    fec0::1 feff::1 64:ff9b:1::1 64:ff9b:1:ffff::808:808
 """
 
 
@@ -99,6 +104,22 @@ def test_private_hosts_are_allowed_by_name() -> None:
     assert policy.refusal_of_address("intranet.example", 443, "10.0.0.6")
     assert SafetyPolicy().refusal("http://localhost:8000/")
     assert SafetyPolicy().refusal("http://a.localhost/")
+
+
+def test_private_hosts_are_allowed_one_by_one() -> None:
+    plain = SafetyPolicy(["https://intranet.example"])
+    refusal = plain.refusal_of_address("intranet.example", 443, "10.0.0.6")
+    assert refusal is not None
+    assert "--allow-private intranet.example" in refusal
+    assert "--allow-private localhost" in (SafetyPolicy().refusal("http://localhost:8000/") or "")
+    policy = SafetyPolicy(allow_private=["Intranet.example.", "bücher.example", "10.0.0.5", "[::1]"])
+    for host in ("intranet.example", "xn--bcher-kva.example", "10.0.0.5", "::1"):
+        assert policy.refusal_of_address(host, 80, "10.0.0.5") is None
+    assert policy.refusal_of_address("other.example", 80, "10.0.0.5")
+    assert policy.refusal("http://localhost/")
+    for wrong in (["http://intranet"], ["intranet:80"], [""]):
+        with pytest.raises(ValueError, match="is no host"):
+            SafetyPolicy(allow_private=wrong)
 
 
 @given(st.text())

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import io
+import json
+import re
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from holotron.env.errors import ActionFailed, Refused
-from holotron.env.safety.secrets import COLOUR, Secret, Secrets, split_mentions
+from holotron.env.safety.secrets import COLOUR, Login, Secret, Secrets, split_mentions
+from holotron.env.task import Task
 from tests.env.driver import World
 from tests.env.site import Site
 
@@ -23,6 +31,49 @@ def secrets_for(*origins: str) -> Secrets:
 def assert_hidden(thing: Any) -> None:
     for spelling in (VALUE, "s3cret"):
         assert spelling not in repr(thing)
+
+
+def quoted(value: str) -> list[str]:
+    """What browsers, servers and programs make of a value, inside of something longer."""
+    data = value.encode()
+    encoders = [
+        lambda text: text,
+        quote,
+        quote_plus,
+        lambda text: quote(text, safe=""),
+        lambda text: re.sub("%..", lambda code: code[0].lower(), quote(quote(text, safe=""), safe="")),
+        lambda text: quote(text, safe="!#$%&'()*+,/:;=?@[]~{}|^\\\"<>`"),  # as in a hash
+        lambda text: json.dumps(text)[1:-1],
+        lambda text: json.dumps(json.dumps(text, ensure_ascii=False)),
+        lambda text: html.escape(html.escape(text)),
+        lambda text: "".join(f"&#{ord(character)};" for character in text),
+        lambda text: "".join(f"&#x{ord(character):X};" for character in text),
+        lambda text: "".join(f"\\u{unit:04x}" for unit in memoryview(text.encode("utf-16-le")).cast("H")),
+        lambda text: "".join(f"%u{unit:04X}" for unit in memoryview(text.encode("utf-16-le")).cast("H")),
+    ]
+    found = [encode(value) for encode in encoders]
+    return found + [base64.b64encode(before + data + b"!").decode() for before in (b"a", b"ab", b"abc")]
+
+
+@settings(max_examples=25)
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=6, max_size=12))
+@example("p&s\"<'>/\\%+ü🦊")
+def test_no_spelling_gets_through(value: str) -> None:
+    secrets = Secrets({"password": Secret(value, ["https://example.com"])})
+    for text in quoted(value):
+        found = secrets.redact(f"https://example.com/?a=1&b= {text} #end")
+        assert found.startswith("https://example.com/?a=1&b= ")
+        assert found.endswith(" #end")
+        inside = found.removeprefix("https://example.com/?a=1&b= ").removesuffix(" #end").strip('"\\')
+        assert re.fullmatch(r"[A-Za-z0-9+/]{0,4}\{\{secret:password\}\}[A-Za-z0-9+/=]{0,4}", inside), (text, inside)
+
+
+def test_redaction_follows_blanks_and_short_values() -> None:
+    secrets = Secrets({"a": Secret(" two  words\n", ["https://example.com"]), "b": Secret("abc", ["https://x.com"])})
+    assert secrets.redact("<title>two words</title> two%20+words") == "<title>{{secret:a}}</title> {{secret:a}}"
+    assert secrets.redact("YWJj, xYWJj") == "{{secret:b}}, xYWJj"
+    long = Secrets({"a": Secret("word", ["https://x.com"]), "b": Secret("password", ["https://x.com"])})
+    assert long.redact("password word") == "{{secret:b}} {{secret:a}}"
 
 
 def test_redaction_knows_the_spellings() -> None:
@@ -99,6 +150,81 @@ def test_a_secret_is_typed_and_never_seen(world: World, good: Site) -> None:
 
     world.run(run())
     assert any("s3cret" in hit for hit in good.hits)
+
+
+SHOWN = """<style>body { margin: 0; font: 20px/30px sans-serif } div { height: 30px }
+  #css::before { content: "s3cret &" } #css::after { content: " <pass>/wörd" } #caps { text-transform: uppercase }
+  #inner { height: 60px; overflow: auto }
+  #moved { transform: translate(200px, 0) } iframe { border: 0; display: block; height: 30px; width: 300px }</style>
+<div id=split>s3<b>cret &amp;</b> <i>&lt;pass&gt;/w</i>örd</div><div id=shadow></div><div id=css></div>
+<div id=caps>s3cret &amp; &lt;pass&gt;/wörd</div><div id=moved>s3cret &amp; &lt;pass&gt;/wörd</div>
+<div id=inner><div></div><div></div><div>s3cret &amp; &lt;pass&gt;/wörd</div></div>
+<iframe srcdoc="<body style='margin: 0; font: 20px sans-serif'>s3cret &amp;amp; &amp;lt;pass&amp;gt;/wörd"></iframe>
+<div id=free>nothing to hide</div><div style="height: 900px"></div>
+<script>document.getElementById("shadow").attachShadow({mode: "closed"}).innerHTML =
+    "s3<u>cret &amp; &lt;pass&gt;/wörd</u>";
+  inner.scrollTop = 60; scrollTo(0, 10)</script>"""
+
+
+def test_no_way_of_showing_a_secret_gets_through(world: World, good: Site) -> None:
+    """Split over elements, in a closed shadow tree, by style sheets, moved, scrolled or in a frame: all is covered."""
+    good.pages["/"] = SHOWN
+
+    async def run() -> None:
+        async with world.env(good.origin, secrets=secrets_for(good.origin)) as env:
+            await env.goto(f"{good.origin}/")
+            picture = Image.open(io.BytesIO((await env.observe()).image)).convert("RGB")
+            for line, row in enumerate(["split", "shadow", "css", "caps", "moved", "", "inner"]):
+                for x in (20, 150):
+                    place = (x + (200 if row == "moved" else 0), 30 * line + 5)
+                    assert not row or picture.getpixel(place) == COLOUR, row
+            assert picture.getpixel((50, 30 * 7 - 10 + 10)) == COLOUR, "frame"
+            free = picture.crop((0, 30 * 8 - 6, 500, 30 * 9 - 14))
+            covered = sum(count for count, colour in free.getcolors() or () if colour == COLOUR)
+            assert covered < 100  # its letters have such pixels, too
+
+    world.run(run())
+
+
+def test_the_agent_is_told_names_and_origins(world: World, good: Site) -> None:
+    good.pages["/"] = FORM
+
+    async def run() -> None:
+        async with world.env(good.origin, secrets=secrets_for(good.origin, "https://login.example")) as env:
+            seen = await env.reset(Task(text="Log in.", url=f"{good.origin}/"))
+            (told,) = seen.notices
+            assert "{{secret:password}}" in told
+            assert f"only pages of {good.origin} and https://login.example get it" in told
+            assert_hidden(seen)
+            assert (await env.observe()).notices == (told,)  # reset looked, and the agent looks for the first time
+            assert (await env.observe()).notices == ()
+
+    world.run(run())
+
+
+def test_a_login_answers_servers_that_ask_by_http(world: World, good: Site) -> None:
+    """The name and the secret go to the secret's own origin, and to no other."""
+    other = f"http://localhost:{good.port}"
+    asked: list[str] = []
+    good.pages["/"] = lambda: (
+        (200, {}, "<title>in</title>")
+        if good.headers.get("authorization")
+        else (401, {"www-authenticate": 'Basic realm="x"'}, "<title>out</title>")
+    )
+
+    async def run() -> None:
+        secrets, login = secrets_for(good.origin), Login("ada", "password")
+        async with world.env(good.origin, other, secrets=secrets, login=login) as env:
+            await env.goto(f"{good.origin}/")
+            seen = await env.observe()
+            assert (seen.title, seen.url) == ("in", f"{good.origin}/")
+            assert_hidden(seen)
+            asked.append(good.headers["authorization"])
+            await env.goto(f"{other}/")
+            assert (await env.observe()).title == "out"
+
+    world.run(run())
+    assert base64.b64decode(asked[0].removeprefix("Basic ")).decode() == f"ada:{VALUE}"
 
 
 def test_a_secret_stays_in_its_origin(world: World, good: Site) -> None:

@@ -18,7 +18,7 @@ from holotron.env.safety.policy import SafetyPolicy
 from holotron.env.safety.secrets import Secret, Secrets
 from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo, ObservationRecord, Outcome, PolicyInfo, Result, Step, StepAction
-from holotron.episodes.replay import ReplayError, compare, replay
+from holotron.episodes.replay import ReplayError, _episodes_own, compare, replay
 from holotron.episodes.store import EpisodeStore
 from tests.env.site import Site
 
@@ -164,6 +164,16 @@ def test_episodes_that_cannot_begin(folder, url, says):
     store.begin(Task(text="x", url=url), PolicyInfo(model="m"), EnvironmentInfo(name="e"), episode_id="empty").close()
     with pytest.raises(ReplayError, match=says):
         asyncio.run(replay(store, "empty", Browsers()))
+
+
+def test_a_replay_is_bound_to_what_the_episode_visited():
+    seen = ("https://shop.example/a", "https://user@pay.example:8443/b", "http://127.0.0.1:9/", "about:blank", "")
+    steps = [Step(index=i, observation=ObservationRecord(width=1, height=1, url=url)) for i, url in enumerate(seen)]
+    policy = _episodes_own("http://start.example/", steps)
+    for url in ("http://start.example/x", "https://shop.example/", "https://pay.example:8443/"):
+        assert policy.refusal(url) is None
+    for url in ("https://other.example/", "https://start.example/", "http://127.0.0.1:9/", "https://pay.example/"):
+        assert policy.refusal(url)
 
 
 def test_comparing_pictures():

@@ -12,6 +12,7 @@ from holotron.cli import generate
 from holotron.cli.errors import DONE, FAILED, Misuse, choose, failure, misuse
 from holotron.cli.output import JsonOption, command_group, console, examples, plain_table, print_json
 from holotron.cli.progress import passing_progress
+from holotron.cli.terminal import visible
 
 if TYPE_CHECKING:
     from holotron.episodes.replay import ReplayReport
@@ -68,7 +69,7 @@ def export(
         update(total=len(chosen))
         count = write(opened, out, format, images=images, episodes=chosen)  # type: ignore[arg-type]
     for problem in damage:
-        typer.echo(f"left out: {problem}", err=True)
+        typer.echo(visible(f"left out: {problem}"), err=True)
     if json:
         print_json({"file": str(out), "format": format, "episodes": count, "left_out": damage})
     else:
@@ -122,7 +123,7 @@ def check(store: StoreArgument, json: JsonOption = False) -> None:
         print_json({"episodes": len(infos), "unfinished": unfinished, "problems": problems})
     else:
         for problem in problems:
-            console().print(problem, soft_wrap=True, markup=False)
+            console().print(visible(problem), soft_wrap=True, markup=False)
         typer.echo(f"{len(infos)} episodes, {unfinished} unfinished, {len(problems)} problems")
     raise typer.Exit(FAILED if problems else DONE)
 
@@ -144,7 +145,9 @@ def replay(
     go_on: Annotated[bool, typer.Option("--go-on", help="Go on after an action that failed.")] = False,
     allow: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORIGIN", help="May be visited, and nothing else may (default: all that is public)."),
+        typer.Option(
+            metavar="ORIGIN", help="May be visited, and nothing else may (default: what the episode visited)."
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -163,7 +166,7 @@ def replay(
 
     opened = EpisodeStore(store)
     with misuse(ValueError):
-        options = EnvOptions(safety=SafetyPolicy(allow or None))
+        options = EnvOptions(safety=SafetyPolicy(allow)) if allow else None
     try:
         opened.info(episode)
     except (Damaged, NewerSchema):
@@ -213,7 +216,7 @@ def _print_report(report: ReplayReport) -> None:
     colours = {"same": "green", "changed": "yellow", "failed": "red"}
     for step in report.steps:
         share = "" if step.difference is None else f"{100 * step.difference.share:.3g}%"
-        what = Text("\n".join(filter(None, [step.action, step.detail, step.picture])))
+        what = Text(visible("\n".join(filter(None, [step.action, step.detail, step.picture]))))
         table.add_row(str(step.index), Text(step.status, style=colours[step.status]), share, what)
     out = console()
     out.print(table)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-import typer
-
-from holotron.cli.errors import Misuse
+from holotron.cli.errors import Misuse, misuse
+from holotron.cli.terminal import visible
 
 if TYPE_CHECKING:
     from holotron.env.browser.options import EnvOptions
@@ -24,33 +23,43 @@ def environment_options(
     anywhere: bool,
     secrets: Sequence[str] | None,
     ask: Sequence[str] | None,
-) -> EnvOptions:
-    """A browser that may visit the start page's origin and what was allowed besides, and nothing else."""
-    from holotron.env.browser.options import EnvOptions
+    private: Sequence[str] | None = None,
+) -> tuple[str, EnvOptions]:
+    """The address without its password, and a browser as the command line wants it; see `options_for_address`."""
+    from holotron.env.browser.start import options_for_address
     from holotron.env.safety.confirm import Confirmation, Question
-    from holotron.env.safety.policy import SafetyPolicy
-    from holotron.env.safety.secrets import Secret, Secrets
 
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Misuse(f"--url is {url!r}; it must begin with http:// or https://")
-    home = f"{parts.scheme}://{parts.netloc.rsplit('@', 1)[-1]}"
-    safety = SafetyPolicy(None) if anywhere else SafetyPolicy([home, *(allow or ())])
     known = {}
     for text in secrets or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise Misuse("--secret is NAME=VALUE or NAME=@FILE")
-        known[name] = Secret(Path(value[1:]).read_text("utf-8").strip() if value[:1] == "@" else value, (home,))
+        known[name] = Path(value[1:]).read_text("utf-8").strip() if value[:1] == "@" else value
 
     async def agree(question: Question) -> bool:
-        words = f"{question.action} on {question.text or question.url} — go on?"
-        return await asyncio.to_thread(typer.confirm, words, err=True)
+        return await asyncio.to_thread(_agree, f"{question.action}: {question.text or question.url} — go on?")
 
-    return EnvOptions(
-        width=width,
-        height=height,
-        safety=safety,
-        secrets=Secrets(known),
-        confirmation=Confirmation(list(ask), agree) if ask else None,
-    )
+    confirmation = Confirmation(list(ask), agree) if ask else None
+    with misuse(ValueError):
+        return options_for_address(
+            url,
+            (width, height),
+            allow=allow or (),
+            anywhere=anywhere,
+            private=private or (),
+            secrets=known,
+            confirmation=confirmation,
+        )
+
+
+def _agree(words: str) -> bool:
+    """Ask until the answer is yes or no; the end of input is a no."""
+    while True:
+        print(f"{visible(words)} [y/N] ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            print("no: there is nobody to ask, the input has ended", file=sys.stderr)
+        if line.strip().lower() in ("", "n", "no"):
+            return False
+        if line.strip().lower() in ("y", "yes"):
+            return True

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from holotron.cli.terminal import visible
+
 DONE, FAILED, MISUSED = 0, 1, 2
 DEBUG_VARIABLE = "HOLOTRON_DEBUG"
 
@@ -92,7 +94,7 @@ def told(error: Exception) -> str:
 
 
 def _say(message: str, code: int) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {visible(message)}", file=sys.stderr)
     return code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holotron.cli.errors import MISUSED
+from holotron.cli.terminal import visible
 
 if TYPE_CHECKING:
     from holotron.agent.agent import StepRecord
@@ -47,7 +49,7 @@ def plain_table(*headings: str, gap: int = 2) -> Table:
 
 def print_json(value: Any) -> None:
     """Plain JSON, never wrapped or coloured, because a program reads it."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    typer.echo(visible(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def print_wrapped(text: str, *, bullet: str = "", style: str = "") -> None:
@@ -60,16 +62,18 @@ def print_wrapped(text: str, *, bullet: str = "", style: str = "") -> None:
     out.print(Text(lines, style=style), soft_wrap=True)
 
 
-def print_step(out: Console, step: StepRecord) -> None:
-    """A step of an agent in a line or three."""
+def print_step(out: Console, step: StepRecord, redact: Callable[[str], str] = str) -> None:
+    """A step of an agent in a line or three, each passed through `redact`."""
     from holotron.actions.describe import describe
 
     what = describe(step.action) if step.action is not None else f"no action: {step.error}"
-    out.print(f"{step.index + 1:3d}  {step.timings.total:5.1f} s  {what}", markup=False)
+    lines = [(f"{step.index + 1:3d}  {step.timings.total:5.1f} s  {what}", "")]
     if step.thought:
-        out.print(f"             {step.thought}", style="dim", markup=False)
+        lines.append((f"             {step.thought}", "dim"))
     if step.action is not None and step.error:
-        out.print(f"             {step.error}", style="yellow", markup=False)
+        lines.append((f"             {step.error}", "yellow"))
+    for line, style in lines:
+        out.print(visible(redact(line)), style=style, markup=False)
 
 
 def told_usage(usage: TokenUsage, model: str, prices: PriceTable | None = None) -> str:

@@ -46,6 +46,7 @@ def rollout(
     height: Annotated[int | None, typer.Option(min=100, max=8000)] = None,
     allow: Annotated[list[str] | None, typer.Option(help="Origins besides the task's own.")] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site.")] = False,
+    allow_private: policies.AllowPrivateOption = None,
     device: policies.DeviceOption = None,
     bare: policies.BareOption = False,
     format_: policies.FormatOption = None,
@@ -63,7 +64,9 @@ def rollout(
     policy_format = chosen.policy_format(bare)
     best_width, best_height = policy_format.size or (WebSuite.width, WebSuite.height)
     with misuse(ValueError):
-        suite = WebSuite(width or best_width, height or best_height, tuple(allow or ()), anywhere)
+        suite = WebSuite(
+            width or best_width, height or best_height, tuple(allow or ()), anywhere, tuple(allow_private or ())
+        )
     play = Play(
         suite,
         out,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +15,7 @@ from holotron.cli.errors import FAILED, failure, misuse
 from holotron.cli.output import examples, print_step, told_usage
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
+from holotron.cli.terminal import visible
 
 if TYPE_CHECKING:
     from holotron.episodes.run import RunResult
@@ -48,6 +48,7 @@ def run(
         list[str] | None, typer.Option(help="Origins it may visit (https://*.example.com); default: that of --url")
     ] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site, not only that of --url.")] = False,
+    allow_private: policies.AllowPrivateOption = None,
     secret: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE or NAME=@FILE, typed as {{secret:NAME}}, never shown to it")
     ] = None,
@@ -75,7 +76,7 @@ def run(
     if introduction := chosen.introduction():
         out.print(introduction, style="dim")
 
-    options = environment_options(url, width, height, allow, anywhere, secret, ask)
+    address, options = environment_options(url, width, height, allow, anywhere, secret, ask, private=allow_private)
 
     async def main() -> RunResult[Any]:
         from holotron.agent.agent import Budget
@@ -84,6 +85,7 @@ def run(
         from holotron.agent.stuck import StuckLimits
         from holotron.episodes.run import OneRun
 
+        redact = options.secrets.redact
         async with opened(chosen, options_for(policy_format, ChatOptions(max_tokens, temperature))) as policy:
             one = OneRun(
                 policy,
@@ -94,15 +96,15 @@ def run(
                 None if keep_going else StuckLimits(),
                 headed,
             )
-            return await one.play(task, url, record, on_step=partial(print_step, out))
+            return await one.play(task, address, record, on_step=lambda step: print_step(out, step, redact))
 
     with registered("run"), agent_failures():
         result = asyncio.run(main())
     out.print(f"{result.reason} after {told_usage(result.usage, chosen.label, table)}")
     if result.detail:
-        out.print(f"  {result.detail}", markup=False)
+        out.print(f"  {visible(result.detail)}", markup=False)
     if result.answer:
-        typer.echo(result.answer)
+        typer.echo(visible(result.answer))
     if record is not None:
         out.print(f"recorded; look at it with: holotron view {record}")
     if not result.success:

@@ -11,6 +11,7 @@ import typer
 from holotron.cli.errors import Misuse, misuse
 from holotron.cli.output import examples, size
 from holotron.cli.progress import passing_progress
+from holotron.cli.terminal import visible
 from holotron.env.browser.chromium import has_screen
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _catalog(folder: Path) -> Catalog:
     damaged = [row for row in rows if row.outcome == "damaged"]
     typer.echo(f"{len(rows):,} episodes in {folder}", err=True)
     for row in damaged[:5]:
-        typer.echo(f"damaged: {' '.join(row.detail.split())}", err=True)
+        typer.echo(visible(f"damaged: {' '.join(row.detail.split())}"), err=True)
     if len(damaged) > 5:
         typer.echo(f"damaged: {len(damaged) - 5:,} more; the list shows them all", err=True)
     return catalog

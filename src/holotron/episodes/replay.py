@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
 
 from PIL import Image, ImageChops, ImageDraw
 
@@ -16,6 +17,7 @@ from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
 from holotron.env.errors import ActionFailed, Refused
+from holotron.env.safety.policy import SafetyPolicy
 from holotron.env.safety.secrets import MENTION, Secrets
 from holotron.episodes.errors import EpisodeError
 from holotron.episodes.files import write_whole
@@ -102,9 +104,10 @@ async def replay(
     """Open the episode's address and carry out its actions again, comparing what is seen before each.
 
     The actions are real: what was bought or sent is bought or sent again. Secrets are never typed, and `options` (its
-    safety policy above all; by default public addresses are allowed) lose theirs. A step has changed if more than
-    `tolerance` of its pixels differ; `out` gets a picture of each that has. A step has failed if its action cannot be
-    carried out though it could then; that ends the replay unless `go_on`. InfrastructureError passes through.
+    safety policy above all; by default the public origins that the episode visited are allowed) lose theirs. A step has
+    changed if more than `tolerance` of its pixels differ; `out` gets a picture of each that has. A step has failed if
+    its action cannot be carried out though it could then; that ends the replay unless `go_on`. InfrastructureError
+    passes through.
     """
     if not 0 <= tolerance <= 1:
         raise ValueError(f"tolerance is {tolerance}; it is a share of the pixels, from 0 to 1")
@@ -114,10 +117,15 @@ async def replay(
     folder = None if out is None else Path(out)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    settings = replace(options or EnvOptions(), width=width, height=height, secrets=Secrets())
+    own = options is None
+    settings = options or EnvOptions(safety=_episodes_own(url, steps))
+    settings = replace(settings, width=width, height=height, secrets=Secrets(), login=None)
     done: list[ReplayedStep] = []
     async with await BrowserEnv.open(browsers, settings) as env:
         try:
+            if own and (rule := SafetyPolicy().refusal(url)) is not None:
+                # Episodes come from anywhere, and must not choose what of this machine is visited.
+                raise Refused(rule, rule)
             await env.goto(url)
         except (ActionFailed, Refused) as error:
             raise ReplayError(f"{url}, where the episode {episode_id} begins, cannot be opened: {error}") from error
@@ -140,6 +148,13 @@ def _beginning(info: EpisodeInfo, steps: list[Step]) -> tuple[str, tuple[int, in
     if first is not None:
         return url, (first.width, first.height)
     return url, info.environment.viewport or (EnvOptions.width, EnvOptions.height)
+
+
+def _episodes_own(url: str, steps: Sequence[Step]) -> SafetyPolicy:
+    """The public origins that an episode visited, and nothing else."""
+    visited = [urlsplit(address) for address in (url, *(step.observation.url for step in steps))]
+    origins = {f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" for parts in visited if parts.netloc}
+    return SafetyPolicy(sorted(origin for origin in origins if SafetyPolicy().refusal(origin) is None))
 
 
 async def _replay_step(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
@@ -23,9 +22,8 @@ from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
+from holotron.env.browser.start import options_for_address
 from holotron.env.safety.confirm import Confirmation, Question
-from holotron.env.safety.policy import SafetyPolicy
-from holotron.env.safety.secrets import Secret, Secrets
 from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo, Episode, Outcome, PolicyInfo, Step
 from holotron.episodes.recording import outcome_of, step_of
@@ -90,6 +88,7 @@ async def arun(
     headed: bool = False,
     allow: Sequence[str] = (),
     anywhere: bool = False,
+    allow_private: Sequence[str] = (),
     secrets: Mapping[str, str] | None = None,
     ask: Sequence[str] = (),
     record: str | Path | None = None,
@@ -101,7 +100,8 @@ async def arun(
     """Do a task in a browser.
 
     model: a folder, hub id or preset that runs in this process; endpoint: an OpenAI-compatible server instead, and name
-    the model there. Without either the small bundled policy acts. allow, anywhere: origins besides that of the url.
+    the model there. Without either the small bundled policy acts. allow, anywhere: origins besides that of the url;
+    allow_private: names that may lead to a private network.
     secrets: values by name, typed where the policy writes {{secret:NAME}}. ask: patterns of actions that on_question
     must agree to; without it they are refused. record: a folder that keeps the episode. extract: a Pydantic class that
     the result's `data` becomes. stuck: None lets the policy go round in circles.
@@ -110,14 +110,25 @@ async def arun(
         raise ValueError("model acts in this process and endpoint elsewhere; give one of them")
     local = None if endpoint is not None else str(model or BUNDLED)
     found = policy_format or await asyncio.to_thread(stated_format, local, endpoint, name) or JsonFormat()
-    width, height = size or found.size or SIZE
-    env_options = _env_options(url, width, height, allow, anywhere, secrets or {}, ask, on_question)
+
+    async def agree(question: Question) -> bool:
+        return on_question is not None and bool(await call_hook(on_question, question))
+
+    address, env_options = options_for_address(
+        url,
+        size or found.size or SIZE,
+        allow=allow,
+        anywhere=anywhere,
+        private=allow_private,
+        secrets=secrets,
+        confirmation=Confirmation(list(ask), agree) if ask else None,
+    )
     options = options_for(found, chat or ChatOptions())
     info = PolicyInfo(model=name or local or endpoint or "", extra={"format": found.spec})
     opened = open_model(local, options, device) if local is not None else open_endpoint(endpoint or "", name, options)
     async with opened as policy:
         one = OneRun(policy, found, info, env_options, budget or Budget(), stuck, headed)
-        return await one.play(task, url, record, extract, on_step=on_step, should_stop=should_stop)
+        return await one.play(task, address, record, extract, on_step=on_step, should_stop=should_stop)
 
 
 @dataclass(frozen=True)
@@ -143,6 +154,7 @@ class OneRun:
         should_stop: Hook[[StepRecord], bool | str | None] | None = None,
     ) -> RunResult[Data]:
         """What came of it. EnvError, ModelUnavailable: it could not be tried; a recorded episode says so, too."""
+        redact = self.options.secrets.redact
         async with self._browser() as env:
             with _recorded(record, Task(text=task, url=url), self.info, self.options) as (store, writer):
 
@@ -161,19 +173,19 @@ class OneRun:
                     on_step=told,
                     should_stop=should_stop,
                 )
-                ending = await agent.run(task)
+                ending = await agent.run(redact(task))
                 writer.finish(outcome_of(ending))
                 episode = await asyncio.to_thread(store.read, writer.info.id)
             data, problem = None, ending.detail
             if extract is not None:
                 shots = [step.observation.image for step in agent.steps[-SHOWN:]]
                 try:
-                    data = await _extracted(self.policy, extract, task, ending.answer, shots)
+                    data = await _extracted(self.policy, extract, redact(task), ending.answer, shots)
                 except ValidationError as error:
                     problem = f"no {extract.__name__} could be made of it: {error.errors(include_url=False)[0]['msg']}"
         success = ending.success if ending.success is not None else ending.reason in ("answered", "done")
         shown = tuple(step.observation.image for step in agent.steps)
-        return RunResult(ending.answer, success, ending.reason, problem, episode, shown, data)
+        return RunResult(redact(ending.answer), success, ending.reason, redact(problem), episode, shown, data)
 
     @asynccontextmanager
     async def _browser(self) -> AsyncIterator[BrowserEnv]:
@@ -182,34 +194,6 @@ class OneRun:
             await BrowserEnv.open(browsers, self.options) as env,
         ):
             yield env
-
-
-def _env_options(
-    url: str,
-    width: int,
-    height: int,
-    allow: Sequence[str],
-    anywhere: bool,
-    secrets: Mapping[str, str],
-    ask: Sequence[str],
-    on_question: Hook[[Question], bool] | None,
-) -> EnvOptions:
-    """A browser that may visit the start page's origin and what was allowed besides, and nothing else."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"the url is {url!r}; it must begin with http:// or https://")
-    home = f"{parts.scheme}://{parts.netloc.rsplit('@', 1)[-1]}"
-
-    async def agree(question: Question) -> bool:
-        return on_question is not None and bool(await call_hook(on_question, question))
-
-    return EnvOptions(
-        width=width,
-        height=height,
-        safety=SafetyPolicy(None if anywhere else [home, *allow]),
-        secrets=Secrets({name: Secret(value, (home,)) for name, value in secrets.items()}),
-        confirmation=Confirmation(list(ask), agree) if ask else None,
-    )
 
 
 @contextmanager

@@ -56,18 +56,20 @@ def read_tasks(path: Path, group: int = 1) -> list[Task]:
 
 @dataclass(frozen=True)
 class WebSuite(Suite[BrowserEnv]):
-    """Any site. allow: origins besides a task's own; anywhere: any public one."""
+    """Any site. allow: origins besides a task's own; anywhere: any public one. allow_private: hosts that may
+    lead to this machine or a private network."""
 
     width: int = 1280
     height: int = 800
     allow: tuple[str, ...] = ()
     anywhere: bool = False
+    allow_private: tuple[str, ...] = ()
 
     name = "web"
     kinds = BROWSER_KINDS
 
     def __post_init__(self) -> None:
-        SafetyPolicy(list(self.allow))  # an origin that is none is refused here
+        SafetyPolicy(list(self.allow), self.allow_private)  # what is no origin or host is refused here
 
     @property
     def environment(self) -> EnvironmentInfo:
@@ -83,7 +85,7 @@ class WebSuite(Suite[BrowserEnv]):
     async def begin(self, pool: Browsers, task: Task) -> AsyncIterator[BrowserEnv]:
         parts = urlsplit(task.url or "")
         home = f"{parts.scheme}://{parts.netloc.rsplit('@', 1)[-1]}"
-        safety = SafetyPolicy(None if self.anywhere else [home, *self.allow])
+        safety = SafetyPolicy(None if self.anywhere else [home, *self.allow], self.allow_private)
         options = EnvOptions(width=self.width, height=self.height, safety=safety)
         async with await BrowserEnv.open(pool, options) as env:
             try:

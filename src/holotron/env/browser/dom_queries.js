@@ -18,27 +18,82 @@
     }
     return element;
   };
+  const ACTIONABLE = "button, a[href], area[href], input, select, textarea, label, summary, option, [role], [onclick]";
+  // The nearest thing around an element that a click sets off, also out of a shadow tree.
+  const actionable = element => {
+    for (let at = element; at; at = at.getRootNode().host) {
+      const found = at.closest(ACTIONABLE);
+      if (found) return found;
+    }
+    return element;
+  };
+  const drawn = (element, which) => {
+    const content = getComputedStyle(element, which).content;
+    if (!content || content === "none" || content === "normal") return "";
+    const texts = content.match(/"(?:[^"\\]|\\.)*"|attr\([^)]*\)/g) || [];
+    return texts.map(text => text.startsWith("attr(")
+      ? element.getAttribute(text.slice(5, -1).split(/[\s,]/)[0]) || ""
+      : text.slice(1, -1).replace(/\\(.)/g, "$1")).join("");
+  };
+  // Everything that tells what an element is: its words, however they are cut up or drawn, and those of its pictures.
+  const words = element => {
+    const within = [element, ...[...element.querySelectorAll("*")].slice(0, 200)];
+    const parts = [element.innerText, element.textContent];
+    const styled = within.map(one => drawn(one, "::before") + (one.children.length ? "" : one.textContent)
+      + drawn(one, "::after"));
+    if (within.some(one => drawn(one, "::before") || drawn(one, "::after"))) parts.push(styled.join(""));
+    for (const one of within) {
+      parts.push(one.getAttribute("aria-label"), one.getAttribute("title"), one.getAttribute("alt"));
+      for (const id of (one.getAttribute("aria-labelledby") || "").split(/\s+/).filter(Boolean)) {
+        const named = one.getRootNode().getElementById(id);
+        parts.push(named && named.textContent);
+      }
+    }
+    if (/^(submit|button|reset|image)$/.test(element.type)) parts.push(element.value);
+    return parts;
+  };
+  const read = address => {
+    try { return decodeURIComponent(String(address).replace(/\+/g, " ")); } catch { return String(address); }
+  };
+  const submits = element => /^(submit|image)$/.test(element.type) && /^(BUTTON|INPUT)$/.test(element.tagName);
   const label = element => {
-    if (!element) return "";
-    const control = element.closest("button, a, input, select, textarea, label, summary, [role], [onclick]") || element;
-    const parts = [control.innerText, control.getAttribute("aria-label"), control.title, control.getAttribute("alt")];
-    if (/^(submit|button|reset|image)$/.test(control.type)) parts.push(control.value);
-    return parts.filter(Boolean).join(" ").slice(0, 300);
+    if (!element) return [];
+    const control = actionable(element);
+    const parts = words(control);
+    if (control !== element) parts.push(...words(element).slice(2));
+    if (control.tagName === "LABEL" && control.control) parts.push(...label(control.control));
+    for (const named of control.labels || []) parts.push(...words(named));
+    if (control.href) parts.push(read(control.href.baseVal || control.href));
+    if (submits(control) && control.form) {
+      parts.push(read(control.getAttribute("formaction") || control.form.getAttribute("action") || ""));
+      parts.push(control.form.getAttribute("aria-label"), control.form.getAttribute("name"));
+    }
+    return parts;
+  };
+  const joined = parts => {
+    const texts = parts.map(part => (part || "").trim().replace(/\s+/g, " ")).filter(Boolean);
+    return [...new Set(texts)].join(" ").slice(0, 2000);
   };
   const functions = {
     // What is written on the thing under a point.
     label_at: (x, y) => {
+      const drawn = globalThis.picker && picker.label_at(x, y);
+      if (drawn) return {label: drawn};
       const element = find(x, y);
-      return framed(element) ? {framed: true} : {label: label(element)};
+      return framed(element) ? {framed: true} : {label: joined(label(element))};
     },
-    // What a key such as Enter would set off: the element with the focus, and the button of its form.
+    // What Enter would set off: the element with the focus, and the button of its form.
     label_of_focus: () => {
       const element = focus();
       if (framed(element)) return {framed: true};
       const button = element && element.form && element.form.querySelector("button:not([type=button]), [type=submit]");
-      return {label: [label(element), label(button)].join(" ").trim()};
+      const address = element && element.form && read(element.form.getAttribute("action") || "");
+      const editable = Boolean(element) && (element.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName));
+      return {label: joined([...label(element), ...label(button), address]), editable};
     },
-    // Choose options of the <select> at a point. Its own list is drawn outside of the page and hears no mouse.
+    // Whether a frame is at a point.
+    frame_at: (x, y) => ({framed: framed(find(x, y))}),
+    // Choose options of the <select> at a point.
     select: (x, y, choices) => {
       const element = find(x, y);
       if (framed(element)) return {framed: true};
@@ -59,11 +114,26 @@
         chosen.push(option);
       }
       if (chosen.length > 1 && !select.multiple) return {problem: "only one option can be chosen here"};
+      if (globalThis.picker) picker.close();
       select.focus();
-      for (const option of options) option.selected = chosen.includes(option);
+      if (select.multiple) for (const option of options) option.selected = chosen.includes(option);
+      else select.selectedIndex = options.indexOf(chosen[0]);
       select.dispatchEvent(new Event("input", {bubbles: true, composed: true}));
       select.dispatchEvent(new Event("change", {bubbles: true}));
       return {};
+    },
+    // Give the field with the focus a value in the one form that its type knows, whatever it shows; whether it takes it.
+    fill: text => {
+      const element = focus();
+      if (framed(element)) return {framed: true};
+      const kinds = /^(date|time|month|week|datetime-local|color)$/;
+      if (!element || element.tagName !== "INPUT" || !kinds.test(element.type) || element.readOnly) return {filled: false};
+      const before = element.value;
+      element.value = text;
+      if (!element.value) { element.value = before; return {filled: false}; }
+      element.dispatchEvent(new Event("input", {bubbles: true, composed: true}));
+      element.dispatchEvent(new Event("change", {bubbles: true}));
+      return {filled: true};
     },
     // The origin of this document if it is the one that would receive a key.
     focus_origin: () => framed(focus()) ? {framed: true} : {origin: window.origin},
@@ -76,33 +146,6 @@
       const editable = element && (element.isContentEditable || /^(INPUT|TEXTAREA)$/.test(element.tagName));
       if (!editable || !document.execCommand("insertText", false, text)) return {problem: true};
       return {};
-    },
-    // Boxes around everything that shows one of these texts, in the coordinates of this document's viewport.
-    find_texts: texts => {
-      const boxes = [];
-      const shows = text => text && texts.some(wanted => text.includes(wanted));
-      const add = box => boxes.push([box.left, box.top, box.width, box.height]);
-      const search = root => {
-        const walker = document.createTreeWalker(root, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
-        for (let node = walker.currentNode; node; node = walker.nextNode()) {
-          if (node.nodeType === Node.TEXT_NODE) {
-            if (!shows(node.data)) continue;
-            const range = document.createRange();
-            range.selectNodeContents(node);
-            for (const box of range.getClientRects()) add(box);
-          } else if (node.nodeType === Node.ELEMENT_NODE) {
-            if (node.shadowRoot) search(node.shadowRoot);
-            if (/^(INPUT|TEXTAREA)$/.test(node.tagName)) {
-              const shown = [node.type !== "password" && node.value, node.placeholder];
-              if (shown.some(shows)) add(node.getBoundingClientRect());
-            } else if (node.tagName === "SELECT") {
-              if (shows(node.textContent)) add(node.getBoundingClientRect());
-            }
-          }
-        }
-      };
-      search(document);
-      return boxes;
     },
   };
   return functions[name](...given);

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Error
-
-from holotron.env.browser.isolated_world import IsolatedWorld, IsolatedWorldGone
+from holotron.env.browser.frames import FrameBox
+from holotron.env.browser.isolated_world import IsolatedWorld
 from holotron.env.browser.tabs import LiveTab
 from holotron.env.errors import ActionFailed, Refused
 from holotron.env.safety.secrets import Secret
@@ -24,9 +23,15 @@ async def label_at(tab: LiveTab, x: float, y: float) -> str:
 
 
 async def label_of_focus(tab: LiveTab) -> str:
-    """What is written on what a key such as Enter would set off."""
+    """What is written on what Enter would set off."""
     answer, _ = await _ask_focused(tab, "label_of_focus")
     return answer.get("label") or ""
+
+
+async def is_editing(tab: LiveTab) -> bool:
+    """Whether keys go into a field."""
+    answer, _ = await _ask_focused(tab, "label_of_focus")
+    return bool(answer.get("editable"))
 
 
 async def select(tab: LiveTab, x: float, y: float, choices: Sequence[str]) -> None:
@@ -35,6 +40,12 @@ async def select(tab: LiveTab, x: float, y: float, choices: Sequence[str]) -> No
     if problem := answer.get("problem"):
         options = "".join(f"\n- {option}" for option in answer.get("options", ()))
         raise ActionFailed(problem + (f"; there are:{options}" if options else ""))
+
+
+async def fill(tab: LiveTab, text: str) -> bool:
+    """Give a field for dates, times or colours this value, as in `2026-01-31`; whether such a field has the focus."""
+    answer, _ = await _ask_focused(tab, "fill", text)
+    return bool(answer.get("filled"))
 
 
 async def type_secret(tab: LiveTab, name: str, secret: Secret) -> None:
@@ -57,35 +68,41 @@ async def type_secret(tab: LiveTab, name: str, secret: Secret) -> None:
         raise ActionFailed(f"the secret {name!r} was not typed: nothing that takes text has the focus")
 
 
-async def boxes_of(tab: LiveTab, texts: Sequence[str]) -> list[list[float]]:
-    """Boxes, in pixels of the viewport, around everything that shows one of these texts."""
-    boxes: list[list[float]] = await tab.world.run(QUERIES, "find_texts", list(texts))
-    for frame in await tab.frames.boxes():
-        try:
-            inside = await frame.world.run(QUERIES, "find_texts", list(texts))
-        except (Error, IsolatedWorldGone):
-            continue  # the frame is going, and so is what it shows
-        boxes += [[x + frame.left, y + frame.top, width, height] for x, y, width, height in inside]
-    return boxes
+async def world_at(tab: LiveTab, x: float, y: float) -> IsolatedWorld:
+    """The world of the document at a point: the page's, or that of the innermost frame."""
+    if len(tab.page.frames) == 1 or not (await tab.world.run(QUERIES, "frame_at", x, y))["framed"]:
+        return tab.world
+    return (await _frame_at(tab, x, y)).world
+
+
+async def world_of_focus(tab: LiveTab) -> IsolatedWorld:
+    """The world of the document that has the focus."""
+    return tab.world if len(tab.page.frames) == 1 else (await _ask_focused(tab, "focus_origin"))[1]
 
 
 async def _ask_at(tab: LiveTab, query: str, x: float, y: float, *more: object) -> dict[str, Any]:
     """The answer of the document at a point: the page's, or that of the innermost frame."""
     answer: dict[str, Any] = await tab.world.run(QUERIES, query, x, y, *more)
     if answer.get("framed"):
-        found = [frame for frame in await tab.frames.boxes() if frame.holds(x, y)]
-        if not found:
-            raise ActionFailed("the frame at this point does not answer")
-        answer = await found[-1].world.run(QUERIES, query, x - found[-1].left, y - found[-1].top, *more)
+        frame = await _frame_at(tab, x, y)
+        answer = await frame.world.run(QUERIES, query, x - frame.left, y - frame.top, *more)
     return answer
 
 
-async def _ask_focused(tab: LiveTab, query: str) -> tuple[dict[str, Any], IsolatedWorld]:
+async def _frame_at(tab: LiveTab, x: float, y: float) -> FrameBox:
+    """The innermost frame at a point."""
+    found = [frame for frame in await tab.frames.boxes() if frame.holds(x, y)]
+    if not found:
+        raise ActionFailed("the frame at this point does not answer")
+    return found[-1]
+
+
+async def _ask_focused(tab: LiveTab, query: str, *given: object) -> tuple[dict[str, Any], IsolatedWorld]:
     """The answer of the document that has the focus, and its world."""
-    answer: dict[str, Any] = await tab.world.run(QUERIES, query)
+    answer: dict[str, Any] = await tab.world.run(QUERIES, query, *given)
     if not answer.get("framed"):
         return answer, tab.world
     for frame in await tab.frames.boxes():
         if await frame.world.run(QUERIES, "has_focus"):
-            return await frame.world.run(QUERIES, query), frame.world
+            return await frame.world.run(QUERIES, query, *given), frame.world
     raise ActionFailed("the frame that has the focus does not answer")

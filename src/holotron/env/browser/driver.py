@@ -6,14 +6,15 @@ import asyncio
 import base64
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from playwright.async_api import Error
 
-from holotron.env.browser import dom_queries
 from holotron.env.browser.event_log import EventLog
 from holotron.env.browser.isolated_world import IsolatedWorldGone
+from holotron.env.browser.masking import Box, secret_boxes
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers, Lease, finish
 from holotron.env.browser.settle import NetworkActivity, settle
@@ -27,7 +28,9 @@ from holotron.env.safety.secrets import paint_over
 
 T = TypeVar("T")
 REPLACE_SECONDS = 15.0
-FACTS = "() => [document.title, document.readyState]"
+FACTS = "() => [document.title, document.readyState, Boolean(document.fullscreenElement)]"
+LEAVE_FULL_SCREEN = "() => document.exitFullscreen().catch(() => {})"
+CAPTURES = 3
 
 
 class Driver:
@@ -37,13 +40,15 @@ class Driver:
         self.options = options
         self.events = events
         self.tabs = GuardedTabs(lease.context, options, events, proxy)
-        self.typed_secrets: set[str] = set()
         self._lease = lease
         self._proxy = proxy
         self._traffic = NetworkActivity(lease.context, events)
         self._settled = True
         self._turn = asyncio.Lock()
         self._clipboard = ""
+        self._questions = 0  # that a person is being asked
+        self._limits: dict[asyncio.Timeout, float] = {}
+        self.tabs.ask = self._ask
         self._closed = False
 
     @classmethod
@@ -62,12 +67,13 @@ class Driver:
                 # Without this exception the browser would reach its own machine directly.
                 proxy={"server": proxy.address, "bypass": "<-loopback>"},
                 # A worker that answers for the network hides what a page loads from the count of its requests.
-                service_workers="allow" if options.safety.allowed_origins is None else "block",
+                service_workers="block",
             )
         except BaseException:
             await proxy.close()
             raise
         driver = cls(lease, options, proxy, events)
+        driver.introduce()
         try:
             await driver._perform("opening a tab", driver.tabs.start)
         except BaseException:
@@ -83,6 +89,11 @@ class Driver:
         await self.tabs.end()
         await self._lease.close()
         await self._proxy.close()
+
+    def introduce(self) -> None:
+        """Have the next observation tell which secrets there are."""
+        for words in self.options.secrets.introduction():
+            self.events.notice(words)
 
     # ---- acting ----
 
@@ -120,18 +131,41 @@ class Driver:
         rule = confirmation.rule_for(action, url, aimed_at)
         if rule is None:
             return
-        if not await confirmation.ask(Question(action, url, aimed_at, rule)):
+        if not await self._ask(Question(action, url, aimed_at, rule)):
             self.events.refusal("confirmation", action, rule)
             raise Refused(f"{action} was not confirmed", rule)
         # The answer took a while, and agrees to what was there then.
         if await text() != aimed_at:
             raise ActionFailed(f"the page changed while {action} was being confirmed")
 
+    def is_asked_about(self, action: str) -> bool:
+        """Whether a rule names this action itself."""
+        confirmation = self.options.confirmation
+        return confirmation is not None and confirmation.rule_for(action, "", "") is not None
+
+    async def _ask(self, question: Question) -> bool:
+        """Ask a person. A page that waits for the answer does not run out of time meanwhile."""
+        assert self.options.confirmation is not None
+        self._questions += 1
+        for limit in self._limits:
+            limit.reschedule(None)
+        try:
+            return await self.options.confirmation.ask(question)
+        finally:
+            self._questions -= 1
+            now = asyncio.get_running_loop().time()
+            for limit, seconds in self._limits.items() if not self._questions else ():
+                limit.reschedule(now + seconds)
+
     async def with_clipboard(self, do: Callable[[], Awaitable[None]]) -> None:
         """Do something with this browser's own clipboard instead of the one that all share."""
         text = await self._lease.clipboard.around(self._clipboard, do)
         # A secret copied from one page must not be pasted into another.
         self._clipboard = self.options.secrets.redact(text)
+
+    def problem(self, url: str) -> str | None:
+        """Why nothing came from an address, as far as its connection tells."""
+        return self._proxy.problem(url)
 
     async def asked(self, what: str, do: Callable[[], Awaitable[T]]) -> T:
         """The answer to a question that changes nothing."""
@@ -143,13 +177,20 @@ class Driver:
             raise InfrastructureError("this browser is closed")
         tab = self.tabs.current if self.tabs.all else None
         try:
-            async with asyncio.timeout(seconds or self.options.call_seconds):
-                return await do()
+            seconds = seconds or self.options.call_seconds
+            async with asyncio.timeout(None if self._questions else seconds) as limit:
+                self._limits[limit] = seconds
+                try:
+                    return await do()
+                finally:
+                    del self._limits[limit]
         except TimeoutError:
             await self._replace(tab)
             raise ActionFailed(f"the page stopped answering during {what}; a blank page took its place") from None
         except IsolatedWorldGone:
             raise ActionFailed(f"the page was replaced during {what}") from None
+        except ActionFailed as error:  # its text may quote the page
+            raise type(error)(self.options.secrets.redact(str(error))) from None
         except Error as error:
             # Without the original: its text is the driver's and may quote anything.
             raise await self._sorted(error, what, tab) from None
@@ -213,25 +254,31 @@ class Driver:
 
     async def _look(self) -> tuple[LiveTab, bytes, str, str]:
         tab = self.tabs.current
-        boxes = await self._secret_boxes(tab)
-        capture = tab.session.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
-        shot, (title, state) = await asyncio.gather(capture, _facts(tab))
+        for _ in range(CAPTURES):
+            boxes = await self._secret_boxes(tab)
+            capture = tab.session.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
+            shot, (title, state, full_screen) = await asyncio.gather(capture, _facts(tab))
+            if not full_screen:
+                break
+            # A full screen has a size of its own, and screenshots have the viewport's.
+            self.events.notice("the page asked for the full screen; it was put back into its view")
+            with suppress(IsolatedWorldGone):
+                await tab.world.run(LEAVE_FULL_SCREEN)
         png = base64.b64decode(shot["data"])
-        if self.typed_secrets:
+        if self.options.secrets:
             # What moved while the picture was taken is covered in both places.
             boxes += await self._secret_boxes(tab)
             png = await asyncio.to_thread(paint_over, png, boxes)
         return tab, png, title, state
 
-    async def _secret_boxes(self, tab: LiveTab) -> list[list[float]]:
-        values = [self.options.secrets[name].value for name in self.typed_secrets]
-        return await dom_queries.boxes_of(tab, values) if values else []
+    async def _secret_boxes(self, tab: LiveTab) -> list[Box]:
+        return await secret_boxes(tab, self.options.secrets) if self.options.secrets else []
 
 
-async def _facts(tab: LiveTab) -> tuple[str, str]:
-    """The title and the load state."""
+async def _facts(tab: LiveTab) -> tuple[str, str, bool]:
+    """The title, the load state, and whether something of it fills the screen."""
     try:
-        title, state = await tab.world.run(FACTS)
+        title, state, full_screen = await tab.world.run(FACTS)
     except IsolatedWorldGone:
-        return tab.title, "loading"
-    return title, state
+        return tab.title, "loading", False
+    return title, state, full_screen

@@ -13,7 +13,7 @@ from playwright.async_api import Error, Page
 
 from holotron.actions.action import Action, Button
 from holotron.actions.keys import parse_keys, playwright_keys
-from holotron.env.browser import dom_queries
+from holotron.env.browser import dom_queries, pickers
 from holotron.env.browser.clipboard import CHORDS
 from holotron.env.browser.driver import Driver
 from holotron.env.browser.options import EnvOptions
@@ -32,6 +32,10 @@ LONGEST_TYPED = 1000
 SECONDS_PER_KEY = 0.05
 DRAG_STEPS = 10
 MOST_REPEATS = 100
+ACTIVATING = {"Enter", "Space", " "}
+MOVING = {"Tab", "Escape", "Home", "End", "PageUp", "PageDown", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"}
+# What fields for dates, times and colours have as their value. What they show, and take as keys, depends on the locale.
+FIELD_VALUE = re.compile(r"\d{4}-\d\d(-\d\d)?(T\d\d:\d\d)?|\d{4}-W\d\d|\d\d:\d\d(:\d\d)?|#[\da-fA-F]{6}")
 # A scheme, and not a host with a port.
 SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)")
 
@@ -72,6 +76,7 @@ class BrowserEnv(Surface):
         if task.url is None:
             raise ValueError(f"the task {task.text!r} has no url to begin at")
         self.instruction = task.text
+        self._driver.introduce()
         await self.goto(task.url)
         return await self._driver.observe(keep=True)
 
@@ -99,9 +104,18 @@ class BrowserEnv(Surface):
 
     async def click(self, x: float, y: float, button: Button = "left", count: int = 1) -> None:
         self._check_point(x, y)
+        if self.options.confirmation is not None:
+            await self.hover(x, y)  # which may open the menu that the click is for
         await self._driver.confirm(f"click({x:g}, {y:g})", lambda: dom_queries.label_at(self._tab, x, y))
+
+        async def do() -> None:
+            if button == "left":
+                await pickers.watch_point(self._tab, x, y)
+            await self._page.mouse.click(x, y, button=button, click_count=count)
+            await self._replace_picker()
+
         with suppress(TabClosed):  # a button that closes its own tab was clicked
-            await self._driver.act("click", lambda: self._page.mouse.click(x, y, button=button, click_count=count))
+            await self._driver.act("click", do)
 
     async def hover(self, x: float, y: float) -> None:
         self._check_point(x, y)
@@ -145,11 +159,11 @@ class BrowserEnv(Surface):
             await self._driver.confirm("type_text", lambda: dom_queries.label_of_focus(self._tab))
 
         async def do() -> None:
+            if FIELD_VALUE.fullmatch(text) and await dom_queries.fill(self._tab, text):
+                return
             keyboard = self._page.keyboard
             for piece, name in pieces:
                 if name is not None:
-                    # First, so that the next screenshot is searched for it in every case.
-                    self._driver.typed_secrets.add(name)
                     await dom_queries.type_secret(self._tab, name, self.options.secrets[name])
                 elif len(piece) > LONGEST_TYPED:
                     await keyboard.insert_text(piece)
@@ -161,14 +175,29 @@ class BrowserEnv(Surface):
     async def press(self, keys: str, repeat: int = 1) -> None:
         """Press a key or a chord such as `Enter`, `ctrl+a` or `Shift+Tab`, some times over."""
         chord = read_keys(keys)
-        await self._driver.confirm(f"press({chord})", lambda: dom_queries.label_of_focus(self._tab))
+        await self._confirm_keys(chord)
 
         async def do() -> None:
+            if chord in pickers.OPENERS:
+                await pickers.watch_focus(self._tab)
             for _ in range(min(repeat, MOST_REPEATS)):
                 await self._page.keyboard.press(chord)
+            if chord in pickers.OPENERS:
+                await self._replace_picker()
 
         with suppress(TabClosed):
             await self._driver.act("press", (lambda: self._driver.with_clipboard(do)) if chord in CHORDS else do)
+
+    async def _confirm_keys(self, chord: str) -> None:
+        """Ask about keys that set something off. Those that move about or edit a field do not."""
+        key, action = chord.rpartition("+")[2] or "+", f"press({chord})"
+        if key in ACTIVATING:
+            await self._driver.confirm(action, lambda: dom_queries.label_of_focus(self._tab))
+            return
+        if key in MOVING or not self._driver.is_asked_about(action):
+            return
+        if not await self._driver.asked(action, lambda: dom_queries.is_editing(self._tab)):
+            await self._driver.confirm(action, None)
 
     async def select_option(self, x: float, y: float, choice: str | Sequence[str]) -> None:
         """Choose from the native `<select>` at a point, by what the option shows or by its value."""
@@ -198,6 +227,9 @@ class BrowserEnv(Surface):
                 last = self._driver.events.last_refusal
                 if last is not None and last is not before:
                     raise Refused(f"going to {last.target} was refused: {last.rule}", last.rule) from None
+                if (reason := self._driver.problem(url)) is not None:
+                    told = self.options.secrets.redact(f"{url} could not be loaded: {reason}")
+                    raise ActionFailed(told) from None
                 raise error
 
         await self._driver.act("goto", do, seconds + self.options.call_seconds)
@@ -253,6 +285,10 @@ class BrowserEnv(Surface):
     def _check_point(self, x: float, y: float) -> None:
         if not (0 <= x < self.options.width and 0 <= y < self.options.height):
             raise ActionFailed(f"({x:g}, {y:g}) is outside of the {self.options.width}×{self.options.height} viewport")
+
+    async def _replace_picker(self) -> None:
+        if (words := await pickers.replace_native(self._tab)) is not None:
+            self._driver.events.notice(words)
 
     async def _move_in_history(self, step: int) -> None:
         history = await self._tab.session.send("Page.getNavigationHistory")

@@ -8,7 +8,7 @@ from pathlib import Path
 from holotron.env.safety.confirm import Confirmation
 from holotron.env.safety.egress_proxy import Resolve, system_resolve
 from holotron.env.safety.policy import SafetyPolicy
-from holotron.env.safety.secrets import Secrets
+from holotron.env.safety.secrets import Login, Secrets
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class EnvOptions:
     downloads: the folder files go to; None refuses them. accept_confirms, prompt_answer: how `confirm` and `prompt` are
     answered; without an answer a prompt is dismissed. settle_seconds: longest wait for the network after an action.
     change_seconds: longest wait for a page that keeps changing. call_seconds: when a page that does not answer is given
-    up. resolve: how names become addresses.
+    up. resolve: how names become addresses. login: for servers of its secret's origins that ask by HTTP.
     """
 
     width: int = 1280
@@ -27,6 +27,7 @@ class EnvOptions:
     timezone: str = "UTC"
     safety: SafetyPolicy = field(default_factory=SafetyPolicy)
     secrets: Secrets = field(default_factory=Secrets)
+    login: Login | None = None
     confirmation: Confirmation | None = None
     downloads: Path | None = None
     accept_confirms: bool = True
@@ -40,6 +41,8 @@ class EnvOptions:
     resolve: Resolve = system_resolve
 
     def __post_init__(self) -> None:
+        if self.login is not None and self.login.secret not in self.secrets:
+            raise ValueError(f"EnvOptions.login needs the secret {self.login.secret!r}, which is not among the secrets")
         for name in ("width", "height", "most_tabs", "call_seconds", "goto_seconds"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"EnvOptions.{name} is {getattr(self, name)}; it must be more than 0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +14,7 @@ from holotron.env.browser.event_log import EventLog
 from holotron.env.browser.frames import Frames
 from holotron.env.browser.isolated_world import IsolatedWorld
 from holotron.env.browser.options import EnvOptions
+from holotron.env.safety.confirm import Question
 
 POPUP_SECONDS = 2.0
 MOST_DIALOGS = 100
@@ -33,6 +34,7 @@ class LiveTab:
         self.opened_by_page = opened_by_page
         self.title = ""
         self.dialogs = 0  # of the document it shows
+        self.logins: set[str] = set()  # requests that were answered with a login
 
 
 class Tabs:
@@ -49,6 +51,7 @@ class Tabs:
         self._adopting = 0
         self._chores: set[asyncio.Task[None]] = set()
         self._closing = False
+        self.ask: Callable[[Question], Awaitable[bool]] | None = None  # a person, where a rule says so
 
     @property
     def current(self) -> LiveTab:
@@ -229,9 +232,25 @@ class Tabs:
         elif dialog.type == "prompt":
             text = self._options.prompt_answer
             accept = text is not None
+        if accept and dialog.type in ("confirm", "prompt"):
+            accept = await self._confirmed(tab, dialog)
+            text = text if accept else None
         answer = ("accepted" if accept else "dismissed") if text is None else f"answered {text!r}"
         self._events.dialog(dialog.type, dialog.message, answer)
         await (dialog.accept(text) if accept and text is not None else dialog.accept() if accept else dialog.dismiss())
+
+    async def _confirmed(self, tab: LiveTab, dialog: Dialog) -> bool:
+        """Whether a person agrees to what a dialog asks, where a rule says that it is theirs to decide."""
+        confirmation, redact = self._options.confirmation, self._options.secrets.redact
+        message = redact(dialog.message)
+        rule = confirmation.rule_for("", "", message) if confirmation else None
+        if rule is None or self.ask is None:
+            return True
+        action = f"agreeing to the page's {dialog.type}"
+        agreed = await self.ask(Question(action, redact(tab.page.url), message, rule))
+        if not agreed:
+            self._events.refusal("confirmation", action, rule)
+        return agreed
 
     async def _download(self, download: PlaywrightDownload) -> None:
         folder, name = self._options.downloads, download.suggested_filename

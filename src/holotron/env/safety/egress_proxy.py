@@ -21,6 +21,7 @@ from holotron.env.safety.policy import DEFAULT_PORTS, SafetyPolicy, plain_host
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 CONNECT_SECONDS = 10.0
 CHUNK = 64 * 1024
+MOST_PROBLEMS = 1000
 SUCCEEDED, NOT_ALLOWED, UNREACHABLE, UNSUPPORTED = 0, 2, 4, 7
 
 
@@ -36,7 +37,10 @@ async def system_resolve(host: str, port: int) -> list[str]:
 
 
 class EgressProxy:
-    """A proxy for one browser context. `on_refusal` hears of every (host:port, rule) that was turned away."""
+    """A proxy for one browser context. `on_refusal` hears of every (host:port, rule) that was turned away.
+
+    It keeps why connections failed: the browser itself only learns that its proxy did.
+    """
 
     def __init__(
         self, policy: SafetyPolicy, on_refusal: Callable[[str, str], None], resolve: Resolve = system_resolve
@@ -44,6 +48,7 @@ class EgressProxy:
         self._policy = policy
         self._on_refusal = on_refusal
         self._resolve = resolve
+        self._problems: dict[str, str] = {}
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -102,20 +107,26 @@ class EgressProxy:
         if place is None:
             return
         host, port = place
+        self._problems.pop(f"{host}:{port}", None)
         try:
             addresses, rule = await asyncio.wait_for(self._addresses(host, port), CONNECT_SECONDS)
-        except OSError:  # no such name, or no answer in time
-            await _reply(writer, UNREACHABLE)
+        except OSError as error:
+            slow = isinstance(error, TimeoutError)
+            what = f"no answer about the name {host}" if slow else f"there is no host named {host}"
+            await self._fail(writer, host, port, what)
             return
         if rule is not None:
             self._on_refusal(f"{host}:{port}", rule)
             await _reply(writer, NOT_ALLOWED)
             return
+        what = f"the name {host} has no address"
         for address in addresses:
             try:
                 connecting = asyncio.open_connection(address, port, limit=CHUNK)
                 there, back = await asyncio.wait_for(connecting, CONNECT_SECONDS)
-            except OSError:
+            except OSError as error:
+                refused = isinstance(error, ConnectionRefusedError)
+                what = f"nothing listens at {host}:{port}" if refused else f"{host}:{port} cannot be reached"
                 continue
             try:
                 await _reply(writer, SUCCEEDED)
@@ -123,7 +134,22 @@ class EgressProxy:
             finally:
                 back.close()
             return
+        await self._fail(writer, host, port, what)
+
+    async def _fail(self, writer: asyncio.StreamWriter, host: str, port: int, what: str) -> None:
+        if len(self._problems) < MOST_PROBLEMS:
+            self._problems[f"{host}:{port}"] = what
         await _reply(writer, UNREACHABLE)
+
+    def problem(self, url: str) -> str | None:
+        """Why nothing came from this address, as far as its connection tells."""
+        return self._problems.get(place_of(url))
+
+
+def place_of(url: str) -> str:
+    """The host:port that an address leads to."""
+    parts = urlsplit(url)
+    return f"{plain_host(parts.hostname or '')}:{parts.port or DEFAULT_PORTS.get(parts.scheme)}"
 
 
 async def _read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, int] | None:

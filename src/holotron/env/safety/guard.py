@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 from playwright.async_api import BrowserContext, Error
 
 from holotron.env.browser.event_log import EventLog
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.tabs import LiveTab, Tabs
-from holotron.env.safety.egress_proxy import EgressProxy
-from holotron.env.safety.policy import BLANK, DEFAULT_PORTS, plain_host
+from holotron.env.safety.egress_proxy import EgressProxy, place_of
+from holotron.env.safety.policy import BLANK, PAGE_SCHEMES
 
 BACK_MS = 3000
+# Where the browser itself takes a page that asks for an address it never shows.
+BLOCKED = "#blocked"
+# Frames may have documents without a connection; what those load goes through the proxy.
+FRAME_SCHEMES = ("about", "data", "blob")
 
 
 class GuardedTabs(Tabs):
@@ -32,7 +35,12 @@ class GuardedTabs(Tabs):
     async def prepare(self, tab: LiveTab) -> None:
         tab.session.on("Fetch.requestPaused", lambda event: self.spawn(self._judge(tab, event)))
         # Only documents are stopped and asked about: the proxy judges everything else, at no cost per request.
-        await tab.session.send("Fetch.enable", {"patterns": [{"urlPattern": "*", "resourceType": "Document"}]})
+        patterns = [{"urlPattern": "*", "resourceType": "Document"}]
+        login = self._options.login is not None
+        if login:
+            tab.session.on("Fetch.authRequired", lambda event: self.spawn(self._log_in(tab, event)))
+        await tab.session.send("Fetch.enable", {"patterns": patterns, "handleAuthRequests": login})
+        tab.session.on("Page.frameRequestedNavigation", lambda event: self._requested(tab, event))
 
     async def _judge(self, tab: LiveTab, event: dict[str, Any]) -> None:
         """Let a document's request go on, or stop it; redirects come here hop by hop."""
@@ -48,20 +56,41 @@ class GuardedTabs(Tabs):
         if main and tab.opened_by_page and tab.page.url in BLANK:
             self.spawn(tab.page.close())
 
+    async def _log_in(self, tab: LiveTab, event: dict[str, Any]) -> None:
+        """Answer a server that asks who comes, once; a second question means that the answer was wrong."""
+        login, request = self._options.login, event["requestId"]
+        assert login is not None
+        secret, asks = self._options.secrets[login.secret], event["authChallenge"]
+        answer: dict[str, str] = {"response": "CancelAuth"}
+        if asks.get("source") != "Proxy" and secret.may_enter(asks["origin"]) and request not in tab.logins:
+            tab.logins.add(request)
+            answer = {"response": "ProvideCredentials", "username": login.username, "password": secret.value}
+        await tab.session.send("Fetch.continueWithAuth", {"requestId": request, "authChallengeResponse": answer})
+
+    def _requested(self, tab: LiveTab, event: dict[str, Any]) -> None:
+        """A page wants to go somewhere. Some schemes are dropped by the browser itself, without a word."""
+        url, main = event["url"], event["frameId"] == tab.frame_id
+        scheme = url.partition(":")[0].lower()
+        rule = self._options.safety.refusal(url) if scheme not in (*PAGE_SCHEMES, "javascript") else None
+        if rule is not None and (main or scheme not in FRAME_SCHEMES):
+            self._events.refusal("navigation" if main else "frame", url, rule)
+
     def arrived(self, tab: LiveTab, frame: dict[str, Any]) -> None:
         # A document that did not come was perhaps refused by the proxy, before its request came to `_judge`.
         missing = frame.get("unreachableUrl")
         url = missing or frame["url"]
         rule = self._options.safety.refusal(url) or (missing and self._refused_place(missing))
-        if rule:
+        if url == "about:blank" and frame.get("urlFragment") == BLOCKED:
+            self.spawn(self._expel(tab))  # `_requested` has told of it
+        elif rule:
             self._events.refusal("navigation", url, rule)
             self.spawn(self._expel(tab))
         elif missing:
-            self._events.error(f"{url} could not be loaded")
+            reason = self._proxy.problem(url)
+            self._events.error(f"{url} could not be loaded" + (f": {reason}" if reason else ""))
 
     def _refused_place(self, url: str) -> str | None:
-        parts = urlsplit(url)
-        place = f"{plain_host(parts.hostname or '')}:{parts.port or DEFAULT_PORTS.get(parts.scheme)}"
+        place = place_of(url)
         return next((refusal.rule for refusal in self._events.refusals() if refusal.target == place), None)
 
     async def _expel(self, tab: LiveTab) -> None:

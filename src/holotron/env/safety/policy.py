@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from urllib.parse import urlsplit
 
+import idna
+
 DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 # A WebSocket belongs to the origin of the page address it would have.
 PAGE_SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
@@ -17,6 +19,11 @@ BLANK = ("about:blank", "about:srcdoc", "")
 # misread.
 AMBIGUOUS = re.compile(r"[\x00-\x20\x7f\\]")
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# A name, or an address of either internet.
+HOST = re.compile(r"[^\s/:@?#*]+|[0-9a-f:.]+")
+PRIVATE_HINT = "--allow-private {} (SafetyPolicy.allow_private) would let it be visited"
+# Local by their standards, and not to every version of `ipaddress`: site-local addresses and NAT64 inside a network.
+LOCAL_NETWORKS = (ipaddress.IPv6Network("fec0::/10"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,7 @@ class OriginPattern:
     """Origins such as `https://example.com`, `https://*.example.com` or `http://localhost:*`.
 
     `*.` stands for one or more labels and does not include the name itself. Without a port, the scheme's own is meant.
+    International names may be written as they are read or as they are sent (`xn--…`).
     """
 
     scheme: str
@@ -37,7 +45,12 @@ class OriginPattern:
             raise ValueError(
                 f"{text!r} is no origin; write it like https://example.com, https://*.example.com or http://localhost:*"
             )
-        scheme, host, port = match[1], match[2].strip("[]"), match[3]
+        scheme, port = match[1], match[3]
+        wild = "*." if match[2].startswith("*.") else ""
+        host = plain_host(match[2].removeprefix("*."))
+        if not host:
+            raise ValueError(f"{text!r} is no origin: {match[2]!r} is no name that a host can have")
+        host = wild + host
         if port == "*":
             return cls(scheme, host, None)
         return cls(scheme, host, int(port) if port else DEFAULT_PORTS[scheme])
@@ -63,19 +76,27 @@ class OriginPattern:
 class SafetyPolicy:
     """Which origins a browser may talk to.
 
-    allowed_origins: patterns of `OriginPattern`; None allows every public http(s) origin. allow_private: names may lead
-    to this machine or a private network. Without it only hosts that the patterns spell out (`http://localhost:8000`,
-    `http://10.0.0.5`) lead there, so a public name that resolves to a private address is refused.
+    allowed_origins: patterns of `OriginPattern`; None allows every public http(s) origin. allow_private: whether names
+    may lead to this machine or a private network, or which hosts may. Otherwise only hosts that the patterns spell out
+    (`http://localhost:8000`, `http://10.0.0.5`) lead there, so a public name that resolves to a private address is
+    refused.
     """
 
     allowed_origins: Sequence[str] | None = None
-    allow_private: bool = False
+    allow_private: bool | Sequence[str] = False
 
     def __post_init__(self) -> None:
         if isinstance(self.allowed_origins, str):
             raise ValueError(f"allowed_origins is a list of origins, not {self.allowed_origins!r}")
         if self.allowed_origins is not None:
             object.__setattr__(self, "allowed_origins", tuple(self.allowed_origins))
+        if isinstance(self.allow_private, str):
+            raise ValueError(f"allow_private is True, False or a list of hosts, not {self.allow_private!r}")
+        if not isinstance(self.allow_private, bool):
+            hosts = tuple(map(plain_host, self.allow_private))
+            if wrong := [host for host in hosts if not HOST.fullmatch(host)]:
+                raise ValueError(f"{wrong[0]!r} is no host; write it like intranet.example or 10.0.0.5, without a port")
+            object.__setattr__(self, "allow_private", hosts)
         _ = self.patterns  # a pattern that cannot be read is an error now, not at the first page
 
     @cached_property
@@ -107,26 +128,31 @@ class SafetyPolicy:
         if self.patterns is not None and not any(p.matches_place(host, port) for p in self.patterns):
             return f"{host}:{port} is not among the allowed origins"
         if (is_local_name(host) or is_private_address(host)) and not self._private_allowed(host, port):
-            return f"{host} is on this machine or a private network, which is not among the allowed origins"
+            return f"{host} is on this machine or a private network; {PRIVATE_HINT.format(host)}"
         return None
 
     def refusal_of_address(self, host: str, port: int, address: str) -> str | None:
         """The rule that a connection breaks when its host turns out to be at this address."""
         if is_private_address(address) and not self._private_allowed(host, port):
-            return f"{host} resolves to {address} on this machine or a private network; allow_private would allow it"
+            return f"{host} resolves to {address} on this machine or a private network; {PRIVATE_HINT.format(host)}"
         return None
 
     def _private_allowed(self, host: str, port: int) -> bool:
-        return self.allow_private or any(
-            p.names_private_host and p.matches_place(host, port) for p in self.patterns or ()
-        )
+        named = self.allow_private if isinstance(self.allow_private, bool) else host in self.allow_private
+        return named or any(p.names_private_host and p.matches_place(host, port) for p in self.patterns or ())
 
 
 def plain_host(host: str) -> str:
     """A host in the one spelling that patterns use."""
     host = host.lower().strip("[]").rstrip(".")
+    if host.isascii():
+        return host
     try:
-        return host.encode("idna").decode() if not host.isascii() else host
+        return idna.encode(host, uts46=True).decode()
+    except idna.IDNAError:
+        pass  # browsers still take some names of the older standard, such as those with emoji
+    try:
+        return host.encode("idna").decode()
     except UnicodeError:
         return ""
 
@@ -153,4 +179,6 @@ def is_private_address(text: str) -> bool:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner:
             return is_private_address(str(inner))
+        if any(address in network for network in LOCAL_NETWORKS):
+            return True
     return not address.is_global or address.is_multicast

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import html
 import io
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote, quote_plus, urlsplit
+from urllib.parse import urlsplit
 
 from PIL import Image, ImageDraw
 
 from holotron.env.safety.policy import DEFAULT_PORTS, OriginPattern, plain_host
+from holotron.env.safety.spellings import spellings
 
 # How a secret is covered in a screenshot.
 MARGIN = 2
@@ -50,6 +49,14 @@ class Secret:
         return any(OriginPattern.parse(pattern).matches(parts.scheme, host, port) for pattern in self.origins)
 
 
+@dataclass(frozen=True)
+class Login:
+    """Who a browser is where a server asks by HTTP: a name, and the name of the secret that goes with it."""
+
+    username: str
+    secret: str
+
+
 class Secrets:
     """Secrets by name. The agent writes `{{secret:NAME}}`; everything it gets to see goes through `redact`."""
 
@@ -58,10 +65,14 @@ class Secrets:
         for name in self._secrets:
             if not MENTION.fullmatch("{{secret:" + name + "}}"):
                 raise ValueError(f"{name!r} is no name for a secret; use letters, digits, '.', '_' and '-'")
-        spellings = {spelling: name for name, secret in self._secrets.items() for spelling in _spellings(secret.value)}
-        self._names = spellings
-        longest_first = sorted(spellings, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        # Longest first: one secret may be part of another.
+        self._names = sorted(self._secrets, key=lambda name: len(self._secrets[name].value), reverse=True)
+        self._pattern = self._compiled(lambda value: value, 0)
+        self._on_screen = self._compiled(lambda value: "".join(value.split()) or value, re.IGNORECASE)
+
+    def _compiled(self, change: Callable[[str], str], flags: int) -> re.Pattern[str] | None:
+        texts = [spellings(change(self._secrets[name].value)) for name in self._names]
+        return re.compile("|".join(f"(?P<s{at}>{text})" for at, text in enumerate(texts)), flags) if texts else None
 
     def __repr__(self) -> str:
         return f"Secrets({sorted(self._secrets)})"
@@ -75,11 +86,26 @@ class Secrets:
     def __getitem__(self, name: str) -> Secret:
         return self._secrets[name]
 
+    def introduction(self) -> Iterator[str]:
+        """What an agent is told of each: its name and where it belongs, never the value."""
+        for name, secret in self._secrets.items():
+            mention = "{{secret:" + name + "}}"
+            yield (
+                f"there is a secret named {name!r}, which you never see: where it belongs, type {mention} and its value"
+                f" is put in; only pages of {' and '.join(secret.origins)} get it"
+            )
+
     def redact(self, text: str) -> str:
-        """The text with every secret replaced by its mention, also where it is percent-, HTML- or JSON-encoded."""
+        """The text with every secret replaced by its mention, in all of its `spellings`."""
         if self._pattern is None:
             return text
-        return self._pattern.sub(lambda found: "{{secret:" + self._names[found[0]] + "}}", text)
+        return self._pattern.sub(
+            lambda found: "{{secret:" + self._names[int((found.lastgroup or "s0")[1:])] + "}}", text
+        )
+
+    def places(self, text: str) -> list[tuple[int, int]]:
+        """Where a text that is shown without its blanks has secrets: styles change case and blanks."""
+        return [] if self._on_screen is None else [found.span() for found in self._on_screen.finditer(text)]
 
 
 def split_mentions(text: str) -> Iterator[tuple[str, str | None]]:
@@ -106,15 +132,3 @@ def paint_over(png: bytes, boxes: Sequence[Sequence[float]]) -> bytes:
     out = io.BytesIO()
     image.save(out, "PNG", compress_level=1)
     return out.getvalue()
-
-
-def _spellings(value: str) -> set[str]:
-    return {
-        value,
-        quote(value),
-        quote(value, safe=""),
-        quote_plus(value),
-        html.escape(value),
-        json.dumps(value)[1:-1],
-        json.dumps(value, ensure_ascii=False)[1:-1],
-    }

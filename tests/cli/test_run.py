@@ -1,0 +1,178 @@
+"""`holotron run` with secrets, questions and strange pages, and `stop`: what is believed, told and printed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from holotron.cli.episodes import _agree, environment_options
+from holotron.cli.errors import Misuse
+from holotron.cli.main import app
+from holotron.cli.output import print_json
+from holotron.cli.process_registry import _began, registered, stop
+from holotron.cli.terminal import visible
+from tests.env.site import Site
+from tests.suites.miniwob_driver import needs_chromium
+
+PASSWORD = "hunter2 & ü"
+LOGIN = """<title>\x1b]0;evil\x07 Log in</title><style>* { margin: 0; font-size: 20px }
+  button, input { position: absolute; left: 0; width: 300px; height: 60px }</style>
+  <button style="top: 0" onclick="location = '/deleted'">Delete all</button>
+  <form action=/in><input name=password style="top: 100px"></form>"""
+
+
+@contextmanager
+def scripted(*actions: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """A model at an address that does these things, one after the other; and what it was sent."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.reply(200 if self.path == "/v1/models" else 404, {"data": [{"id": "scripted"}]})
+
+        def do_POST(self) -> None:
+            asked.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            message = {"role": "assistant", "content": json.dumps(actions[min(len(asked), len(actions)) - 1])}
+            self.reply(200, {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+        def reply(self, status: int, body: dict[str, Any]) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        server.shutdown()
+
+
+@needs_chromium
+def test_a_login_by_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The policy is told the name and types it; the value is in no prompt, output or episode. No input means no."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    (tmp_path / "pw.txt").write_text(PASSWORD + "\n")
+    delete = {"action": "click", "x": 100, "y": 50}
+    write = {"action": "type", "text": "{{secret:password}}", "x": 100, "y": 400, "enter": True}
+    answer = {"action": "answer", "text": f"in as {PASSWORD} \x1b[2J"}
+    with Site({"/": LOGIN, "/in": "<title>welcome</title>"}) as site, scripted(delete, write, answer) as (url, asked):
+        words = ["run", "log in as ada", "--url", f"127.0.0.1:{site.port}", "--endpoint", url, "--size", "500x320"]
+        words += ["--secret", f"password=@{tmp_path / 'pw.txt'}", "--ask", "delete", "--record", str(tmp_path / "kept")]
+        done = CliRunner().invoke(app, [*words, "--bare"], input="")
+        assert done.exit_code == 0, done.output
+        assert [hit.partition("?")[0] for hit in site.hits if "favicon" not in hit] == ["/", "/in"]
+        assert "password=hunter2+%26+%C3%BC" in site.hits[-1]
+        told = "there is a secret named 'password', which you never see: where it belongs, type {{secret:password}}"
+        assert told in asked[0]
+        assert f"only pages of {site.origin} get it" in asked[0]
+    assert "no: there is nobody to ask" in done.stderr
+    assert "click(50, 16): Delete all — go on? [y/N]" in done.stderr
+    assert done.stdout == "in as {{secret:password}} \\u001b[2J\n"
+    assert "\x1b" not in done.stderr
+    kept = [path.read_bytes().decode("latin-1") for path in (tmp_path / "kept").rglob("*") if path.is_file()]
+    assert any("{{secret:password}}" in text for text in kept)
+    for text in (*asked, done.output, *kept):
+        assert "hunter2" not in text
+
+
+def test_answers_to_questions(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for typed, agreed in (("y\n", True), ("what\nYes\n", True), ("n\n", False), ("\n", False), ("", False)):
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        assert _agree("click: \x1b[31mPay\u202e") is agreed
+    said = capsys.readouterr().err
+    assert said.count("click: \\u001b[31mPay\\u202e [y/N] ") == 6
+    assert said.endswith("no: there is nobody to ask, the input has ended\n")
+
+
+def test_what_a_terminal_would_obey_is_written_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert visible("a\tb\nc \x1b]0;t\x07 \x9b1m \u202e é 世界") == "a\tb\nc \\u001b]0;t\\u0007 \\u009b1m \\u202e é 世界"
+    value = {"a": "\x1b[1m \x9b \u202e"}
+    print_json(value)
+    printed = capsys.readouterr().out
+    assert printed.isascii()
+    assert json.loads(printed) == value
+
+
+def options_for(url: str, **more: Any) -> tuple[str, Any]:
+    given = {"allow": None, "anywhere": False, "secrets": None, "ask": None} | more
+    return environment_options(url, 100, 100, **given)
+
+
+def test_addresses_become_options() -> None:
+    url, options = options_for("https://ada:p%40ss@bücher.example/a?b")
+    assert url == "https://bücher.example/a?b"
+    assert options.safety.refusal("https://xn--bcher-kva.example/") is None
+    assert (options.login.username, options.secrets["url-password"].value) == ("ada", "p@ss")
+    assert options.secrets["url-password"].may_enter("https://xn--bcher-kva.example")
+    assert not options.secrets["url-password"].may_enter("https://example.com")
+    url, options = options_for("http://token@example.com")
+    assert (url, options.secrets["url-password"].value) == ("http://example.com", "token")
+    url, options = options_for("example.com", private=["example.com"])
+    assert (url, options.login) == ("https://example.com", None)
+    assert options.safety.refusal_of_address("example.com", 443, "10.0.0.1") is None
+    assert options_for("localhost:3000")[0] == "http://localhost:3000"
+    for wrong in ("ftp://example.com", "https://", "mailto:a@b.c", "http://[::1", "http://a:b:c/"):
+        with pytest.raises(Misuse):
+            options_for(wrong)
+
+
+# ---- stop ----
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+    """A folder of what runs, and a process of ours that `holotron` never started."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        yield tmp_path / f"holotron-{os.getuid()}", other
+        other.kill()
+
+
+def entry(process: subprocess.Popen[bytes]) -> str:
+    return json.dumps({"pid": process.pid, "what": "run", "began": _began(process.pid)})
+
+
+def test_stop_ends_only_holotron(running: tuple[Path, subprocess.Popen[bytes]], capsys: Any) -> None:
+    folder, other = running
+    folder.mkdir(mode=0o700)
+    (folder / "1.json").write_text(entry(other))
+    stop()
+    assert capsys.readouterr().out == "nothing is running\n"
+    assert other.poll() is None
+
+
+@pytest.mark.parametrize("how", ["open", "link", "another's"])
+def test_stop_does_not_believe_others(
+    running: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A folder that somebody else owns or may write to says nothing, and gets nothing."""
+    folder, other = running
+    if how == "link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        folder.mkdir()
+        folder.chmod(0o777 if how == "open" else 0o700)
+    if how == "another's":
+        user = os.getuid() + 1
+        folder = folder.rename(folder.with_name(f"holotron-{user}"))
+        monkeypatch.setattr(os, "getuid", lambda: user)
+    (folder / "1.json").write_text(entry(other).replace("run", "holotron"))
+    with pytest.raises(OSError, match="not yours alone"):
+        stop()
+    with registered("run"):
+        assert [path.name for path in folder.iterdir()] == ["1.json"]
+    assert other.poll() is None
