@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-STYLE = "<style>body{font:28px sans-serif;margin:40px}input,button{font:28px sans-serif;margin:12px 0;display:block}</style>"
+STYLE = (
+    "<style>body{font:28px sans-serif;margin:40px}"
+    "input,button{font:28px sans-serif;margin:12px 0;display:block}</style>"
+)
 PAGES = {
     "/": f"<title>Museum</title>{STYLE}<h1>Museum of Tides</h1><p>Open 9:00 to 17:00, closed on Mondays.</p>",
     "/login": f"<title>Log in</title>{STYLE}<form action=/hello><input name=user placeholder=user>"
