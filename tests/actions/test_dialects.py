@@ -41,6 +41,7 @@ from holotron.actions.dialects.calls import format_call, parse_calls
 from holotron.actions.dialects.fields import Inexpressible
 from holotron.actions.dialects.holo import from_holo, to_holo
 from holotron.actions.dialects.openai import from_openai, to_openai
+from holotron.actions.dialects.qwen import from_qwen, to_qwen
 from holotron.actions.dialects.sequences import SHORTCUTS, expand, fold
 from holotron.actions.dialects.uitars import from_uitars, split_reply, to_uitars
 from tests.actions.samples import EVERY_KIND, TEXT, actions
@@ -212,8 +213,42 @@ def test_holo_browser(action: Action, space: Space) -> None:
         assert not isinstance(action, Scroll | Back | Refresh | Goto | Wait | Answer)
         return
     expected = without(action, amount=50, x=None, y=None) if isinstance(action, Scroll) else action
+    if isinstance(expected, Type):
+        expected = without(expected, clear=True)
     [back] = from_holo(json.loads(json.dumps(calls)), space)
     assert close(back, expected)
+
+
+@settings(deadline=None)
+@given(actions(), SPACES)
+def test_qwen(action: Action, space: Space) -> None:
+    if unreachable_tab(action):
+        with pytest.raises(Inexpressible, match="keys reach tabs"):
+            to_qwen(action, space)
+        return
+    if is_browser_key(action):
+        return
+    expected = off_middle(lossy(action))
+    if isinstance(expected, Infeasible):
+        expected = Infeasible(reason="")
+    [back] = from_qwen(json.loads(json.dumps(to_qwen(action, space))), space)
+    assert close(back, expected)
+
+
+def test_qwen_forms() -> None:
+    left = {"action": "left_click", "coordinate": [960, 540]}
+    assert to_qwen(Click(x=500, y=500), LARGE) == [left]
+    assert to_qwen(Click(x=500, y=250), RELATIVE) == [{"action": "left_click", "coordinate": [500, 250]}]
+    assert from_qwen([{"action": "triple_click", "coordinate": [5, 6]}], RELATIVE) == [DoubleClick(x=5, y=6)]
+    assert from_qwen([{"action": "scroll", "pixels": -300}], RELATIVE) == [Scroll(direction="down", amount=30)]
+    assert from_qwen([{"action": "key", "keys": ["ctrl", "c"]}], RELATIVE) == [Press(keys="Control+C")]
+    assert from_qwen([{"action": "terminate", "status": "success"}], RELATIVE) == [Answer(text="")]
+    drag = {"action": "left_click_drag", "coordinate": [3, 4]}
+    assert from_qwen([drag], RELATIVE, pointer=(1, 2)) == [Drag(x=1, y=2, to_x=3, to_y=4)]
+    with pytest.raises(Inexpressible, match="where the pointer happens to be"):
+        from_qwen([drag], RELATIVE)
+    with pytest.raises(Inexpressible, match="where the pointer happens to be"):
+        from_qwen([{"action": "left_click"}], RELATIVE)
 
 
 # ---- exact forms ----
@@ -351,7 +386,7 @@ def test_holo_forms() -> None:
     assert to_holo(Click(x=10, y=20, element="OK"), RELATIVE, "browser") == [
         {"action": "click_element", "element": "OK", "x": 10, "y": 20}
     ]
-    assert to_holo(Type(text="a", x=500, y=500), LARGE, "browser") == [
+    assert to_holo(Type(text="a", x=500, y=500, enter=True), LARGE, "browser") == [
         {"action": "write_element_abs", "content": "a", "element": "", "x": 960, "y": 540}
     ]
     assert to_holo(Press(keys="Control+Shift+T", repeat=2), RELATIVE, "desktop") == [
@@ -366,6 +401,11 @@ def test_holo_forms() -> None:
     with pytest.raises(Inexpressible, match="where the pointer happens to be"):
         from_holo(drag[1:], RELATIVE)
     assert from_holo([{"action": "restart"}], RELATIVE, start_url="https://a.b") == [Goto(url="https://a.b")]
+    assert from_holo(drag[1:], RELATIVE, pointer=(7, 8)) == [Drag(x=7, y=8, to_x=3, to_y=4)]
+    written = {"action": "write_element_abs", "content": "a", "element": "", "x": 1, "y": 2}
+    assert from_holo([written], RELATIVE) == [Type(text="a", x=1, y=2, clear=True, enter=True)]
+    at = {"tool_name": "write_at_desktop", "content": "a", "element": "box", "x": 1, "y": 2, "overwrite": True}
+    assert from_holo([at], RELATIVE) == [Type(text="a", x=1, y=2, clear=True, element="box")]
     for name in ("restart", "key_down", "key_up", "update_plan"):
         with pytest.raises(Inexpressible, match=name):
             from_holo([{"action": name, "key": "a"}], RELATIVE)
@@ -384,6 +424,7 @@ READERS: list[Callable[[Any], Any]] = [
     lambda value: from_anthropic([value], LARGE),
     lambda value: from_holo([value], LARGE),
     lambda value: from_anthropic(value, LARGE),
+    lambda value: from_qwen([value], LARGE, (1, 2)),
     lambda value: from_holo(value, LARGE),
     lambda value: from_uitars(value, LARGE),
     lambda value: from_browsergym(value, LARGE),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from holotron.actions.action import KINDS, ActionError, Answer, Click
 from holotron.agent.agent import Agent, Budget, Ending
@@ -33,6 +35,12 @@ from holotron.model.errors import ModelError
 from tests.agent.replies import Recited, act
 
 
+def shot(number: int) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (160, 210), (number, 0, 0)).save(out, "png")
+    return out.getvalue()
+
+
 class Pages:
     """An environment that shows one page after another; each action at x=0 fails."""
 
@@ -43,8 +51,7 @@ class Pages:
         self.count += 1
         tabs = ("one", "two") if self.count > 2 else ("one",)
         notices = ("a dialog was closed",) if self.count == 2 else ()
-        image = b"picture %d" % self.count
-        return Observation(image, 160, 210, f"http://here/{self.count}", f"Page {self.count}", tabs, notices)
+        return Observation(shot(self.count), 160, 210, f"http://here/{self.count}", f"Page {self.count}", tabs, notices)
 
     async def act(self, action) -> None:  # type: ignore[no-untyped-def]
         if getattr(action, "x", None) == 0:
@@ -66,14 +73,8 @@ def test_all_kinds_of_actions_have_a_usage() -> None:
 def test_what_was_sent_follows_from_the_stored_steps(name: str) -> None:
     policy_format = find_format(name)
     validator = Recited({"explanation": "look again", "success": False})
-    model = Recited(
-        "nonsense",
-        act("click", x=0, y=5),
-        act("click", x=5, y=5),
-        act("answer", text="no"),
-        act("click", x=1, y=1),
-        act("answer", text="yes"),
-    )
+    actions = (Click(x=0, y=5), Click(x=5, y=5), Answer(text="no"), Click(x=10, y=10), Answer(text="yes"))
+    model = Recited("nonsense", *(policy_format.write(action, size=(160, 210)) for action in actions))
     agent = Agent(model, Pages(), policy_format=policy_format, validator=validator, budget=Budget(steps=6))
     ending = play(agent, "Do it")
     assert (ending.reason, ending.answer) == ("step_limit", "yes")  # the last step could do nothing else
@@ -89,7 +90,7 @@ def test_what_json_formats_say() -> None:
     model = Recited("nonsense", act("click", x=0, y=5), act("click", x=5, y=5), act("answer", text="done"))
     play(Agent(model, Pages(), budget=Budget(steps=4)), "Do it")
     assert model.heard[0].role == "system"
-    assert model.heard[1] == Message("user", "Task: Do it\nPage: Page 1 (http://here/1)", b"picture 1")
+    assert model.heard[1] == Message("user", "Task: Do it\nPage: Page 1 (http://here/1)", shot(1))
     assert model.heard[2].text.startswith("Your last answer could not be used: ")
     assert model.heard[2].text.endswith("\nPage: Page 2 (http://here/2)\nNotice: a dialog was closed")
     assert model.heard[3].text == (

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from holotron.cli.episodes import _agree, environment_options
-from holotron.cli.errors import Misuse
 from holotron.cli.main import app
 from holotron.cli.output import print_json
 from holotron.cli.process_registry import _began, registered, stop
+from holotron.cli.run import _agree
 from holotron.cli.terminal import visible
+from holotron.episodes.run import browser_options
 from tests.env.site import Site
 from tests.suites.miniwob_driver import needs_chromium
 
@@ -107,8 +107,7 @@ def test_what_a_terminal_would_obey_is_written_out(capsys: pytest.CaptureFixture
 
 
 def options_for(url: str, **more: Any) -> tuple[str, Any]:
-    given = {"allow": None, "anywhere": False, "secrets": None, "ask": None} | more
-    return environment_options(url, 100, 100, **given)
+    return browser_options(url, (100, 100), **more)
 
 
 def test_addresses_become_options() -> None:
@@ -120,12 +119,12 @@ def test_addresses_become_options() -> None:
     assert not options.secrets["url-password"].may_enter("https://example.com")
     url, options = options_for("http://token@example.com")
     assert (url, options.secrets["url-password"].value) == ("http://example.com", "token")
-    url, options = options_for("example.com", private=["example.com"])
+    url, options = options_for("example.com", allow_private=["example.com"])
     assert (url, options.login) == ("https://example.com", None)
     assert options.safety.refusal_of_address("example.com", 443, "10.0.0.1") is None
     assert options_for("localhost:3000")[0] == "http://localhost:3000"
     for wrong in ("ftp://example.com", "https://", "mailto:a@b.c", "http://[::1", "http://a:b:c/"):
-        with pytest.raises(Misuse):
+        with pytest.raises(ValueError):  # noqa: PT011
             options_for(wrong)
 
 

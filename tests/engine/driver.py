@@ -34,10 +34,10 @@ class Driver:
             self.finished[request] = event
 
     def start(
-        self, session: SessionState, tokens: list[int] = (), sampling: SamplingParams | None = GREEDY
+        self, session: SessionState, tokens: list[int] = (), sampling: SamplingParams | None = GREEDY, images=()
     ) -> GenerationRequest:
         if tokens:
-            self.loop.append(session, tokens)
+            self.loop.append(session, tokens, images)
         request = GenerationRequest(session, self.emit, sampling)
         self.answers[request] = []
         self.loop.submit(request)
@@ -53,8 +53,10 @@ class Driver:
             check_loop(self.loop)
         raise AssertionError(f"not finished after {most} steps")
 
-    def turn(self, session: SessionState, tokens: list[int] = (), sampling: SamplingParams = GREEDY) -> list[int]:
-        request = self.start(session, tokens, sampling)
+    def turn(
+        self, session: SessionState, tokens: list[int] = (), sampling: SamplingParams = GREEDY, images=()
+    ) -> list[int]:
+        request = self.start(session, tokens, sampling, images)
         self.run(request)
         assert self.finished[request].error is None, self.finished[request].error
         return self.answers[request]

@@ -6,11 +6,14 @@ import pytest
 import torch
 
 from holotron.engine.errors import EngineError
+from holotron.engine.images import prepare_image
 from holotron.engine.sampling import SamplingParams
+from holotron.model.tiling import ImageProcessor
 from tests.engine.invariants import check_loop
 
-from ..model.tiny import DENSE_TRANSFORMER, draw_tokens, tiny_model
+from ..model.tiny import DENSE_TRANSFORMER, draw_tokens, tiny_model, tiny_qwen
 from .driver import Driver
+from .outside import screenshot
 
 MODELS = {
     "hybrid": tiny_model("M-M*-", seed=3),
@@ -18,6 +21,8 @@ MODELS = {
     "transformer": tiny_model(seed=4, **DENSE_TRANSFORMER),
 }
 SCHEDULES = 48
+# Sizes of screenshots: 1 to 12 tokens for the models that see.
+SIZES = ((8, 8), (24, 8), (16, 24), (24, 24), (32, 24))
 
 
 def check_answers(model, sessions) -> int:
@@ -26,14 +31,32 @@ def check_answers(model, sessions) -> int:
     for session in sessions:
         if not session.turns:
             continue
+        images = [span.again() for span in session.images]
         with torch.no_grad():
-            (logits,) = model.score([list(session.tokens)])
+            embeddings = model.encode_images(images)
+            (logits,) = model.score([list(session.tokens)], embeddings, [image.grids[0] for image in images])
+        if model.config.vision:
+            logits[:, model.config.vision.image_token_id] = -torch.inf  # never generated
         best = logits.argmax(-1).tolist()
         for turn in session.turns:
             for at in range(turn.prompt_end, turn.end):
                 assert session.tokens[at] == best[at - 1], f"token {at} of session {session.number}"
                 checked += 1
     return checked
+
+
+def draw_turn(driver: Driver, draw: random.Random) -> tuple[list[int], list]:
+    """Tokens, and up to two screenshots among them where the model can see; now and then the same one again."""
+    tokens = draw_tokens(draw.randint(1, 20), seed=draw.randint(0, 999))
+    vision, images = driver.loop.model.config.vision, []
+    for _ in range(draw.choice([0, 1, 1, 2]) if vision else 0):
+        picture = screenshot(draw.randint(0, 5), draw.choice(SIZES))
+        prepared = prepare_image(lambda picture=picture: ImageProcessor(vision)(picture))
+        images.append((len(tokens), prepared))
+        tokens += [vision.image_token_id] * prepared.image.tokens + draw_tokens(
+            draw.randint(1, 3), seed=draw.randint(0, 9)
+        )
+    return tokens, images
 
 
 def live(driver: Driver, draw: random.Random, failures: bool) -> list:
@@ -57,12 +80,13 @@ def live(driver: Driver, draw: random.Random, failures: bool) -> list:
         elif idle:
             session = draw.choice(idle)
             if choice == "turn":
-                tokens = draw_tokens(draw.randint(1, 20), seed=draw.randint(0, 999))
+                tokens, images = draw_turn(driver, draw)
                 length = draw.randint(1, 6)
+                sampling = SamplingParams(max_tokens=length, temperature=0.0, ignore_eos=True)
                 try:
-                    driver.start(session, tokens, SamplingParams(max_tokens=length, temperature=0.0, ignore_eos=True))
+                    driver.start(session, tokens, sampling, images)
                 except EngineError:
-                    assert len(session.tokens) > 80  # too long for this pool
+                    assert len(session.tokens) + len(tokens) > 80  # too long for this pool
             elif choice == "fork" and len(sessions) < 14:
                 sessions += loop.fork(session, draw.randint(1, 3))
             elif choice == "rollback" and session.turns:
@@ -78,11 +102,10 @@ def live(driver: Driver, draw: random.Random, failures: bool) -> list:
     return sessions
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_random_schedules(kind, tmp_path):
-    model = MODELS[kind]
+def run_schedules(model, seeds: range, folder) -> tuple[int, int]:
+    """Random lives in too little memory; how many generated tokens were compared, and how many sessions evicted."""
     checked = evicted = 0
-    for seed in range(SCHEDULES):
+    for seed in seeds:
         draw = random.Random(seed)
         driver = Driver(
             model,
@@ -94,7 +117,7 @@ def test_random_schedules(kind, tmp_path):
             checkpoints=draw.choice([0, 1, 3]),
             host_bytes=draw.choice([0, 30_000, 2**22]),
             disk_bytes=draw.choice([0, 40_000]),
-            disk_folder=tmp_path,
+            disk_folder=folder,
         )
         sessions = live(driver, draw, failures=False)
         checked += check_answers(model, sessions)
@@ -106,9 +129,23 @@ def test_random_schedules(kind, tmp_path):
         assert driver.loop.memory.slots.free == driver.loop.config.slots - 1
         assert driver.loop.memory.pages.free == driver.loop.config.pages - 1
         driver.loop.memory.offload_store.close()
-        assert list(tmp_path.iterdir()) == []
+        assert list(folder.iterdir()) == []
+    return checked, evicted
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_random_schedules(kind, tmp_path):
+    checked, evicted = run_schedules(MODELS[kind], range(SCHEDULES), tmp_path)
     assert checked > 10 * SCHEDULES
     assert evicted > SCHEDULES
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "experts", "qwen2.5"])
+def test_random_schedules_with_images_at_positions_of_their_own(kind, tmp_path):
+    """Shorter than the 200 of each that `python -m tests.engine.image_schedules` runs."""
+    checked, evicted = run_schedules(tiny_model(seed=6, **tiny_qwen(kind)), range(20), tmp_path)
+    assert checked > 200
+    assert evicted > 10
 
 
 def test_random_schedules_with_steps_that_break(tmp_path):

@@ -49,6 +49,19 @@ def test_published_models(name, parameters, pattern_counts):
     assert (config.count("M"), config.count("-") + config.count("E"), config.count("*")) == pattern_counts
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("holo2-4b", 4_437_815_808),
+        ("holo2-8b", 8_767_123_696),
+        ("holo2-30b-a3b", 31_070_754_032),
+        ("holo1.5-7b", 8_292_166_656),
+    ],
+)
+def test_published_vision_language_models(name, parameters):
+    assert preset(name).config.parameters == parameters
+
+
 def test_active_parameters_of_the_mixtures():
     assert preset("nemotron-3-nano-30b-a3b").config.active_parameters == pytest.approx(3.2e9, rel=0.05)
     assert preset("nemotron-3-super-120b-a12b").config.active_parameters == pytest.approx(12e9, rel=0.05)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
-from holotron.model.config import AttentionConfig, MlpConfig, ModelConfig, VisionConfig
+from holotron.model.config import AttentionConfig, MlpConfig, ModelConfig, QwenVisionConfig, VisionConfig
 from holotron.model.errors import ModelError
 from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
 from holotron.model.text.conversation import ConversationWriter, Written
@@ -104,6 +104,19 @@ def test_start_and_end_may_be_absent(tokenizer: Tokenizer) -> None:
     ids = bare.write([say("user", shows(None))], [SQUARE]).token_ids
     assert ids.count(IMAGE) == 4
     assert not {START, END} & set(ids)
+
+
+def test_a_template_may_write_the_markup_around_an_image_itself(tokenizer: Tokenizer) -> None:
+    """As Qwen's do; the size of an image is scaled to whole tokens."""
+    parts = "{% for p in m.content %}{{ '<img><image></img>' if p.type == 'image' else p.text }}{% endfor %}"
+    template = ChatTemplate("{% for m in messages %}" + parts + "{% endfor %}")
+    vision = QwenVisionConfig(patch_size=4, max_image_size=64, min_pixels=64, max_pixels=1024, image_token_id=IMAGE)
+    written = ConversationWriter(tokenizer, template, replace(CONFIG, vision=vision))
+    prompt = written.write([say("user", shows("a", None, "b", None))], [(64, 32), (13, 27)])
+    first, second = [START, *[IMAGE] * 10, END], [START, *[IMAGE] * 6, END]
+    a, b = tokenizer.encode("a"), tokenizer.encode("b")
+    assert prompt.token_ids == (*a, *first, *b, *second)
+    assert prompt.places == (len(a) + 1, len(a) + len(first) + len(b) + 1)
 
 
 @pytest.mark.parametrize(("places", "images"), [(0, 1), (1, 0), (2, 1), (1, 3)])

@@ -4,7 +4,15 @@ import random
 
 import torch
 
-from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, MoeConfig, VisionConfig
+from holotron.model.config import (
+    AttentionConfig,
+    MambaConfig,
+    MlpConfig,
+    ModelConfig,
+    MoeConfig,
+    QwenVisionConfig,
+    VisionConfig,
+)
 from holotron.model.initialize import random_model
 from holotron.model.model import Model
 
@@ -67,6 +75,43 @@ DENSE_TRANSFORMER = {
     "attention": AttentionConfig(heads=4, kv_heads=2, head_dim=8, rope_theta=10_000.0, qk_norm=True),
     "mlp": MlpConfig(32, gated=True),
 }
+
+
+def tiny_qwen(kind: str) -> dict:
+    """A tiny Qwen3-VL ("qwen3"), one with experts ("experts"), or Qwen2.5-VL ("qwen2.5")."""
+    is_25 = kind == "qwen2.5"
+    vision = QwenVisionConfig(
+        version="2.5" if is_25 else "3",
+        width=16,
+        depth=3,
+        heads=2,
+        mlp_size=24,
+        patch_size=4,
+        max_image_size=192 if is_25 else 24,
+        deepstack=() if is_25 else (0, 2),
+        window_size=16 if is_25 else None,
+        full_attention=(1,) if is_25 else (),
+        min_pixels=64,
+        max_pixels=24 * 32,
+        image_token_id=IMAGE_TOKEN,
+    )
+    return {
+        "pattern": "*E*-*E" if kind == "experts" else "*-*-",
+        "hidden_size": 64 if is_25 else 24,
+        "attention": AttentionConfig(
+            heads=4,
+            kv_heads=2,
+            head_dim=16,
+            rope_theta=10_000.0,
+            qk_norm=not is_25,
+            bias=is_25,
+            mrope_section=(2, 3, 3) if is_25 else (4, 2, 2),
+            mrope_interleaved=not is_25,
+        ),
+        "mlp": MlpConfig(32, gated=True),
+        "moe": MoeConfig(4, 2, expert_size=12, shared_size=0, router="softmax", gated=True),
+        "vision": vision,
+    }
 
 
 def tiny_model(pattern: str = "M-M*-", seed: int = 0, dtype: torch.dtype = torch.float64, **changes) -> Model:

@@ -132,3 +132,23 @@ def test_a_store_is_held_as_an_index(tmp_path: Path) -> None:
     for path in (tmp_path / "store" / "images").rglob("*.png"):
         path.unlink()
     assert share.draw(0) == ()
+
+
+def test_a_store_is_written_in_the_words_of_a_family(tmp_path: Path) -> None:
+    write_store(tmp_path / "store", 2)
+    sequences = {}
+    for name in ("nano", "holo1", "holotron"):
+        share = SourceShare(DataSource(store="store", format=name), WRITER, 0, 1, seed=0, folder=tmp_path)
+        [sequences[name]] = share.draw(0)
+    tokenizer = WRITER._writer.tokenizer
+    learned = {name: tokenizer.decode(each.token_ids[each.learn].tolist()) for name, each in sequences.items()}
+    assert learned["nano"].startswith('{"action":"click","x":')
+    assert learned["holo1"].startswith('{"note":"","thought":"","action":{"action":"click_element",')
+    assert learned["holotron"].startswith('{"note":null,"thought":"","tool_call":{"tool_name":"click_desktop",')
+    assert sequences["holo1"].pictures[0].size == (56, 56), "as it is sent"
+    told = tokenizer.decode(sequences["holotron"].token_ids.tolist())
+    assert "You are HoloNano" in told
+    with pytest.raises(ValueError, match="no policy format 'fluent'"):
+        DataSource(store="store", format="fluent")
+    with pytest.raises(ValueError, match="learned as they are"):
+        DataSource(shards="tar", format="holo2")

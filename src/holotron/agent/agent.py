@@ -10,15 +10,9 @@ from typing import Literal, ParamSpec, TypeAlias, TypeVar
 
 from holotron.actions.action import Action, ActionError, Answer, Click, DoubleClick, Hover, Infeasible, Select, Type
 from holotron.agent.chat import Chat, ChatModel, Message, Reply
+from holotron.agent.formats.localizers import JsonLocalizer, Localizer
 from holotron.agent.policy_format import JsonFormat, PolicyFormat
-from holotron.agent.prompts import (
-    POINT_SCHEMA,
-    VERDICT_SCHEMA,
-    localization_prompt,
-    parse_point,
-    parse_verdict,
-    validation_prompt,
-)
+from holotron.agent.prompts import VERDICT_SCHEMA, parse_verdict, validation_prompt
 from holotron.agent.stuck import StuckDetector, StuckLimits
 from holotron.agent.teacher import Supervision, TeacherFailed, same
 from holotron.env.environment import Environment, Observation, Questioning, TaskStatus
@@ -114,6 +108,7 @@ class Agent:
         policy_format: PolicyFormat | None = None,
         budget: Budget | None = None,
         localizer: ChatModel | None = None,
+        localizer_format: Localizer | None = None,
         validator: ChatModel | None = None,
         validator_images: int = 3,
         supervision: Supervision | None = None,
@@ -129,6 +124,7 @@ class Agent:
         self.format = policy_format or JsonFormat()
         self.budget = budget or Budget()
         self.localizer = localizer
+        self.localizer_format = localizer_format or JsonLocalizer()
         self.validator = validator
         self.supervision = supervision
         self.steps: list[StepRecord] = []
@@ -213,7 +209,7 @@ class Agent:
         messages = self.format.messages(task, self.steps, seen, seen.image, forced)
         reply = await chat.say(messages, self.format.schema(forced))
         try:
-            step = self.format.parse(reply.text, (seen.width, seen.height))
+            step = self.format.parse(reply.text, (seen.width, seen.height), self.steps)
             action = await self._located(step.action, seen)
         except ActionError as error:
             return replace(record, reply=reply, error=str(error))
@@ -246,12 +242,13 @@ class Agent:
         element = getattr(action, "element", "")
         if self.localizer is None or not element or not isinstance(action, LOCATED):
             return action
+        size, asked = (observation.width, observation.height), self.localizer_format
         chat = await self.localizer.open()
         try:
-            reply = await chat.say([Message("user", localization_prompt(element), observation.image)], POINT_SCHEMA)
+            reply = await chat.say(asked.messages(element, observation.image, size), asked.schema())
         finally:
             await chat.close()
-        x, y = parse_point(reply.text)
+        x, y = asked.parse(reply.text, size)
         return action.model_copy(update={"x": x, "y": y})
 
     async def _validate(self, task: str, answer: str, last: Observation) -> tuple[bool, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,19 +13,22 @@ class ModelUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """One message: a text, and the screenshot that goes with it, before it or after it."""
+    """One message: a text, and the screenshot that goes with it, before it or after it. tail: text after the image."""
 
     role: str
     text: str
     image: bytes | None = None
     image_first: bool = True
+    tail: str = ""
 
     def content(self, image: Mapping[str, Any]) -> str | list[Mapping[str, Any]]:
         """As chat templates and OpenAI's API take it, with this part for the image."""
         if self.image is None:
-            return self.text
-        text = {"type": "text", "text": self.text}
-        return [image, text] if self.image_first else [text, image]
+            return self.text + self.tail
+        if self.image_first:
+            return [image, {"type": "text", "text": self.text}]
+        before, after = ([{"type": "text", "text": text}] if text else [] for text in (self.text, self.tail))
+        return [*before, image, *after]
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,21 @@ class ChatOptions:
     use_grammar: bool = True
     record_tokens: bool = True
     template: Mapping[str, Any] = field(default_factory=dict)  # variables of the chat template
+    # What a server without sessions is sent of a conversation; by default all, with old screenshots gone.
+    history: Callable[[Sequence[Message]], list[Message]] | None = None
+
+    def sent_whole(self, messages: Sequence[Message]) -> list[Message]:
+        return self.history(messages) if self.history is not None else trimmed(messages, self.keep_images)
 
 
 class Chat(Protocol):
     """One conversation."""
 
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
-        """Add messages and hear the answer, which is a JSON text after the schema if there is one."""
+        """Add messages and hear the answer.
+
+        It is a JSON text after the schema if there is one, or a text of the grammar in {"lark": …}.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -84,13 +95,20 @@ def template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [{"role": message.role, "content": message.content({"type": "image"})} for message in messages]
 
 
-def trimmed(messages: Sequence[Message], keep_images: int | None) -> list[Message]:
-    """The conversation with a line of text in place of all but the last screenshots."""
+def trimmed(messages: Sequence[Message], keep_images: int | None, omitted: str | None = None) -> list[Message]:
+    """The conversation with a text in place of all but the last screenshots.
+
+    omitted: that text, where each screenshot stood; empty, and a message that has nothing else is left out.
+    """
     if keep_images is None:
         return list(messages)
     shown = [i for i, said in enumerate(messages) if said.image is not None]
     dropped = set(shown[: max(0, len(shown) - keep_images)])
-    return [
-        Message(said.role, f"{said.text}\n(an older screenshot, no longer shown)".strip()) if i in dropped else said
-        for i, said in enumerate(messages)
-    ]
+
+    def without_image(said: Message) -> Message:
+        if omitted is None:
+            return Message(said.role, f"{said.text}\n(an older screenshot, no longer shown)".strip())
+        return Message(said.role, said.text + omitted + said.tail)
+
+    left = [without_image(said) if i in dropped else said for i, said in enumerate(messages)]
+    return [said for i, said in enumerate(left) if i not in dropped or said.text]

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply, trimmed
+from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply
 
 # An overloaded server asks to come back; so do the statuses of proxies whose server restarts.
 AGAIN = (429, 502, 503, 504)
@@ -162,7 +162,7 @@ class EndpointChat:
 
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         style = self._model.style
-        told = list(new) if self._session else trimmed([*self._messages, *new], style.keep_images)
+        told = list(new) if self._session else style.sent_whole([*self._messages, *new])
         body: dict[str, Any] = {
             "model": self._model.name,
             "messages": [_message_body(said) for said in told],
@@ -174,7 +174,10 @@ class EndpointChat:
             body["seed"] = style.seed
         if style.template:
             body["chat_template_kwargs"] = dict(style.template)
-        if schema is not None and style.use_grammar:
+        if schema is not None and style.use_grammar and "lark" in schema:
+            if self._session:  # other servers read other grammars
+                body["structured_outputs"] = {"grammar": schema["lark"]}
+        elif schema is not None and style.use_grammar:
             wanted = {"name": "step", "schema": dict(schema), "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": wanted}
         if self._session:

@@ -85,7 +85,8 @@ class EngineChat:
 @lru_cache(maxsize=64)
 def _grammar(schema: str) -> Grammar:
     """Checked once: an agent asks for the same form at every step."""
-    return Grammar("json_schema", schema)
+    lark = json.loads(schema).get("lark")
+    return Grammar("json_schema", schema) if lark is None else Grammar("lark", lark)
 
 
 def _reply(answer: Generation, prompt_ids: tuple[int, ...], held: int, recorded: bool) -> Reply:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from holotron.agent.chat import ChatModel, ChatOptions
 from holotron.agent.policy_format import PolicyFormat, format_of, read_format
+from holotron.agent.policy_format import stated_format as checkpoint_format
 
 
 def stated_format(model: str | None, endpoint: str | None = None, name: str | None = None) -> PolicyFormat | None:
@@ -45,7 +46,7 @@ async def open_model(model: str, options: ChatOptions, device: str | None = None
     from holotron.model.text.chat_template import load_chat_template
     from holotron.model.text.conversation import ConversationWriter
 
-    if stated_format(model) is not None:
+    if checkpoint_format(find_checkpoint(model)) is not None:  # a policy that was made here
         with loaded(model, device, style=options) as policy:
             yield policy
         return
@@ -56,5 +57,7 @@ async def open_model(model: str, options: ChatOptions, device: str | None = None
 
 
 def options_for(policy_format: PolicyFormat, options: ChatOptions) -> ChatOptions:
-    """The options with as many screenshots in view as the format keeps."""
-    return replace(options, keep_images=policy_format.keep_images)
+    """The options with what the format says of a conversation: screenshots in view, history, template variables."""
+    asked = policy_format.options(options.max_tokens, options.temperature)
+    template = {**asked.template, **options.template}
+    return replace(options, keep_images=asked.keep_images, history=asked.history, template=template)

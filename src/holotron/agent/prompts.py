@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holotron.actions.action import ActionError, load_json
-from holotron.agent.policy_format import json_part
+from holotron.agent.formats.base import json_part
 
 # ---- localizer ----
 

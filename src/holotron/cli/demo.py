@@ -83,7 +83,6 @@ def demo(
 async def _play_all(chosen: Chosen, folder: Path, console: Console) -> tuple[Counters, float]:
     """What was played, told as it happens, and the seconds that the steps took."""
     from holotron.agent.agent import Budget
-    from holotron.agent.chat import ChatOptions
     from holotron.env.task import Task
     from holotron.episodes.fleet import Counters, Fleet
     from holotron.episodes.store import EpisodeStore
@@ -112,7 +111,7 @@ async def _play_all(chosen: Chosen, folder: Path, console: Console) -> tuple[Cou
             for page in plain_pages()
         ]
         small = [widgets.task(task, HELD_OUT_SEEDS[number]) for number, task in enumerate(TASKS)]
-        style = ChatOptions(max_tokens=96, keep_images=chosen.policy_format().keep_images)
+        style = chosen.policy_format().options(96)
         async with opened(chosen, style) as policy:
             for suite, tasks in ((widgets, small), (web, pages)):
                 policy_format = chosen.policy_format(kinds=suite.kinds if suite is widgets else None)

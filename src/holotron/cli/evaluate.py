@@ -77,7 +77,6 @@ def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callabl
         as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     ) -> None:
         from holotron.agent.baselines import RandomModel
-        from holotron.agent.chat import ChatOptions
         from holotron.agent.policy_format import JsonFormat
         from holotron.eval.evaluate import EvalError, Evaluation, evaluate
         from holotron.eval.html_report import write_html
@@ -115,7 +114,7 @@ def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callabl
             with fleet_progress(f"{protocol}, {label}") as update:
                 if chosen is None:
                     return await evaluate(run, RandomModel() if baseline == "random" else None, update)
-                style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
+                style = policy_format.options(max_tokens, temperature)
                 async with opened(chosen, style, device) as acting:
                     return await evaluate(run, acting, update)
 

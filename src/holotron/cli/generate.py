@@ -150,7 +150,6 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
         if out is None and model is not None:
             raise Misuse("--model goes with --out FOLDER, where its episodes go")
         from holotron.agent.agent import Budget
-        from holotron.agent.chat import ChatOptions
         from holotron.agent.policy_format import NANO
         from holotron.episodes.record import PolicyInfo
         from holotron.episodes.store import EpisodeStore
@@ -171,7 +170,7 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
             chosen.check()
             policy_format = chosen.policy_format(True, suite.kinds)
             who = PolicyInfo(model=chosen.label, extra={"format": policy_format.spec}, sampling={"temperature": WILD})
-        style = ChatOptions(max_tokens=160, temperature=WILD, keep_images=policy_format.keep_images)
+        style = policy_format.options(160, WILD)
 
         async def main(store: Path) -> Counters:
             play = Play(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,22 +27,31 @@ ModelOption = Annotated[
 ]
 RandomOption = Annotated[bool, typer.Option("--random", help="Random weights in the shape of the preset.")]
 EndpointOption = Annotated[
-    str | None, typer.Option("--endpoint", help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
+    str | None,
+    typer.Option(
+        "--endpoint",
+        help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1; or, with --name MODEL, openai or "
+        "anthropic: that provider's computer tool.",
+    ),
 ]
 NameOption = Annotated[str | None, typer.Option("--name", help="The model's name at the endpoint.")]
 TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 takes the most likely token.")]
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", help="How the model is asked: nano, json or json-bare; default: as its checkpoint says."),
+    typer.Option(
+        "--format",
+        help="How it is asked: nano, json, holo1, holo1.5, holo2, holotron, ui-tars, qwen-vl, qwen2.5-vl; default: as "
+        "its checkpoint says, or its family is.",
+    ),
 ]
 MaxTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of one answer.")]
 BareOption = Annotated[bool, typer.Option("--bare", help="Ask for the action alone, without note and thought.")]
-PricesOption = Annotated[
-    Path | None, typer.Option("--prices", help="A TOML table of prices by model: the cost is told.", dir_okay=False)
-]
 AllowPrivateOption = Annotated[
     list[str] | None,
     typer.Option("--allow-private", metavar="HOST", help="A name that may lead to this machine or a private network."),
+]
+PricesOption = Annotated[
+    Path | None, typer.Option("--prices", help="A TOML table of prices by model: the cost is told.", dir_okay=False)
 ]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")]
@@ -60,6 +70,8 @@ class Chosen:
     def __post_init__(self) -> None:
         if self.model is not None and self.endpoint is not None:
             raise Misuse("--model acts in this process and --endpoint elsewhere; say one of them")
+        if self.is_provider and (self.name is None or self.format is not None):
+            raise Misuse(f"--endpoint {self.endpoint} wants --name MODEL, and has its own --format")
         if self.random and self.model is None:
             raise Misuse("--random goes with --model")
         if self.format is not None:
@@ -67,6 +79,11 @@ class Chosen:
 
             with misuse(ValueError):
                 find_format(self.format)
+
+    @property
+    def is_provider(self) -> bool:
+        """Whether a provider's computer tool acts, through its official client."""
+        return self.endpoint in ("openai", "anthropic")
 
     @property
     def label(self) -> str:
@@ -104,9 +121,14 @@ class Chosen:
         """How it is asked: as the command line says, else its checkpoint, else as any chat model."""
         from holotron.agent.policy_format import BareJsonFormat, JsonFormat, find_format
 
+        if self.is_provider:
+            from holotron.agent.providers import PROVIDERS
+
+            return PROVIDERS[str(self.endpoint)]
         found = find_format(self.format) if self.format else self.stated_format or JsonFormat()
         if bare and isinstance(found, JsonFormat):
             found = BareJsonFormat(found.kinds, found.size, found.keep_images)
+        found = found.on(date.today().isoformat())
         return found.with_kinds(kinds) if kinds else found
 
     def introduction(self) -> str:
@@ -146,6 +168,12 @@ async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) 
     """The model, ready to talk; given back at the end."""
     from holotron.agent.open_model import open_endpoint, open_model
 
+    if chosen.is_provider:
+        from holotron.agent.providers import open_provider
+
+        async with open_provider(str(chosen.endpoint), str(chosen.name), style) as acting:
+            yield acting
+        return
     if chosen.endpoint is not None:
         _ = chosen.stated_format  # asks the server, so that one which is away is known before anything is begun
         async with open_endpoint(chosen.endpoint, chosen.name, style) as endpoint:

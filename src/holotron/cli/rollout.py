@@ -54,7 +54,6 @@ def rollout(
 ) -> None:
     """Run a fleet. What breaks is tried again; what is finished is never lost; Ctrl-C and a new start go on."""
     from holotron.agent.agent import Budget
-    from holotron.agent.chat import ChatOptions
     from holotron.suites.play import Play, play_tasks
     from holotron.suites.web import TaskFileError, WebSuite, read_tasks
 
@@ -64,9 +63,8 @@ def rollout(
     policy_format = chosen.policy_format(bare)
     best_width, best_height = policy_format.size or (WebSuite.width, WebSuite.height)
     with misuse(ValueError):
-        suite = WebSuite(
-            width or best_width, height or best_height, tuple(allow or ()), anywhere, tuple(allow_private or ())
-        )
+        view = (width or best_width, height or best_height)
+        suite = WebSuite(*view, tuple(allow or ()), anywhere, tuple(allow_private or ()))
     play = Play(
         suite,
         out,
@@ -77,7 +75,7 @@ def rollout(
     )
 
     async def main() -> dict[str, Any]:
-        style = ChatOptions(max_tokens, temperature, keep_images=policy_format.keep_images)
+        style = policy_format.options(max_tokens, temperature)
         async with opened(chosen, style, device) as acting:
             with fleet_progress("rollout") as update:
                 counters = await play_tasks(

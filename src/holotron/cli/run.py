@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,14 +13,14 @@ import typer
 from rich.console import Console
 
 from holotron.cli import policies
-from holotron.cli.episodes import environment_options
-from holotron.cli.errors import FAILED, failure, misuse
+from holotron.cli.errors import FAILED, Misuse, failure, misuse
 from holotron.cli.output import examples, print_step, told_usage
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
 from holotron.cli.terminal import visible
 
 if TYPE_CHECKING:
+    from holotron.env.safety.confirm import Question
     from holotron.episodes.run import RunResult
 
 EXAMPLES = examples(
@@ -76,17 +79,26 @@ def run(
     if introduction := chosen.introduction():
         out.print(introduction, style="dim")
 
-    address, options = environment_options(url, width, height, allow, anywhere, secret, ask, private=allow_private)
+    from holotron.episodes.run import browser_options
+
+    with misuse(ValueError):
+        address, options = browser_options(
+            url,
+            (width, height),
+            allow=allow or (),
+            anywhere=anywhere,
+            allow_private=allow_private or (),
+            secrets=_read_secrets(secret or ()),
+            ask=ask or (),
+            on_question=_ask,
+        )
 
     async def main() -> RunResult[Any]:
         from holotron.agent.agent import Budget
-        from holotron.agent.chat import ChatOptions
-        from holotron.agent.open_model import options_for
         from holotron.agent.stuck import StuckLimits
         from holotron.episodes.run import OneRun
 
-        redact = options.secrets.redact
-        async with opened(chosen, options_for(policy_format, ChatOptions(max_tokens, temperature))) as policy:
+        async with opened(chosen, policy_format.options(max_tokens, temperature)) as policy:
             one = OneRun(
                 policy,
                 policy_format,
@@ -96,7 +108,8 @@ def run(
                 None if keep_going else StuckLimits(),
                 headed,
             )
-            return await one.play(task, address, record, on_step=lambda step: print_step(out, step, redact))
+            on_step = partial(print_step, out, redact=options.secrets.redact)
+            return await one.play(task, address, record, on_step=on_step)
 
     with registered("run"), agent_failures():
         result = asyncio.run(main())
@@ -109,3 +122,31 @@ def run(
         out.print(f"recorded; look at it with: holotron view {record}")
     if not result.success:
         raise typer.Exit(FAILED)
+
+
+def _read_secrets(given: Sequence[str]) -> dict[str, str]:
+    """Values by name."""
+    known = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Misuse("--secret is NAME=VALUE or NAME=@FILE")
+        known[name] = Path(value[1:]).read_text("utf-8").strip() if value[:1] == "@" else value
+    return known
+
+
+async def _ask(question: Question) -> bool:
+    return await asyncio.to_thread(_agree, f"{question.action}: {question.text or question.url} — go on?")
+
+
+def _agree(words: str) -> bool:
+    """Ask until the answer is yes or no; the end of input is a no."""
+    while True:
+        print(f"{visible(words)} [y/N] ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            print("no: there is nobody to ask, the input has ended", file=sys.stderr)
+        if line.strip().lower() in ("", "n", "no"):
+            return False
+        if line.strip().lower() in ("y", "yes"):
+            return True

@@ -25,6 +25,7 @@ from holotron.engine.scheduler import Plan, Scheduler
 from holotron.engine.session_state import OnUpdate, SessionState, Turn
 from holotron.engine.token_sampler import TokenSampler
 from holotron.model.model import Model
+from holotron.model.mrope import mrope_shift
 
 log = logging.getLogger(__name__)
 
@@ -91,10 +92,12 @@ class EngineLoop:
         check_places(self.model.config, token_ids, images)
         start = len(session.tokens)
         session.tokens.extend(token_ids)
-        session.images.extend(
-            ImageSpan(start + offset, prepared.image.tokens, prepared.key, prepared.again, prepared)
-            for offset, prepared in images
-        )
+        for offset, prepared in images:
+            span = ImageSpan(start + offset, prepared.image.tokens, prepared.key, prepared.again, prepared)
+            if self.model.config.uses_mrope:
+                span.grid = prepared.image.grids[0]
+                span.shift = mrope_shift(span.grid) + (session.images[-1].shift if session.images else 0)
+            session.images.append(span)
         if token_ids:
             session.logits = None
         self.counters.appended_tokens += len(token_ids)
@@ -189,6 +192,7 @@ class EngineLoop:
         """
         copy = self.open()
         copy.tokens.extend(source.tokens)
+        copy.images = [span.copy() for span in source.images]
         self.memory.copy_into(source, copy, self.idle_besides(source, copy))
         return copy
 

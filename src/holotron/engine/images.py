@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 import torch
@@ -58,7 +58,10 @@ def _parts(image: ProcessedImage) -> Sequence[Tensor]:
 
 @dataclass(eq=False)
 class ImageSpan:
-    """An image's place among a session's tokens. Its patches go once it is computed; `again` brings them back."""
+    """An image's place among a session's tokens. Its patches go once it is computed; `again` brings them back.
+
+    For models with M-RoPE: its grid of patches, and how far all images up to this one move what follows (shift).
+    """
 
     start: int
     tokens: int
@@ -66,13 +69,15 @@ class ImageSpan:
     again: Callable[[], ProcessedImage] = field(repr=False)
     prepared: PreparedImage | None = field(default=None, repr=False)
     embeddings: Tensor | None = field(default=None, repr=False)
+    grid: Grid | None = None
+    shift: int = 0
 
     @property
     def end(self) -> int:
         return self.start + self.tokens
 
     def copy(self) -> ImageSpan:
-        return ImageSpan(self.start, self.tokens, self.key, self.again, self.prepared, self.embeddings)
+        return replace(self)
 
 
 def check_places(config: ModelConfig, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]]) -> None:

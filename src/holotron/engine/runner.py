@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from holotron.engine.offload import as_bytes
 from holotron.engine.session_state import SessionState
 from holotron.model.batch import Batch, Memory
 from holotron.model.model import Model
+from holotron.model.mrope import mrope_positions
 from holotron.ops import Packing
 
 # Decode batches are padded to one of these, so that a handful of graphs covers every size.
@@ -126,9 +127,9 @@ class Runner:
         if (vision := self.model.config.vision) and vision.image_token_id >= self.model.config.vocab_size:
             tokens_T = tokens_T.masked_fill(tokens_T == vision.image_token_id, 0)  # there is nothing to look up for it
         x_TD = self.model.decoder.embeddings(tokens_T)
-        self._splice_images(x_TD, decode, prefill)
+        deepstack_KTD = self._splice_images(x_TD, decode, prefill)
         with one_thread() if self._is_small and not prefill else nullcontext():
-            hidden_TD = self.model.decoder(x_TD, batch, self.memory)
+            hidden_TD = self.model.decoder(x_TD, batch, self.memory, deepstack_KTD=deepstack_KTD)
             return self.model.decoder.logits(hidden_TD[numbers.last])
 
     def _numbers(self, decode: list[SessionState], prefill: list[PrefillChunk]) -> Numbers:
@@ -136,21 +137,30 @@ class Runner:
         size = self.config.page_size
         rows = [step_numbers(session, size) for session in decode]
         tokens, positions, places, slots, lengths = ([column] for column in np.array(rows).reshape(-1, 5).T)
+        axes = 3 if prefill and self.model.config.uses_mrope else 1
+        if axes > 1:
+            positions = [np.tile(positions[0], (axes, 1))]
         for chunk in prefill:
             session, count, start = chunk.session, chunk.count, chunk.session.computed
             tokens.append(np.array(session.tokens[start : start + count]))
-            positions.append(np.arange(start, start + count))
+            if axes > 1:
+                images = [(span.start, span.grid) for span in session.images if span.grid is not None]
+                positions.append(mrope_positions(start, count, images))
+            else:
+                positions.append(np.arange(start, start + count))
             places.append(places_of(session, session.entries, count, size))
             slots.append(np.array([session.slot]))
             lengths.append(np.array([session.entries + count]))
         last = np.cumsum([1] * len(decode) + [chunk.count for chunk in prefill]) - 1
+        positions = [np.concatenate(positions, axis=-1).ravel()]
         parts = [*tokens, *positions, *places, *slots, *lengths, last]
         flat = torch.from_numpy(np.concatenate(parts, dtype=np.int64, casting="unsafe"))
         if self.device.type == "cuda":
             flat = flat.pin_memory().to(self.device, non_blocking=True)
         sessions = len(decode) + len(prefill)
-        total = (len(flat) - 3 * sessions) // 3
-        return Numbers(*flat.split([total] * 3 + [sessions] * 3))
+        total = (len(flat) - 3 * sessions) // (2 + axes)
+        numbers = Numbers(*flat.split([total, axes * total, total] + [sessions] * 3))
+        return numbers if axes == 1 else replace(numbers, positions=numbers.positions.view(axes, total))
 
     def _batch(
         self, numbers: Numbers, steps: int, counts: tuple[int, ...] = (), lengths: tuple[int, ...] = ()
@@ -166,8 +176,13 @@ class Runner:
             piece_lengths=lengths,
         )
 
-    def _splice_images(self, x_TD: Tensor, decode: list[SessionState], prefill: list[PrefillChunk]) -> None:
-        """Image embeddings take the places of image tokens, by position: a generated image token stays a token."""
+    def _splice_images(self, x_TD: Tensor, decode: list[SessionState], prefill: list[PrefillChunk]) -> Tensor | None:
+        """Image embeddings take the places of image tokens, by position: a generated image token stays a token.
+
+        Returns deepstack_KTD, zeros but for images; None where there is nothing of the kind.
+        """
+        layers, width = self.model.config.deepstack_layers, x_TD.shape[1]
+        deepstack_KTD: Tensor | None = None
         at = len(decode)
         for chunk in prefill:
             start, end = chunk.session.computed, chunk.session.computed + chunk.count
@@ -175,8 +190,15 @@ class Runner:
                 low, high = max(start, span.start), min(end, span.end)
                 if low < high:
                     assert span.embeddings is not None
-                    x_TD[at + low - start : at + high - start] = span.embeddings[low - span.start : high - span.start]
+                    here = slice(at + low - start, at + high - start)
+                    embeddings = span.embeddings[low - span.start : high - span.start]
+                    x_TD[here] = embeddings[:, :width]
+                    if layers:
+                        if deepstack_KTD is None:
+                            deepstack_KTD = x_TD.new_zeros(layers, *x_TD.shape)
+                        deepstack_KTD[:, here] = embeddings[:, width:].unflatten(1, (layers, width)).transpose(0, 1)
             at += chunk.count
+        return deepstack_KTD
 
     # ---- CUDA graphs ----
 
@@ -196,7 +218,7 @@ def step_numbers(session: SessionState, page_size: int) -> tuple[int, int, int, 
     entry = start - session.dropped
     place = pages[entry // page_size] * page_size + entry % page_size if pages else 0  # 0 without attention
     assert session.slot is not None
-    return session.tokens[start], start, place, session.slot, entry + 1
+    return session.tokens[start], session.position, place, session.slot, entry + 1
 
 
 def places_of(session: SessionState, entry: int, count: int, page_size: int) -> NDArray[np.int64]:

@@ -104,6 +104,12 @@ class SessionState:
         return self.computed - self.dropped
 
     @property
+    def position(self) -> int:
+        """Of the next token to compute, in text: its number, moved by the images before it (model/mrope.py)."""
+        shift = next((span.shift for span in reversed(self.images) if span.end <= self.computed), 0)
+        return self.computed + shift
+
+    @property
     def residency(self) -> Residency:
         if self.slot is not None:
             return Residency.GPU

@@ -21,7 +21,7 @@ class ExampleTurn:
     """A question and its answer. `learn` False: the answer is part of the history, not something to imitate.
 
     answer_ids: the very tokens of the answer, where a model wrote it and they were recorded. system: what a model is
-    told before the question, where its format has that.
+    told before the question, where its format has that. sent: the messages themselves, where they are more than that.
     """
 
     said: str
@@ -30,10 +30,13 @@ class ExampleTurn:
     learn: bool = True
     answer_ids: tuple[int, ...] | None = None
     system: str = ""
+    sent: tuple[Message, ...] = ()
 
     @property
     def messages(self) -> list[Message]:
         """What was sent."""
+        if self.sent:
+            return list(self.sent)
         question = Message("user", self.said, self.image)
         return [Message("system", self.system), question] if self.system else [question]
 

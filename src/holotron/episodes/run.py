@@ -9,21 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
 from holotron.agent.agent import Agent, Budget, Hook, StepRecord, call_hook
 from holotron.agent.chat import ChatModel, ChatOptions, Message
 from holotron.agent.cost import TokenUsage, usage_of
+from holotron.agent.formats.base import json_part
 from holotron.agent.open_model import open_endpoint, open_model, options_for, stated_format
-from holotron.agent.policy_format import JsonFormat, PolicyFormat, json_part
+from holotron.agent.policy_format import JsonFormat, PolicyFormat
 from holotron.agent.stuck import StuckLimits
-from holotron.env.browser.environment import BrowserEnv
+from holotron.env.browser.environment import BrowserEnv, complete_address
 from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
-from holotron.env.browser.start import options_for_address
 from holotron.env.safety.confirm import Confirmation, Question
+from holotron.env.safety.policy import SafetyPolicy
+from holotron.env.safety.secrets import Login, Secret, Secrets
 from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo, Episode, Outcome, PolicyInfo, Step
 from holotron.episodes.recording import outcome_of, step_of
@@ -32,6 +35,7 @@ from holotron.episodes.writer import EpisodeWriter
 
 BUNDLED = "holotron-nano"
 SIZE = (1280, 800)
+URL_SECRET = "url-password"
 SHOWN = 3  # screenshots, the last ones, from which wanted fields are read
 Data = TypeVar("Data", bound=BaseModel)
 
@@ -101,27 +105,24 @@ async def arun(
 
     model: a folder, hub id or preset that runs in this process; endpoint: an OpenAI-compatible server instead, and name
     the model there. Without either the small bundled policy acts. allow, anywhere: origins besides that of the url;
-    allow_private: names that may lead to a private network.
-    secrets: values by name, typed where the policy writes {{secret:NAME}}. ask: patterns of actions that on_question
-    must agree to; without it they are refused. record: a folder that keeps the episode. extract: a Pydantic class that
-    the result's `data` becomes. stuck: None lets the policy go round in circles.
+    allow_private: names that may lead to this machine or a private network. secrets: values by name, typed where the
+    policy writes {{secret:NAME}}. ask: patterns of actions that on_question must agree to; without it they are refused.
+    record: a folder that keeps the episode. extract: a Pydantic class that `data` of the result becomes. stuck: None
+    lets the policy go round in circles.
     """
     if model is not None and endpoint is not None:
         raise ValueError("model acts in this process and endpoint elsewhere; give one of them")
     local = None if endpoint is not None else str(model or BUNDLED)
     found = policy_format or await asyncio.to_thread(stated_format, local, endpoint, name) or JsonFormat()
-
-    async def agree(question: Question) -> bool:
-        return on_question is not None and bool(await call_hook(on_question, question))
-
-    address, env_options = options_for_address(
+    address, env_options = browser_options(
         url,
         size or found.size or SIZE,
         allow=allow,
         anywhere=anywhere,
-        private=allow_private,
+        allow_private=allow_private,
         secrets=secrets,
-        confirmation=Confirmation(list(ask), agree) if ask else None,
+        ask=ask,
+        on_question=on_question,
     )
     options = options_for(found, chat or ChatOptions())
     info = PolicyInfo(model=name or local or endpoint or "", extra={"format": found.spec})
@@ -180,7 +181,7 @@ class OneRun:
             if extract is not None:
                 shots = [step.observation.image for step in agent.steps[-SHOWN:]]
                 try:
-                    data = await _extracted(self.policy, extract, redact(task), ending.answer, shots)
+                    data = await _extracted(self.policy, extract, task, ending.answer, shots)
                 except ValidationError as error:
                     problem = f"no {extract.__name__} could be made of it: {error.errors(include_url=False)[0]['msg']}"
         success = ending.success if ending.success is not None else ending.reason in ("answered", "done")
@@ -194,6 +195,45 @@ class OneRun:
             await BrowserEnv.open(browsers, self.options) as env,
         ):
             yield env
+
+
+def browser_options(
+    url: str,
+    size: tuple[int, int],
+    *,
+    allow: Sequence[str] = (),
+    anywhere: bool = False,
+    allow_private: Sequence[str] = (),
+    secrets: Mapping[str, str] | None = None,
+    ask: Sequence[str] = (),
+    on_question: Hook[[Question], bool] | None = None,
+) -> tuple[str, EnvOptions]:
+    """The address without its password, and a browser that may visit its origin, what was allowed besides, and no more.
+
+    A password in the address becomes a secret, as does a user who stands there alone, such as a token.
+    """
+    parts = urlsplit(complete_address(url))
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"the url is {url!r}; it must begin with http:// or https://")
+    credentials, _, place = parts.netloc.rpartition("@")
+    home = f"{parts.scheme}://{place}"
+    known, login = {name: Secret(value, (home,)) for name, value in (secrets or {}).items()}, None
+    if credentials:
+        user, _, password = (unquote(part) for part in credentials.partition(":"))
+        known[URL_SECRET] = Secret(password or user, (home,))
+        login = Login(user if password else "", URL_SECRET)
+
+    async def agree(question: Question) -> bool:
+        return on_question is not None and bool(await call_hook(on_question, question))
+
+    return parts._replace(netloc=place).geturl(), EnvOptions(
+        width=size[0],
+        height=size[1],
+        safety=SafetyPolicy(None if anywhere else [home, *allow], allow_private or False),
+        secrets=Secrets(known),
+        login=login,
+        confirmation=Confirmation(list(ask), agree) if ask else None,
+    )
 
 
 @contextmanager

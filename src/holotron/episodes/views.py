@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import os
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from pydantic_core import from_json
 
 from holotron.actions.action import ActionError, to_json
 from holotron.agent.chat import Message
-from holotron.agent.policy_format import NANO, PolicyFormat, conversation
+from holotron.agent.policy_format import NANO, JsonFormat, NanoFormat, PolicyFormat, conversation
 from holotron.episodes.errors import Damaged
 from holotron.episodes.examples import Example, ExampleError, ExampleTurn
 from holotron.episodes.reading import STEPS, read_steps, step_lines
@@ -177,7 +178,8 @@ class View:
         def image(seen: ObservationRecord) -> bytes | None:
             return None if seen.image is None else place.store.image(seen.image)
 
-        sent = conversation(self._format, info.task.text, steps, image)
+        date = str(info.policy.extra.get("format", "")).partition(":")[0].partition("@")[2]
+        sent = conversation(self._format.on(date), info.task.text, steps, image)
         turns = tuple(self._turn(place, step, messages) for step, messages in zip(steps, sent, strict=True))
         outcome, task = info.outcome, info.task
         assert outcome is not None
@@ -191,12 +193,14 @@ class View:
     def _turn(self, place: _Place, step: Step, messages: list[Message]) -> ExampleTurn:
         if step.index == place.end:
             assert step.teacher is not None
-            text, ids, learn = self._format.write(step.teacher.parse()), None, True
+            text, ids, learn = self._format.write(step.teacher.parse(), size=_size(step)), None, True
         else:
             (text, ids), learn = self._answer(place.info, step), self._learned(_choice(step))
         *before, question = messages
-        system = "\n".join(message.text for message in before)
-        return ExampleTurn(question.text, text, question.image, learn, ids, system)
+        turn = ExampleTurn(
+            question.text, text, question.image, learn, ids, "\n".join(message.text for message in before)
+        )
+        return turn if turn.messages == messages else replace(turn, sent=tuple(messages))
 
     def _answer(self, info: EpisodeInfo, step: Step) -> tuple[str, tuple[int, ...] | None]:
         """What stands as the answer of a step that was taken, and its tokens where they are known.
@@ -208,20 +212,26 @@ class View:
             return output.text, output.token_ids
         if action is None:
             raise Damaged(f"step {step.index} has neither an action nor what the model wrote")
-        return self._format.write(action.parse(), step.note, step.thought), None
+        return self._format.write(action.parse(), step.note, step.thought, _size(step)), None
 
     def _is_own(self, info: EpisodeInfo) -> bool:
         spec = info.policy.extra.get("format")
-        return spec is None or str(spec).split(":")[0] == self._format.name
+        if spec is None:  # older episodes do not say; they are in JSON of our own
+            return isinstance(self._format, NanoFormat | JsonFormat)
+        return re.split("[@:]", str(spec))[0] == self._format.name
 
     def _was_taken(self, step: Step, text: str) -> bool:
         if step.actor == "policy":  # a localizer may have added the point
             return True
         try:
-            parsed = self._format.parse(text, (step.observation.width, step.observation.height))
+            parsed = self._format.parse(text, _size(step))
         except ActionError:
             return False
         return step.action is not None and to_json(parsed.action) == step.action.text
+
+
+def _size(step: Step) -> tuple[int, int]:
+    return step.observation.width, step.observation.height
 
 
 def _opened(folder: str | Path) -> EpisodeStore:

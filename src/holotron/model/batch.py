@@ -21,7 +21,8 @@ class Batch:
     products see them all together. Without memory (training, scoring) only `packing` and `positions_T` matter; training
     packs into arrays of fixed size. With a Memory, slots_S says where each session's state lies, page_table_SM which
     pages hold its keys and values, places_T where the new ones are written and kv_lengths_S how many entries there are
-    with them; piece_lengths says the latter of the pieces again, on the host.
+    with them; piece_lengths says the latter of the pieces again, on the host. Positions are [3, T] in models where the
+    tokens of an image lie in rows and columns (mrope.py).
     """
 
     packing: Packing | FixedPacking | None

@@ -51,13 +51,20 @@ class MambaConfig:
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    """Causal grouped-query attention; without rope_theta it has no positional embedding at all."""
+    """Causal grouped-query attention; without rope_theta it has no positional embedding at all.
+
+    mrope_section: how many of the rotary frequencies follow a token's time, row and column, where those differ; they
+    take turns with mrope_interleaved, else they lie side by side. bias is that of q, k and v.
+    """
 
     heads: int
     kv_heads: int
     head_dim: int
     rope_theta: float | None = None
     qk_norm: bool = False
+    bias: bool = False
+    mrope_section: tuple[int, int, int] | None = None
+    mrope_interleaved: bool = True
 
     def __post_init__(self) -> None:
         _positive(self, "heads", "kv_heads", "head_dim")
@@ -65,6 +72,14 @@ class AttentionConfig:
             raise ConfigError(f"attention heads ({self.heads}) must be a multiple of kv heads ({self.kv_heads})")
         if self.rope_theta is not None and self.head_dim % 2:
             raise ConfigError(f"rotary embedding needs an even head_dim, got {self.head_dim}")
+        if (section := self.mrope_section) is not None:
+            frequencies = self.head_dim // 2
+            crowded = self.mrope_interleaved and 3 * max(section[1:]) > frequencies
+            if len(section) != 3 or sum(section) != frequencies or crowded:
+                raise ConfigError(
+                    f"mrope_section is {list(section)}; it must share the {frequencies} rotary frequencies out among "
+                    "time, rows and columns"
+                )
 
 
 @dataclass(frozen=True)
@@ -80,7 +95,10 @@ class MlpConfig:
 
 @dataclass(frozen=True)
 class MoeConfig:
-    """Sigmoid-routed relu² experts beside one shared expert; latent_size narrows what the routed ones see."""
+    """Routed relu² experts, or gated silu ones, beside a shared expert unless its size is 0.
+
+    latent_size narrows what the routed ones see. A softmax router has no correction of its choice.
+    """
 
     experts: int
     experts_per_token: int
@@ -91,9 +109,13 @@ class MoeConfig:
     normalize: bool = True
     groups: int = 1
     groups_per_token: int = 1
+    router: Literal["sigmoid", "softmax"] = "sigmoid"
+    gated: bool = False
 
     def __post_init__(self) -> None:
-        _positive(self, "experts", "experts_per_token", "expert_size", "shared_size", "groups", "groups_per_token")
+        _positive(self, "experts", "experts_per_token", "expert_size", "groups", "groups_per_token")
+        if self.shared_size < 0:
+            raise ConfigError(f"shared_size is {self.shared_size}; without a shared expert it is 0")
         if self.experts_per_token > self.experts:
             raise ConfigError(f"experts_per_token ({self.experts_per_token}) exceeds experts ({self.experts})")
         if self.experts % self.groups or self.groups_per_token > self.groups:
@@ -104,6 +126,11 @@ class MoeConfig:
             raise ConfigError(
                 f"experts_per_token ({self.experts_per_token}) exceeds the experts in {self.groups_per_token} groups"
             )
+
+    @property
+    def matrices(self) -> int:
+        """Of an expert."""
+        return 3 if self.gated else 2
 
 
 @dataclass(frozen=True)
@@ -122,7 +149,7 @@ class VisionConfig:
     projector_eps: float = 1e-5
     final_norm: bool = False
     video_frames: int | None = None
-    mode: Literal["tiles", "dynamic"] = "tiles"
+    mode: Literal["tiles", "dynamic", "scaled"] = "tiles"
     tile_size: int = 512
     max_tiles: int = 12
     thumbnail: bool = True
@@ -140,10 +167,10 @@ class VisionConfig:
             raise ConfigError(f"vision width ({self.width}) must be a multiple of heads ({self.heads})")
         if self.max_image_size % self.patch_size:
             raise ConfigError(f"max_image_size ({self.max_image_size}) must be a multiple of {self.patch_size}")
-        if self.tile_size % (2 * self.patch_size):
+        if self.mode == "tiles" and self.tile_size % (2 * self.patch_size):
             raise ConfigError(f"tile_size ({self.tile_size}) must be a multiple of {2 * self.patch_size}")
-        if self.mode not in ("tiles", "dynamic"):
-            raise ConfigError(f"vision mode is {self.mode!r}; known are 'tiles' and 'dynamic'")
+        if self.mode not in ("tiles", "dynamic", "scaled"):
+            raise ConfigError(f"vision mode is {self.mode!r}; known are 'tiles', 'dynamic' and 'scaled'")
         if self.prefix_tokens < 0:
             raise ConfigError(f"prefix_tokens is {self.prefix_tokens}")
 
@@ -160,6 +187,87 @@ class VisionConfig:
     def shuffled_width(self) -> int:
         """Channels after the 2x2 pixel shuffle."""
         return 4 * self.width
+
+    @property
+    def gated(self) -> bool:
+        """Whether the blocks have gated MLPs, and RMS norms with them."""
+        return False
+
+    @property
+    def parameters(self) -> int:
+        """Those of the tower."""
+        width = self.width
+        block = 4 * width + 4 * width**2 + 4 * width + 2 * width * self.mlp_size + self.mlp_size + width
+        tables = self.table_side**2 * width + self.prefix_tokens * width
+        patches = self.patch_values * width * (1 + (self.video_frames or 0))
+        return self.depth * block + tables + patches + (2 * width if self.final_norm else 0)
+
+    def projector_parameters(self, hidden_size: int) -> int:
+        """Those of what makes tokens of its patches."""
+        return self.shuffled_width * (1 + self.projector_size) + self.projector_size * hidden_size
+
+
+@dataclass(frozen=True)
+class QwenVisionConfig(VisionConfig):
+    """The tower of Qwen2.5-VL or Qwen3-VL with its mergers, and the sizes that images are scaled to for it.
+
+    Version 3 hands the features after the blocks in `deepstack` to the first decoder layers. Version 2.5 attends within
+    windows of `window_size` pixels in all blocks but those in `full_attention`. The tokens around an image are written
+    by the chat template of these models.
+    """
+
+    version: Literal["2.5", "3"] = "3"
+    width: int = 1152
+    depth: int = 27
+    mlp_size: int = 4304
+    max_image_size: int = 768
+    prefix_tokens: int = 0
+    mode: Literal["tiles", "dynamic", "scaled"] = "scaled"
+    deepstack: tuple[int, ...] = ()
+    window_size: int | None = None
+    full_attention: tuple[int, ...] = ()
+    min_pixels: int = 65536
+    max_pixels: int = 16777216
+    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    image_token_id: int = 151655
+    image_start_token_id: int | None = None
+    image_end_token_id: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _positive(self, "min_pixels", "max_pixels", *(["window_size"] if self.version == "2.5" else []))
+        if self.version not in ("2.5", "3"):
+            raise ConfigError(f"the tower's version is {self.version!r}; known are '2.5' and '3'")
+        if self.mode != "scaled":
+            raise ConfigError(f"vision mode is {self.mode!r}; this tower takes images that are 'scaled'")
+        if self.width // self.heads % 4:
+            raise ConfigError(f"rotary rows and columns need heads of a multiple of 4, got {self.width // self.heads}")
+        if self.window_size is not None and self.window_size % (2 * self.patch_size):
+            raise ConfigError(f"window_size ({self.window_size}) must be a multiple of {2 * self.patch_size}")
+        for name in ("deepstack", "full_attention"):
+            if any(not 0 <= block < self.depth for block in getattr(self, name)):
+                raise ConfigError(f"{name} is {list(getattr(self, name))}; the tower has blocks 0 to {self.depth - 1}")
+
+    @property
+    def gated(self) -> bool:
+        return self.version == "2.5"
+
+    @property
+    def parameters(self) -> int:
+        width, inner = self.width, self.mlp_size
+        patches, attention = 2 * self.patch_values * width, 4 * width**2 + 4 * width
+        if self.version == "2.5":
+            return patches + self.depth * (2 * width + attention + 3 * width * inner + 2 * inner + width)
+        block = 4 * width + attention + 2 * width * inner + inner + width
+        return patches + width + self.table_side**2 * width + self.depth * block
+
+    def projector_parameters(self, hidden_size: int) -> int:
+        wide = self.shuffled_width
+        layers = wide**2 + wide + wide * hidden_size + hidden_size
+        if self.version == "2.5":
+            return self.width + layers
+        return 2 * self.width + layers + len(self.deepstack) * (2 * wide + layers)
 
 
 @dataclass(frozen=True)
@@ -211,6 +319,16 @@ class ModelConfig:
     def uses_rope(self) -> bool:
         return self.attention is not None and self.attention.rope_theta is not None
 
+    @property
+    def uses_mrope(self) -> bool:
+        """Whether the tokens of an image lie at positions of their own, so that those after it are moved."""
+        return self.attention is not None and self.attention.mrope_section is not None
+
+    @property
+    def deepstack_layers(self) -> int:
+        """How many layers of features the vision tower gives for each image token beside its embedding."""
+        return len(self.vision.deepstack) if isinstance(self.vision, QwenVisionConfig) else 0
+
     # ---- parameters ---------------------------------------------------------------------------------------------
 
     @cached_property
@@ -223,14 +341,17 @@ class ModelConfig:
             sizes["M"] = d + d * m.projection_size + conv + 3 * m.heads + m.inner_size + m.inner_size * d
         if "*" in self.pattern and (a := self.attention):
             qk_norm = 2 * a.head_dim if a.qk_norm else 0
-            sizes["*"] = d + 2 * d * a.head_dim * (a.heads + a.kv_heads) + qk_norm
+            bias = a.head_dim * (a.heads + 2 * a.kv_heads) if a.bias else 0
+            sizes["*"] = d + 2 * d * a.head_dim * (a.heads + a.kv_heads) + qk_norm + bias
         if "-" in self.pattern and (f := self.mlp):
             sizes["-"] = d + (3 if f.gated else 2) * d * f.size
         if "E" in self.pattern and (e := self.moe):
             inner = e.latent_size or d
             latent = 2 * d * e.latent_size if e.latent_size else 0
-            routed = 2 * inner * e.expert_size * e.experts
-            sizes["E"] = d + e.experts * d + e.experts + routed + latent + 2 * d * e.shared_size
+            routed = e.matrices * inner * e.expert_size * e.experts
+            correction = e.experts if e.router == "sigmoid" else 0
+            shared = e.matrices * d * e.shared_size
+            sizes["E"] = d + e.experts * d + correction + routed + latent + shared
         return sizes
 
     @cached_property
@@ -245,23 +366,16 @@ class ModelConfig:
         active = sum(self.count(symbol) * size for symbol, size in self.layer_parameters.items())
         if e := self.moe:
             inner = e.latent_size or self.hidden_size
-            active -= self.count("E") * 2 * inner * e.expert_size * (e.experts - e.experts_per_token)
+            active -= self.count("E") * e.matrices * inner * e.expert_size * (e.experts - e.experts_per_token)
         return active + self.vocab_size * self.hidden_size + self.hidden_size
 
-    @cached_property
+    @property
     def vision_parameters(self) -> int:
-        if (v := self.vision) is None:
-            return 0
-        block = 4 * v.width + 4 * v.width**2 + 4 * v.width + 2 * v.width * v.mlp_size + v.mlp_size + v.width
-        tables = v.table_side**2 * v.width + v.prefix_tokens * v.width
-        patches = v.patch_values * v.width * (1 + (v.video_frames or 0))
-        return v.depth * block + tables + patches + (2 * v.width if v.final_norm else 0)
+        return 0 if self.vision is None else self.vision.parameters
 
-    @cached_property
+    @property
     def projector_parameters(self) -> int:
-        if (v := self.vision) is None:
-            return 0
-        return v.shuffled_width + v.shuffled_width * v.projector_size + v.projector_size * self.hidden_size
+        return 0 if self.vision is None else self.vision.projector_parameters(self.hidden_size)
 
     @property
     def parameters(self) -> int:

@@ -53,16 +53,26 @@ class Decoder(nn.Module):
         if config.tied_embeddings:
             self.lm_head.weight = self.embeddings.weight
 
-    def forward(self, x_TD: Tensor, batch: Batch, memory: Memory | None = None, rows_N: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x_TD: Tensor,
+        batch: Batch,
+        memory: Memory | None = None,
+        rows_N: Tensor | None = None,
+        deepstack_KTD: Tensor | None = None,
+    ) -> Tensor:
         """Hidden states of the new tokens, or of those in `rows_N`.
 
-        With a memory, sessions continue from it and are advanced in it.
+        With a memory, sessions continue from it and are advanced in it. deepstack_KTD is added to the stream after each
+        of the first K pairs of layers: what the vision tower saw at several depths.
         """
         seen: dict[str, int] = {}
         delta_TD: Tensor | None = None
-        for symbol, layer in zip(self.config.pattern, self.layers, strict=True):
+        for number, (symbol, layer) in enumerate(zip(self.config.pattern, self.layers, strict=True)):
             index = seen[symbol] = seen.get(symbol, -1) + 1
             x_TD, delta_TD = layer(x_TD, delta_TD, batch, None if memory is None else LayerMemory(memory, index))
+            if deepstack_KTD is not None and number % 2 and number // 2 < len(deepstack_KTD):
+                delta_TD = delta_TD + deepstack_KTD[number // 2]
         if rows_N is None:
             return _add_and_norm(x_TD, delta_TD, self.norm_f)[1]
         assert delta_TD is not None

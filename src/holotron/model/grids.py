@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from holotron.model.config import VisionConfig
+from holotron.model.config import QwenVisionConfig, VisionConfig
 from holotron.model.errors import ConfigError, ImageError
 
 Grid = tuple[int, int]
@@ -13,6 +13,8 @@ Grid = tuple[int, int]
 
 def image_grids(width: int, height: int, vision: VisionConfig) -> tuple[Grid, ...]:
     """The patch grids (rows, columns) of an image of that size, in the order the tower gets them."""
+    if isinstance(vision, QwenVisionConfig):
+        return (scaled_grid(width, height, vision),)
     if vision.mode == "dynamic":
         return (patch_grid(width, height, vision),)
     columns, rows = tile_grid(width, height, vision)
@@ -84,6 +86,26 @@ def patch_grid(width: int, height: int, vision: VisionConfig) -> Grid:
 
     rows = _even(rows, columns, vision.max_patches)
     return rows, _even(columns, rows, vision.max_patches)
+
+
+def scaled_grid(width: int, height: int, vision: QwenVisionConfig) -> Grid:
+    """The (rows, columns) of patches of an image for Qwen's tower: whole tokens, its pixels within the limits.
+
+    Each side is rounded to whole tokens. Where that leaves too many pixels or too few, both sides are scaled alike
+    first and then rounded down or up.
+    """
+    _check_size(width, height)
+    if max(width, height) > 200 * min(width, height):
+        raise ImageError(f"an image of {width}×{height} is more than 200 times as long as wide; crop it first")
+    token = 2 * vision.patch_size
+    rows, columns = round(height / token), round(width / token)
+    if rows * columns * token**2 > vision.max_pixels:
+        scale = math.sqrt(height * width / vision.max_pixels)
+        rows, columns = (max(1, math.floor(side / scale / token)) for side in (height, width))
+    elif rows * columns * token**2 < vision.min_pixels:
+        scale = math.sqrt(vision.min_pixels / (height * width))
+        rows, columns = (math.ceil(side * scale / token) for side in (height, width))
+    return 2 * rows, 2 * columns
 
 
 def _patches_across(pixels: int, patch_size: int) -> int:

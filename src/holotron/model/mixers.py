@@ -7,6 +7,7 @@ K key/value heads, E experts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -120,9 +121,9 @@ class AttentionMixer(nn.Module):
     def __init__(self, config: AttentionConfig, hidden_size: int, eps: float) -> None:
         super().__init__()
         self.config = config
-        self.q_proj = nn.Linear(hidden_size, config.heads * config.head_dim, bias=False)
-        self.k_proj = nn.Linear(hidden_size, config.kv_heads * config.head_dim, bias=False)
-        self.v_proj = nn.Linear(hidden_size, config.kv_heads * config.head_dim, bias=False)
+        self.q_proj = nn.Linear(hidden_size, config.heads * config.head_dim, bias=config.bias)
+        self.k_proj = nn.Linear(hidden_size, config.kv_heads * config.head_dim, bias=config.bias)
+        self.v_proj = nn.Linear(hidden_size, config.kv_heads * config.head_dim, bias=config.bias)
         self.o_proj = nn.Linear(config.heads * config.head_dim, hidden_size, bias=False)
         self.q_norm = RMSNorm(config.head_dim, eps) if config.qk_norm else None
         self.k_norm = RMSNorm(config.head_dim, eps) if config.qk_norm else None
@@ -135,7 +136,10 @@ class AttentionMixer(nn.Module):
         if self.q_norm is not None and self.k_norm is not None:
             q_THP, k_TKP = self.q_norm(q_THP), self.k_norm(k_TKP)
         if c.rope_theta is not None:
-            cos, sin = rotations(batch.positions_T, c.head_dim, c.rope_theta, q_THP.dtype)
+            axes_P = None
+            if batch.positions_T.ndim > 1 and c.mrope_section is not None:
+                axes_P = mrope_axes(c.mrope_section, c.mrope_interleaved, q_THP.device)
+            cos, sin = rotations(batch.positions_T, c.head_dim, c.rope_theta, q_THP.dtype, axes_P)
             q_THP, k_TKP = rotate(q_THP, cos, sin), rotate(k_TKP, cos, sin)
         if layer is None:
             assert batch.packing is not None
@@ -162,14 +166,31 @@ class AttentionMixer(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def rotations(positions_T: Tensor, head_dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of the rotary embedding, one row per token, to broadcast over heads."""
+def rotations(
+    positions_T: Tensor, head_dim: int, theta: float, dtype: torch.dtype, axes_P: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the rotary embedding, one row per token, to broadcast over heads.
+
+    With axes_P the positions are [3, T], and each of the P = head_dim / 2 frequencies follows its axis of them.
+    """
     # float32 at least, also with 16-bit weights: 16-bit angles would blur neighbouring positions.
     wide = torch.promote_types(dtype, torch.float32)
     half = torch.arange(0, head_dim, 2, device=positions_T.device, dtype=wide) / head_dim
-    angles_TP = positions_T[:, None].to(wide) * theta**-half
+    positions_TP = positions_T[:, None] if axes_P is None else positions_T[axes_P].T
+    angles_TP = positions_TP.to(wide) * theta**-half
     angles_TP = torch.cat([angles_TP, angles_TP], dim=-1)[:, None]
     return angles_TP.cos().to(dtype), angles_TP.sin().to(dtype)
+
+
+@cache
+def mrope_axes(section: tuple[int, int, int], interleaved: bool, device: torch.device) -> Tensor:
+    """The axis (time 0, row 1, column 2) that each rotary frequency follows. Made once: a copy to a GPU would wait."""
+    if not interleaved:
+        return torch.arange(3).repeat_interleave(torch.tensor(section)).to(device)
+    axes_P = torch.zeros(sum(section), dtype=torch.long)
+    for axis in (1, 2):
+        axes_P[axis : 3 * section[axis] : 3] = axis
+    return axes_P.to(device)
 
 
 def rotate(x_THP: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -197,7 +218,9 @@ class Router(nn.Module):
         super().__init__()
         self.config = config
         self.weight = nn.Parameter(torch.zeros(config.experts, hidden_size))
-        self.e_score_correction_bias = nn.Parameter(torch.zeros(config.experts), requires_grad=False)
+        corrected = config.router == "sigmoid"
+        correction = nn.Parameter(torch.zeros(config.experts), requires_grad=False) if corrected else None
+        self.e_score_correction_bias = correction
 
     def forward(self, x_TD: Tensor) -> tuple[Tensor, Tensor]:
         c = self.config
@@ -212,16 +235,26 @@ class Router(nn.Module):
             groups_per_token=c.groups_per_token,
             normalize=c.normalize,
             scaling=c.scaling,
+            scoring=c.router,
         )
 
 
 class Experts(nn.Module):
-    """The routed experts' weights, stacked."""
+    """The routed experts' weights, stacked; gate and up of gated ones lie in one parameter, the gate first."""
 
     def __init__(self, config: MoeConfig, width: int) -> None:
         super().__init__()
-        self.up_proj = nn.Parameter(torch.zeros(config.experts, config.expert_size, width))
+        rows = config.expert_size
+        self.up_proj = None if config.gated else nn.Parameter(torch.zeros(config.experts, rows, width))
+        self.gate_up_proj = nn.Parameter(torch.zeros(config.experts, 2 * rows, width)) if config.gated else None
         self.down_proj = nn.Parameter(torch.zeros(config.experts, width, config.expert_size))
+
+    def forward(self, x_TD: Tensor, chosen_TK: Tensor, weights_TK: Tensor) -> Tensor:
+        if self.up_proj is not None:
+            return ops.run_experts(x_TD, chosen_TK, weights_TK, self.up_proj, self.down_proj)
+        assert self.gate_up_proj is not None
+        gate_EFD, up_EFD = self.gate_up_proj.chunk(2, dim=1)
+        return ops.run_experts(x_TD, chosen_TK, weights_TK, up_EFD, self.down_proj, gate_EFD, activation="silu")
 
 
 class MoeMixer(nn.Module):
@@ -229,7 +262,8 @@ class MoeMixer(nn.Module):
         super().__init__()
         self.gate = Router(config, hidden_size)
         self.experts = Experts(config, config.latent_size or hidden_size)
-        self.shared_experts = MlpMixer(MlpConfig(config.shared_size), hidden_size)
+        shared = MlpConfig(config.shared_size, gated=config.gated) if config.shared_size else None
+        self.shared_experts = MlpMixer(shared, hidden_size) if shared else None
         latent = config.latent_size
         self.fc1_latent_proj = nn.Linear(hidden_size, latent, bias=False) if latent else None
         self.fc2_latent_proj = nn.Linear(latent, hidden_size, bias=False) if latent else None
@@ -237,7 +271,7 @@ class MoeMixer(nn.Module):
     def forward(self, x_TD: Tensor, batch: Batch | None = None, layer: LayerMemory | None = None) -> Tensor:
         chosen_TK, weights_TK = self.gate(x_TD)
         routed = x_TD if self.fc1_latent_proj is None else self.fc1_latent_proj(x_TD)
-        routed = ops.run_experts(routed, chosen_TK, weights_TK, self.experts.up_proj, self.experts.down_proj)
+        routed = self.experts(routed, chosen_TK, weights_TK)
         if self.fc2_latent_proj is not None:
             routed = self.fc2_latent_proj(routed)
-        return routed + self.shared_experts(x_TD)
+        return routed if self.shared_experts is None else routed + self.shared_experts(x_TD)

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from holotron.model.batch import Batch, Memory
 from holotron.model.checkpoint.source import CheckpointSource
-from holotron.model.config import ModelConfig
+from holotron.model.config import ModelConfig, QwenVisionConfig
 from holotron.model.decoder import Decoder
 from holotron.model.errors import ModelError
 from holotron.model.grids import Grid
+from holotron.model.mrope import mrope_positions
+from holotron.model.qwen_vision import QwenVisionTower
 from holotron.model.tiling import ProcessedImage
 from holotron.model.vision import Projector, VisionTower, pixel_shuffle
 
 
 class Model(nn.Module):
-    """A policy. `vision` and `projector` are None for a text-only one."""
+    """A policy. `vision` and `projector` are None for a text-only one; Qwen's tower needs no projector.
+
+    An image token's embedding is as wide as the decoder and, with deepstack, once as wide again for each layer of it.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
         self.source: CheckpointSource | None = None
-        self.vision = VisionTower(config.vision) if config.vision else None
-        self.projector = Projector(config.vision, config.hidden_size) if config.vision else None
+        self.vision: VisionTower | QwenVisionTower | None = None
+        self.projector: Projector | None = None
+        if isinstance(config.vision, QwenVisionConfig):
+            self.vision = QwenVisionTower(config.vision, config.hidden_size)
+        elif config.vision is not None:
+            self.vision = VisionTower(config.vision)
+            self.projector = Projector(config.vision, config.hidden_size)
         self.decoder = Decoder(config)
 
     @property
@@ -37,7 +48,7 @@ class Model(nn.Module):
         return self.decoder.embeddings.weight.dtype
 
     def encode_images(self, images: Sequence[ProcessedImage]) -> list[Tensor]:
-        """Token embeddings of each image, [tokens, hidden size]."""
+        """Token embeddings of each image."""
         if not images:
             return []
         grids = [grid for image in images for grid in image.grids]
@@ -50,9 +61,11 @@ class Model(nn.Module):
 
     def encode_patches(self, patches: Tensor, grids: Sequence[Grid]) -> list[Tensor]:
         """Token embeddings of each grid of normalised patches."""
-        if self.vision is None or self.projector is None:
+        if self.vision is None:
             raise ModelError(f"{self.config.name} has no vision tower; use a vision-language model to give it images")
         features = self.vision(patches, grids)
+        if self.projector is None:
+            return features
         shuffled = [pixel_shuffle(image, grid) for image, grid in zip(features, grids, strict=True)]
         tokens: Tensor = self.projector(torch.cat(shuffled))
         return list(tokens.split([len(image) for image in shuffled]))
@@ -68,17 +81,53 @@ class Model(nn.Module):
         embeddings = torch.cat(list(images)).to(x_TD.dtype)
         if (wanted := int(places.sum())) != len(embeddings):
             raise ModelError(f"the prompt has {wanted} image tokens, but the images give {len(embeddings)} embeddings")
-        return x_TD.masked_scatter(places[:, None], embeddings)
+        return x_TD.masked_scatter(places[:, None], embeddings[:, : x_TD.shape[1]])
+
+    def deepstack(self, token_ids_T: Tensor, images: Sequence[Tensor]) -> Tensor | None:
+        """deepstack_KTD of the decoder: what images bring beside their embeddings, and zeros elsewhere."""
+        if not images or not self.config.deepstack_layers:
+            return None
+        assert self.config.vision is not None
+        places_T = token_ids_T == self.config.vision.image_token_id
+        _, *layers = torch.cat(list(images)).chunk(1 + self.config.deepstack_layers, dim=1)
+        nothing_TD = layers[0].new_zeros(len(token_ids_T), layers[0].shape[1])
+        return torch.stack([nothing_TD.masked_scatter(places_T[:, None], layer) for layer in layers])
 
     def forward(
         self, token_ids_T: Tensor, batch: Batch, memory: Memory | None = None, images: Sequence[Tensor] = ()
     ) -> Tensor:
         """Hidden states of the new tokens; `decoder.logits` turns the wanted rows into logits."""
-        return self.decoder(self.embed(token_ids_T, images), batch, memory)
+        deepstack_KTD = self.deepstack(token_ids_T, images)
+        return self.decoder(self.embed(token_ids_T, images), batch, memory, deepstack_KTD=deepstack_KTD)
 
-    def score(self, sequences: Sequence[Sequence[int]], images: Sequence[Tensor] = ()) -> list[Tensor]:
-        """Logits of whole sequences, [length, vocabulary] each; nothing is remembered."""
+    def score(
+        self, sequences: Sequence[Sequence[int]], images: Sequence[Tensor] = (), grids: Sequence[Grid] = ()
+    ) -> list[Tensor]:
+        """Logits of whole sequences, [length, vocabulary] each; nothing is remembered.
+
+        Where images have positions of their own, `grids` are those of the images.
+        """
         batch = Batch.fresh([len(sequence) for sequence in sequences], self.device)
         token_ids = torch.tensor([i for sequence in sequences for i in sequence], device=self.device)
+        if images and self.config.uses_mrope:
+            batch = replace(batch, positions_T=self._positions(sequences, grids))
         logits = self.decoder.logits(self(token_ids, batch, images=images))
         return list(logits.split([len(sequence) for sequence in sequences]))
+
+    def _positions(self, sequences: Sequence[Sequence[int]], grids: Sequence[Grid]) -> Tensor:
+        """[3, T]: image tokens lie in the grids, which come in order."""
+        assert self.config.vision is not None
+        remaining = iter(grids)
+        parts = []
+        for sequence in sequences:
+            places: list[tuple[int, Grid]] = []
+            end = 0
+            for at, token in enumerate(sequence):
+                if token == self.config.vision.image_token_id and at >= end:
+                    grid = next(remaining, None)
+                    if grid is None:
+                        raise ModelError(f"there are grids of {len(grids)} images, and token {at} is one of another")
+                    places.append((at, grid))
+                    end = at + grid[0] * grid[1] // 4
+            parts.append(torch.from_numpy(mrope_positions(0, len(sequence), places)))
+        return torch.cat(parts, dim=1).to(self.device)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, MoeConfig, VisionConfig
+from holotron.model.config import (
+    CLIP_MEAN,
+    CLIP_STD,
+    AttentionConfig,
+    MambaConfig,
+    MlpConfig,
+    ModelConfig,
+    MoeConfig,
+    QwenVisionConfig,
+    VisionConfig,
+)
 from holotron.model.errors import ConfigError
 
 
@@ -38,6 +48,23 @@ _NANO_30B = ModelConfig(
     moe=MoeConfig(experts=128, experts_per_token=6, expert_size=1856, shared_size=3712, scaling=2.5),
     max_positions=262144,
     eos_token_ids=(2, 11),
+)
+_HOLO2_ATTENTION = AttentionConfig(
+    heads=32, kv_heads=8, head_dim=128, rope_theta=5_000_000.0, qk_norm=True, mrope_section=(24, 20, 20)
+)
+_HOLO2_8B = ModelConfig(
+    name="holo2-8b",
+    pattern="*-" * 36,
+    hidden_size=4096,
+    vocab_size=151936,
+    attention=_HOLO2_ATTENTION,
+    mlp=MlpConfig(12288, gated=True),
+    vision=QwenVisionConfig(deepstack=(8, 16, 24)),
+    norm_eps=1e-6,
+    max_positions=262144,
+    bos_token_id=151643,
+    eos_token_ids=(151645, 151643),
+    pad_token_id=151643,
 )
 
 _PRESETS = (
@@ -117,6 +144,68 @@ _PRESETS = (
         ),
         "Qwen/Qwen3-8B",
         "the dense transformer that the hybrid is compared with",
+    ),
+    Preset(
+        replace(
+            _HOLO2_8B,
+            name="holo2-4b",
+            hidden_size=2560,
+            tied_embeddings=True,
+            mlp=MlpConfig(9728, gated=True),
+            vision=QwenVisionConfig(width=1024, depth=24, mlp_size=4096, deepstack=(5, 11, 17)),
+        ),
+        "Hcompany/Holo2-4B",
+        "computer-use policy on Qwen3-VL",
+    ),
+    Preset(_HOLO2_8B, "Hcompany/Holo2-8B", "computer-use policy on Qwen3-VL"),
+    Preset(
+        replace(
+            _HOLO2_8B,
+            name="holo2-30b-a3b",
+            pattern="*E" * 48,
+            hidden_size=2048,
+            attention=replace(_HOLO2_ATTENTION, kv_heads=4),
+            mlp=None,
+            moe=MoeConfig(128, 8, expert_size=768, shared_size=0, router="softmax", gated=True),
+        ),
+        "Hcompany/Holo2-30B-A3B",
+        "computer-use policy on Qwen3-VL; mixture of experts, 3B active",
+    ),
+    Preset(
+        replace(
+            _HOLO2_8B,
+            name="holo1.5-7b",
+            pattern="*-" * 28,
+            hidden_size=3584,
+            vocab_size=152064,
+            attention=AttentionConfig(
+                heads=28,
+                kv_heads=4,
+                head_dim=128,
+                rope_theta=1_000_000.0,
+                bias=True,
+                mrope_section=(16, 24, 24),
+                mrope_interleaved=False,
+            ),
+            mlp=MlpConfig(18944, gated=True),
+            vision=QwenVisionConfig(
+                version="2.5",
+                width=1280,
+                depth=32,
+                mlp_size=3420,
+                patch_size=14,
+                max_image_size=672,
+                window_size=112,
+                full_attention=(7, 15, 23, 31),
+                min_pixels=3136,
+                max_pixels=12845056,
+                mean=CLIP_MEAN,
+                std=CLIP_STD,
+            ),
+            max_positions=128000,
+        ),
+        "Hcompany/Holo1.5-7B",
+        "computer-use policy on Qwen2.5-VL",
     ),
     Preset(
         ModelConfig(

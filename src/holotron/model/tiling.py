@@ -28,8 +28,8 @@ class ProcessedImage:
     """An image as the tower takes it.
 
     patches is float32 [P, 3·patch²], each patch channel-major, row by row within each grid of (rows, columns);
-    tokens is what the image costs the decoder, size the original (width, height). pixels is the original in 8 bits
-    [height, width, 3] of an image that is not cut into tiles; patches may then be left to be made on the device.
+    tokens is what the image costs the decoder, size the original (width, height). pixels, in 8 bits [height, width, 3],
+    is an image that is not cut into tiles, as it is or scaled; patches may then be left to be made on the device.
     """
 
     grids: tuple[Grid, ...]
@@ -54,11 +54,16 @@ class ImageProcessor:
             raise ImageError(f"the image is in mode {image.mode}; RGB is needed: pass it through load_image first")
         grids = image_grids(*image.size, self.vision)
         tokens = sum(rows * columns // 4 for rows, columns in grids)
-        if self.vision.mode != "dynamic":
+        if self.vision.mode == "tiles":
             return ProcessedImage(grids, tokens, image.size, self._patches_of_tiles(image, grids))
+        size = image.size
+        if self.vision.mode == "scaled":
+            # These towers were trained with Pillow's rounding to 8 bits, so the device is given the scaled image.
+            (rows, columns), patch = grids[0], self.vision.patch_size
+            image = image.resize((columns * patch, rows * patch), Image.Resampling.BICUBIC)
         pixels = torch.from_numpy(np.array(image))
         patches = None if self._on_device else patches_of_whole_images(pixels[None], grids[0], self.vision)
-        return ProcessedImage(grids, tokens, image.size, patches, pixels)
+        return ProcessedImage(grids, tokens, size, patches, pixels)
 
     def _patches_of_tiles(self, image: Image.Image, grids: tuple[Grid, ...]) -> Tensor:
         patches_PCX = torch.empty(sum(rows * columns for rows, columns in grids), 3, self.vision.patch_size**2)

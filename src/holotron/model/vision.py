@@ -13,10 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holotron import ops
-from holotron.model.config import VisionConfig
+from holotron.model.config import QwenVisionConfig, VisionConfig
 from holotron.model.grids import Grid
 from holotron.model.mixers import RMSNorm
 from holotron.model.packed_images import PackedImages
+from holotron.model.patch_layout import PatchLayout
 from holotron.ops import FixedPacking
 
 
@@ -27,32 +28,41 @@ class VisionAttention(nn.Module):
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.proj = nn.Linear(config.width, config.width)
 
-    def forward(self, x_IXW: Tensor, packing: FixedPacking | None = None) -> Tensor:
+    def forward(self, x_IXW: Tensor, packing: FixedPacking | None = None, layout: PatchLayout | None = None) -> Tensor:
         q, k, v = self.qkv(x_IXW).unflatten(-1, (3, self.heads, -1)).unbind(-3)
-        return self.proj(ops.image_attention(q, k, v, packing).flatten(-2))
+        y_IXHP = ops.image_attention(q, k, v, packing) if layout is None else layout.attend(q, k, v)
+        return self.proj(y_IXHP.flatten(-2))
 
 
 class VisionMlp(nn.Module):
     def __init__(self, config: VisionConfig) -> None:
         super().__init__()
+        self.gate = nn.Linear(config.width, config.mlp_size) if config.gated else None
         self.fc1 = nn.Linear(config.width, config.mlp_size)
         self.fc2 = nn.Linear(config.mlp_size, config.width)
+        self.approximate = "tanh" if isinstance(config, QwenVisionConfig) else "none"
 
     def forward(self, x_IXW: Tensor) -> Tensor:
-        return self.fc2(F.gelu(self.fc1(x_IXW)))
+        inner = self.fc1(x_IXW)
+        gate = None if self.gate is None else F.silu(self.gate(x_IXW))
+        return self.fc2(F.gelu(inner, approximate=self.approximate) if gate is None else gate * inner)
 
 
 class VisionBlock(nn.Module):
     def __init__(self, config: VisionConfig) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(config.width, eps=config.norm_eps)
+        self.norm1 = vision_norm(config, config.width)
         self.attn = VisionAttention(config)
-        self.norm2 = nn.LayerNorm(config.width, eps=config.norm_eps)
+        self.norm2 = vision_norm(config, config.width)
         self.mlp = VisionMlp(config)
 
-    def forward(self, x_IXW: Tensor, packing: FixedPacking | None = None) -> Tensor:
-        x_IXW = x_IXW + self.attn(self.norm1(x_IXW), packing)
+    def forward(self, x_IXW: Tensor, packing: FixedPacking | None = None, layout: PatchLayout | None = None) -> Tensor:
+        x_IXW = x_IXW + self.attn(self.norm1(x_IXW), packing, layout)
         return x_IXW + self.mlp(self.norm2(x_IXW))
+
+
+def vision_norm(config: VisionConfig, size: int) -> nn.Module:
+    return RMSNorm(size, config.norm_eps) if config.gated else nn.LayerNorm(size, eps=config.norm_eps)
 
 
 class VisionTower(nn.Module):

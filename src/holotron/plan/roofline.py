@@ -156,7 +156,7 @@ def touched_parameters(model: ModelConfig, tokens: float) -> tuple[float, float]
     """Weights that must be read for a batch of so many tokens: of the routed experts, and of all else in the layers."""
     if (e := model.moe) is None:
         return 0.0, float(layer_parameters(model))
-    expert = 2 * (e.latent_size or model.hidden_size) * e.expert_size * model.count("E")
+    expert = e.matrices * (e.latent_size or model.hidden_size) * e.expert_size * model.count("E")
     touched = expected_experts(e.experts, e.experts_per_token, tokens)
     return expert * touched, float(layer_parameters(model) - expert * e.experts)
 

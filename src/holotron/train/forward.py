@@ -76,7 +76,7 @@ def _keep_products(ctx: object, op: object, *args: object, **kwargs: object) -> 
 
 def encode_images(model: Model, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
     """Token embeddings [M, D] of all images."""
-    assert model.vision is not None
+    assert isinstance(model.vision, VisionTower)
     assert model.projector is not None
     assert batch.images is not None
     out: Tensor = model.projector(model.vision.encode_packed(patches_PV, positions_PW, batch.images))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from holotron.agent.policy_format import format_of, save_format
+from holotron.agent.policy_format import save_format, stated_format
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.loading import find_checkpoint, load
 from holotron.model.parameters import place
@@ -38,7 +38,7 @@ def interpolate(first: str | Path, second: str | Path, out: Path, share: float =
         # In 32 bits, also where the files hold 16: half of a 16-bit difference may be nothing.
         between = (1 - share) * weight.detach().float() + share * theirs[name].detach().float()
         place(model, name, between.to(weight.dtype))
-    policy_format = format_of(find_checkpoint(str(first)))
+    policy_format = stated_format(find_checkpoint(str(first)))
     save_checkpoint(model, out)
     if policy_format is not None:
         save_format(policy_format, out)

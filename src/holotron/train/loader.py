@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from holotron.agent.policy_format import find_format
 from holotron.episodes.examples import ExampleError
 from holotron.episodes.shards import read_shard, shard_paths
 from holotron.train.batches import Bunch, Packer, TrainingBatch
@@ -82,7 +83,8 @@ class SourceShare:
         if source.store:
             from holotron.episodes.views import View  # needs pydantic, which training on tar shards does without
 
-            view = View([folder / source.store], source, part=stream, parts=streams)
+            form = find_format(source.format)
+            view = View([folder / source.store], source, policy_format=form, part=stream, parts=streams)
             self._read, self._weights = partial(_read_example, view, writer), view.weights
         else:
             bunches = _tar_bunches(folder / source.shards, writer, stream, streams, shared)

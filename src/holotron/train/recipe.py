@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args
 
+from holotron.agent.policy_format import find_format
 from holotron.episodes.selection import Selection
 from holotron.train.batches import BatchBudget
 from holotron.train.forward import Recompute
@@ -24,12 +25,14 @@ class RecipeError(ValueError):
 class DataSource(Selection):
     """What is learned from: tar shards (a file, folder or prefix) or the folder of an episode store.
 
-    weight: how often it is drawn compared with the other sources. The rest is for stores.
+    weight: how often it is drawn compared with the other sources. The rest is for stores. format: the policy format in
+    which episodes are written as conversations, such as "holo2".
     """
 
     shards: str = ""
     store: str = ""
     weight: float = 1.0
+    format: str = "nano"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,7 +40,10 @@ class DataSource(Selection):
             raise ValueError('say one of shards = "…", for tar files, and store = "…", for a folder of episodes')
         if not self.weight > 0:
             raise ValueError(f"weight is {self.weight}; it must be more than 0")
+        find_format(self.format)  # ValueError where there is none like it
         chosen_by_default = Selection()
+        if self.shards and self.format != "nano":
+            raise ValueError("format is about episodes; tar shards are learned as they are")
         for name in (f.name for f in fields(Selection)):
             if self.shards and getattr(self, name) != getattr(chosen_by_default, name):
                 raise ValueError(f"{name} is about episodes; tar shards are learned as they are")

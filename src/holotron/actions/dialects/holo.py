@@ -3,11 +3,13 @@
 Both write `{"action": name, …}` here; `tool_name`, or `name` with `arguments`, and names ending in `_desktop` are read
 too. The models count in 0–1000 from Holo2 on and in pixels of the resized image before: the space says which.
 
-Browser tools, lost there and back: the amount and the point of a scroll; a `write_element_abs` is the text alone, so
-`clear` and `enter` cannot be expressed, nor keys, hovering, dragging, other buttons, options, tabs and the infeasible.
+Browser tools, lost there and back: the amount and the point of a scroll; a `write_element_abs` empties the field, then
+writes and presses Enter, so a text comes back with `clear`, and one without Enter cannot be expressed, nor can keys,
+hovering, dragging, other buttons, options, tabs and the infeasible.
 Desktop tools, lost there and back: `element` where a text is written; scroll amounts by rounding to whole turns of the
 wheel (10% of the viewport each); a selected option comes back as text with Enter; navigation goes by keys and such
-keys come back as navigation. Waiting and the infeasible cannot be expressed.
+keys come back as navigation. Waiting and the infeasible cannot be expressed. A later catalogue of the desktop agent has
+`write_at`, `drag_and_drop` and `wait` too: they are read.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from holotron.actions.coordinates import Space
 from holotron.actions.dialects.fields import (
     Fields,
     Inexpressible,
+    Point,
     as_object,
     as_objects,
     build,
@@ -47,16 +50,22 @@ def to_holo(action: Action, space: Space, tools: Tools) -> list[dict[str, Any]]:
     return [call for part in expand(action, shortcuts=True) for call in _to_desktop(part, space)]
 
 
-def from_holo(calls: list[dict[str, Any]], space: Space, start_url: str | None = None) -> list[Action]:
-    """The actions in tool calls that belong to one step. With the address a task starts at, `restart` goes there."""
+def from_holo(
+    calls: list[dict[str, Any]], space: Space, start_url: str | None = None, pointer: Point | None = None
+) -> list[Action]:
+    """The actions in tool calls that belong to one step. With the address a task starts at, `restart` goes there.
+
+    pointer: where the last step left it, in 0–1000; a drag begins there.
+    """
     row: list[Action] = []
-    pointer: tuple[int, int] | None = None
     for call in as_objects(NAME, calls):
         name, fields = _named(call, space)
         if name == "drag_to":
-            if pointer is None or not isinstance(row[-1], a.Hover):
+            if pointer is None:
                 raise Inexpressible("a drag from where the pointer happens to be", "an action")
-            row[-1] = build("drag", pointer, fields.point())
+            if row:  # the move to where it begins
+                row.pop()
+            row.append(build("drag", pointer, fields.point()))
         else:
             row += _read(name, fields, start_url)
         pointer = fields.point() if name == "move_to" else None
@@ -67,7 +76,7 @@ def _to_browser(action: Action, space: Space) -> dict[str, Any]:
     match action:
         case a.Click(button="left"):
             return {"action": "click_element", "element": action.element, **to_xy(action.x, action.y, space)}
-        case a.Type(x=int(x), y=int(y), clear=False, enter=False):
+        case a.Type(x=int(x), y=int(y), enter=True):
             text = {"content": action.text, "element": action.element}
             return {"action": "write_element_abs", **text, **to_xy(x, y, space)}
         case a.Scroll():
@@ -83,7 +92,7 @@ def _to_browser(action: Action, space: Space) -> dict[str, Any]:
         case a.Click():
             raise inexpressible(action, BROWSER_TOOLS)
         case a.Type():
-            what = "typing without a point" if action.x is None else "typing with clear or enter"
+            what = "typing without a point" if action.x is None else "typing without Enter"
             raise Inexpressible(what, BROWSER_TOOLS)
     raise Inexpressible(action.action, BROWSER_TOOLS)
 
@@ -126,10 +135,14 @@ def _read(name: str, fields: Fields, start_url: str | None) -> list[Action]:
             return [build(kind, fields.point(), button=button, element=fields.text("element", ""))]
         case "write_element_abs":
             text, element = fields.text("content"), fields.text("element", "")
-            return [build("type", fields.point(), text=text, element=element)]
-        case "write":
-            enter = True if fields.flag("press_enter") else None
-            return [build("type", text=fields.text("content"), enter=enter)]
+            return [build("type", fields.point(), text=text, element=element, clear=True, enter=True)]
+        case "write" | "write_at":
+            at = fields.point() if name == "write_at" else None
+            described = fields.text("element", "") if at else None
+            clear, enter = fields.flag("overwrite"), fields.flag("press_enter")
+            return [build("type", at, text=fields.text("content"), element=described, clear=clear, enter=enter)]
+        case "drag_and_drop":
+            return [build("drag", fields.point("x1", "y1"), fields.point("x2", "y2"))]
         case "scroll":
             at = off_middle(fields.point(), fields.space) if fields.has("x") else None
             size = "size" if fields.has("size") else "scroll_size"

@@ -7,18 +7,38 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import MISSING, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, MoeConfig, VisionConfig
+from holotron.model.checkpoint.json_fields import ATTENTION as _ATTENTION
+from holotron.model.checkpoint.json_fields import Keys, Raw
+from holotron.model.checkpoint.json_fields import attention_sizes as _attention_sizes
+from holotron.model.checkpoint.json_fields import common as _common
+from holotron.model.checkpoint.json_fields import given as _given
+from holotron.model.checkpoint.json_fields import integer as _integer
+from holotron.model.checkpoint.json_fields import refuse as _refuse
+from holotron.model.checkpoint.json_fields import render_common as _render_common
+from holotron.model.checkpoint.json_fields import written as _written
+from holotron.model.checkpoint.qwen_config import (
+    QWEN_VL_TYPES,
+    parse_qwen_vl,
+    processor_fields,
+    render_qwen_processor,
+    render_qwen_vl,
+)
+from holotron.model.config import (
+    AttentionConfig,
+    MambaConfig,
+    MlpConfig,
+    ModelConfig,
+    MoeConfig,
+    QwenVisionConfig,
+    VisionConfig,
+)
 from holotron.model.errors import ConfigError
 
-Raw = Mapping[str, Any]
-
-# Our fields and the keys that hold them in a config.json. The first is written; the others are read, too.
-Keys = Mapping[str, tuple[str, ...]]
+# Our fields and the keys that hold them in a config.json.
 _MAMBA: Keys = {
     "heads": ("mamba_num_heads",),
     "head_dim": ("mamba_head_dim",),
@@ -39,7 +59,6 @@ _MOE: Keys = {
     "groups": ("n_group",),
     "groups_per_token": ("topk_group",),
 }
-_ATTENTION: Keys = {"heads": ("num_attention_heads",), "kv_heads": ("num_key_value_heads",), "head_dim": ("head_dim",)}
 _TOWER: Keys = {
     "width": ("hidden_size",),
     "depth": ("num_hidden_layers",),
@@ -57,7 +76,7 @@ _LAYER_NAMES = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E":
 
 TILED_TYPES = ("NemotronH_Nano_VL_V2",)
 DYNAMIC_TYPES = ("nemotron_h_omni", "NemotronH_Nano_Omni_Reasoning_V3", "NemotronH_Omni_Reasoning_V3")
-SUPPORTED_TYPES = ("nemotron_h", "qwen3", *TILED_TYPES, *DYNAMIC_TYPES)
+SUPPORTED_TYPES = ("nemotron_h", "qwen3", *QWEN_VL_TYPES, *TILED_TYPES, *DYNAMIC_TYPES)
 
 # Heads of the named transformers that RADIO releases are built on; the rest of their shape is in the checkpoint.
 _TOWERS = {
@@ -98,6 +117,8 @@ def parse_config(raw: Raw, name: str) -> ModelConfig:
         return _nemotron(raw, name)
     if kind in ("qwen3", "Qwen3ForCausalLM"):
         return _qwen3(raw, name)
+    if kind in QWEN_VL_TYPES:
+        return parse_qwen_vl(raw, name)
     if kind in TILED_TYPES or kind in DYNAMIC_TYPES:
         return _vision_language(raw, name)
     raise ConfigError(
@@ -119,6 +140,8 @@ def overlay_processor(config: ModelConfig, folder: Path) -> ModelConfig:
         return config
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(config.vision, QwenVisionConfig):
+            return replace(config, vision=replace(config.vision, **processor_fields(raw, str(path))))
         given = {ours: raw[theirs] for theirs, ours in _PROCESSOR_KEYS.items() if raw.get(theirs) is not None}
     except (OSError, ValueError, AttributeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
@@ -211,25 +234,6 @@ def _qwen3(raw: Raw, name: str) -> ModelConfig:
     )
 
 
-def _attention_sizes(raw: Raw, name: str) -> tuple[int, int, int]:
-    heads = _integer(raw, name, "num_attention_heads")
-    head_dim = _integer(raw, name, "head_dim", _integer(raw, name, "attention_head_dim", 128))
-    return heads, _integer(raw, name, "num_key_value_heads", heads), head_dim
-
-
-def _common(raw: Raw, name: str, *, bos: int | None, eos: int | None, pad: int | None) -> dict[str, Any]:
-    end = raw.get("eos_token_id", eos)
-    return {
-        "name": name,
-        "hidden_size": _integer(raw, name, "hidden_size"),
-        "vocab_size": _integer(raw, name, "vocab_size"),
-        "tied_embeddings": bool(raw.get("tie_word_embeddings", False)),
-        "bos_token_id": raw.get("bos_token_id", bos),
-        "eos_token_ids": tuple(end) if isinstance(end, list) else () if end is None else (end,),
-        "pad_token_id": raw.get("pad_token_id", pad),
-    }
-
-
 def _vision_language(raw: Raw, name: str) -> ModelConfig:
     text = raw.get("llm_config") or raw.get("text_config")
     tower = raw.get("vision_config")
@@ -276,20 +280,6 @@ def _vision_language(raw: Raw, name: str) -> ModelConfig:
     return _nemotron(text, name, vision)
 
 
-def _given(kind: type, keys: Keys, raw: Raw, name: str) -> dict[str, Any]:
-    """The fields of one part that a config gives; those that it leaves out keep their defaults."""
-    given: dict[str, Any] = {}
-    for field in (field for field in fields(kind) if field.name in keys):
-        theirs = keys[field.name]
-        key = next((key for key in theirs if raw.get(key) is not None), theirs[0])
-        if field.type in ("bool", "float"):
-            if key in raw:
-                given[field.name] = bool(raw[key]) if field.type == "bool" else float(raw[key])
-        elif raw.get(key) is not None or field.default is MISSING:
-            given[field.name] = _integer(raw, name, key)
-    return given
-
-
 def _triple(raw: Raw, tower: Raw, name: str, key: str, default: tuple[float, ...]) -> tuple[float, float, float]:
     values = raw.get(key) or tower.get(key) or default
     if len(values) != 3:
@@ -297,27 +287,13 @@ def _triple(raw: Raw, tower: Raw, name: str, key: str, default: tuple[float, ...
     return float(values[0]), float(values[1]), float(values[2])
 
 
-def _integer(raw: Raw, name: str, key: str, default: int | None = None) -> int:
-    value = raw.get(key)
-    if value is None:
-        value = default
-    if value is None:
-        raise ConfigError(f"{name}: the config lacks {key}")
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigError(f"{name}: {key} is {value!r}; it must be an integer")
-    return value
-
-
-def _refuse(raw: Raw, name: str, key: str, *, allowed: tuple[Any, ...]) -> None:
-    if key in raw and raw[key] not in allowed:
-        raise ConfigError(f"{name}: {key} is {raw[key]!r}; only {' or '.join(map(repr, allowed))} is supported")
-
-
 # ---- writing --------------------------------------------------------------------------------------------------------
 
 
 def render_config(config: ModelConfig) -> dict[str, Any]:
     """A config.json for a model that was made here; `parse_config` and transformers read it back."""
+    if config.uses_mrope:
+        return render_qwen_vl(config)
     if config.uses_rope:
         return _render_qwen3(config)
     text = _render_nemotron(config)
@@ -351,25 +327,10 @@ def render_config(config: ModelConfig) -> dict[str, Any]:
 
 def render_processor(vision: VisionConfig) -> dict[str, Any]:
     """A preprocessor_config.json for a model that was made here."""
+    if isinstance(vision, QwenVisionConfig):
+        return render_qwen_processor(vision)
     values = {theirs: getattr(vision, ours) for theirs, ours in _PROCESSOR_KEYS.items()}
     return values | {"patch_size": vision.patch_size, "downsample_ratio": 0.5}
-
-
-def _written(part: Any, keys: Keys) -> dict[str, Any]:
-    return {theirs[0]: getattr(part, ours) for ours, theirs in keys.items()}
-
-
-def _render_common(config: ModelConfig) -> dict[str, Any]:
-    end = config.eos_token_ids
-    return {
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "tie_word_embeddings": config.tied_embeddings,
-        "max_position_embeddings": config.max_positions,
-        "bos_token_id": config.bos_token_id,
-        "eos_token_id": end[0] if len(end) == 1 else list(end) or None,
-        "pad_token_id": config.pad_token_id,
-    }
 
 
 def _render_nemotron(config: ModelConfig) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from holotron.model.checkpoint.config_json import overlay_processor, parse_confi
 from holotron.model.checkpoint.names import Dialect, Stored, default_dialect, detect, is_dropped, is_kept
 from holotron.model.checkpoint.source import CheckpointSource
 from holotron.model.checkpoint.storage import WEIGHT_TYPES, TensorHeader, first_non_finite, open_tensors, read_headers
-from holotron.model.config import ModelConfig
+from holotron.model.config import ModelConfig, QwenVisionConfig
 from holotron.model.errors import CheckpointError
 from holotron.model.model import Model
 from holotron.model.parameters import parameter_type, place
@@ -40,7 +40,7 @@ def load_checkpoint(
     config = _fit_vision(overlay_processor(parse_config(raw, folder.name), folder), headers)
     with torch.device("meta"):
         model = Model(config)
-    dialect = detect(headers, config)
+    dialect = _fit_experts(detect(headers, config), config, headers)
     parameters = dict(model.named_parameters())
     plan = _plan(parameters, config, dialect, headers)
     if dtype is None:
@@ -53,13 +53,24 @@ def load_checkpoint(
 
 def _fit_vision(config: ModelConfig, headers: dict[str, TensorHeader]) -> ModelConfig:
     """Take from the file what releases differ in and configs do not say: the number of prefix tokens."""
-    if config.vision is None:
+    if config.vision is None or isinstance(config.vision, QwenVisionConfig):
         return config
     for dialect in (default_dialect(config), default_dialect(config, released=False)):
         header = headers.get(dialect.stored("vision.prefix", config)[0].name)
         if header is not None and len(header.shape) == 2:
             return replace(config, vision=replace(config.vision, prefix_tokens=header.shape[0]))
     return config
+
+
+def _fit_experts(dialect: Dialect, config: ModelConfig, headers: dict[str, TensorHeader]) -> Dialect:
+    """Qwen's experts are stored transposed or as they are: the shape of one that is not square tells."""
+    if not dialect.dense or config.moe is None:
+        return dialect
+    square = config.moe.expert_size == config.hidden_size
+    name = f"decoder.layers.{config.pattern.index('E')}.mixer.experts.{'gate_up_proj' if square else 'down_proj'}"
+    header = headers.get(dialect.stored(name, config)[0].name)
+    rows = 2 * config.hidden_size if square else config.hidden_size
+    return replace(dialect, released=header is None or header.shape[1:2] != (rows,))
 
 
 def _plan(
