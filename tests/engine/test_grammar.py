@@ -392,8 +392,8 @@ SOUND = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_grammar_hangs_or_kills_the_process(compiler: GrammarCompiler, name: str) -> None:
     generator = random.Random(0)
-    start = time.monotonic()
     walked: list[int] = []
+    spent: list[float] = []  # its own time: the machine may be busy with other things
 
     def walk() -> None:
         try:
@@ -404,12 +404,14 @@ def test_no_grammar_hangs_or_kills_the_process(compiler: GrammarCompiler, name: 
                 walked.append(id_)
         except GrammarError:
             pass
+        finally:
+            spent.append(time.thread_time())
 
     # From a thread, as a server would: its stack is the usual one.
     thread = threading.Thread(target=walk)
     thread.start()
     thread.join()
-    assert time.monotonic() - start < 15
+    assert spent[0] < 15
     assert walked or name not in SOUND
 
 

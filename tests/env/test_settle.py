@@ -17,6 +17,15 @@ async def click(env: Any) -> float:
     return time.perf_counter() - start
 
 
+async def two_frames(env: Any) -> float:
+    """How long the page takes to draw twice."""
+    start = time.perf_counter()
+    drawn = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    session = env._driver.tabs.current.session
+    await session.send("Runtime.evaluate", {"expression": drawn, "awaitPromise": True})
+    return time.perf_counter() - start
+
+
 def test_an_action_on_a_page_at_rest_costs_a_frame(world: World, good: Site) -> None:
     good.pages["/"] = "<p>text</p>" * 50
 
@@ -24,9 +33,9 @@ def test_an_action_on_a_page_at_rest_costs_a_frame(world: World, good: Site) -> 
         async with world.env(good.origin, width=1280, height=800) as env:
             await env.goto(f"{good.origin}/")
             await click(env)
-            # The best of some averages: other programs run on this machine.
+            # The best of some averages, beside what frames take: other programs run on this machine.
             averages = [sum([await click(env) for _ in range(5)]) / 5 for _ in range(4)]
-            assert min(averages) < 0.1
+            assert min(averages) < max(0.1, 4 * await two_frames(env))
             assert (await env.observe()).settled
 
     world.run(run())

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
-PATIENCE = 10.0
+PATIENCE = 30.0
 HELLO = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
 HUGE = 10**400
 NAN, INFINITY = float("nan"), float("inf")

@@ -13,7 +13,7 @@ PROGRAM = (sys.executable, "-m", "holotron.cli.main")
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
-def holotron(folder: Path, *words: str, seconds: float = 300) -> str:
+def holotron(folder: Path, *words: str, seconds: float = 1800) -> str:
     """What a command prints; its errors where it fails."""
     done = subprocess.run(
         [*PROGRAM, *words], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=seconds, check=False

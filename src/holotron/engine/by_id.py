@@ -27,9 +27,15 @@ class SessionsById:
         self._loop = loop
         self._post = post
 
-    def open(self, *, on_update: OnUpdate | str = OnUpdate.KEEP, keep_images: int | None = None) -> Future[str]:
+    def open(
+        self,
+        *,
+        on_update: OnUpdate | str = OnUpdate.KEEP,
+        keep_images: int | None = None,
+        adapter: str | None = None,
+    ) -> Future[str]:
         policy = OnUpdate(on_update)
-        return self._post(lambda: self._loop.open(on_update=policy, keep_images=keep_images).id)
+        return self._post(lambda: self._loop.open(on_update=policy, keep_images=keep_images, adapter=adapter).id)
 
     def describe(self, session_id: str) -> Future[SessionInfo]:
         return self._post(lambda: describe(self._loop, self._loop.find(session_id)))

@@ -26,7 +26,7 @@ from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
 from holotron.engine.images import PreparedImage, prepare_image
 from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
 from holotron.engine.prefix import close_unused, continue_or_open
-from holotron.engine.requests import Event, FinishEvent, GenerationRequest, PlacedImages, StartEvent
+from holotron.engine.requests import AnyEvent, FinishEvent, GenerationRequest, PlacedImages
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session import Session
 from holotron.engine.session_state import OnUpdate
@@ -75,7 +75,7 @@ class Engine:
         self._wake = threading.Condition()
         self._stopping = stepped  # nothing may be posted to a thread that is not there
         self._paused = False
-        self._outbox: list[tuple[Listener, Event | StartEvent]] = []
+        self._outbox: list[tuple[Listener, AnyEvent]] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         if not stepped:
             self._thread.start()
@@ -105,10 +105,14 @@ class Engine:
         *,
         on_update: OnUpdate | str = OnUpdate.KEEP,
         keep_images: int | None = None,
+        adapter: str | None = None,
     ) -> Session:
-        """A new, empty session. keep_images: give back the keys and values of all but the last so many screenshots."""
-        policy = OnUpdate(on_update)
-        return Session(self, self._call(lambda: self.loop.open(session_id, on_update=policy, keep_images=keep_images)))
+        """A new, empty session. keep_images: give back the keys and values of all but the last so many screenshots.
+
+        adapter: the LoRA adapter of the model that it and its forks compute with, from now on.
+        """
+        given: dict[str, Any] = {"on_update": OnUpdate(on_update), "keep_images": keep_images, "adapter": adapter}
+        return Session(self, self._call(lambda: self.loop.open(session_id, **given)))
 
     def session(self, session_id: str) -> Session:
         """The open session of that id."""
@@ -122,17 +126,25 @@ class Engine:
         return self._call(lambda: counters(self.loop))
 
     def continue_or_open(
-        self, token_ids: Sequence[int], images: PlacedImages = (), pool: str | None = None, *, any_epoch: bool = False
+        self,
+        token_ids: Sequence[int],
+        images: PlacedImages = (),
+        pool: str | None = None,
+        *,
+        any_epoch: bool = False,
+        adapter: str | None = None,
     ) -> tuple[Session, int]:
         """A session whose next tokens are the rest of these: one that has computed their beginning, or a new one.
 
         Returns the number of tokens that need not be given again, too. A session that goes on from its end is taken
         over; one whose checkpoint matches is rolled back to it only if nothing after it would be lost, else forked.
-        Only sessions of the same pool are looked at, and only those that the present weights have computed: with
-        any_epoch, what earlier weights have computed will do.
+        Only sessions of the same pool and adapter are looked at, and only those that the present weights have computed:
+        with any_epoch, what earlier weights have computed will do.
         """
         keys = [(start, prepared.key) for start, prepared in images]
-        session, position = self._call(lambda: continue_or_open(self.loop, token_ids, keys, pool, any_epoch=any_epoch))
+        session, position = self._call(
+            lambda: continue_or_open(self.loop, token_ids, keys, pool, any_epoch=any_epoch, adapter=adapter)
+        )
         return Session(self, session), position
 
     async def prepare_image(self, image: ImageLike) -> PreparedImage:
@@ -158,13 +170,14 @@ class Engine:
         self,
         token_ids: Sequence[int],
         sampling: SamplingParams,
-        hear: Callable[[int, Event | StartEvent], None],
+        hear: Callable[[int, AnyEvent], None],
         *,
         session_id: str | None = None,
         pool: str | None = None,
         images: PlacedImages = (),
         grammar: GrammarState | None = None,
         choices: int = 1,
+        adapter: str | None = None,
     ) -> Submission:
         """Begin a turn in the session of that id or, without one, in what `continue_or_open` finds in the pool.
 
@@ -183,6 +196,7 @@ class Engine:
             images,
             grammar,
             choices,
+            adapter,
             lambda function: self._post(lambda: function(self.loop)),
         )
 
@@ -287,7 +301,7 @@ class Engine:
         with suppress(EngineError):  # a closed engine has cancelled everything
             self._post(lambda: self.loop.cancel(request))
 
-    def _tell(self, listener: Listener, event: Event | StartEvent) -> None:
+    def _tell(self, listener: Listener, event: AnyEvent) -> None:
         self._outbox.append((listener, event))
 
     def _run(self) -> None:
@@ -339,7 +353,7 @@ class Engine:
     def _deliver(self) -> None:
         """Hand over the events of a step, with one wake-up per event loop and not one per token."""
         outbox, self._outbox = self._outbox, []
-        by_event_loop: dict[asyncio.AbstractEventLoop, list[tuple[Listener, Event | StartEvent]]] = {}
+        by_event_loop: dict[asyncio.AbstractEventLoop, list[tuple[Listener, AnyEvent]]] = {}
         for listener, event in outbox:
             by_event_loop.setdefault(listener.event_loop, []).append((listener, event))
         for event_loop, events in by_event_loop.items():
@@ -362,6 +376,6 @@ def _give_way() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), WORKER_NICENESS)
 
 
-def _hear_all(events: list[tuple[Listener, Event | StartEvent]]) -> None:
+def _hear_all(events: list[tuple[Listener, AnyEvent]]) -> None:
     for listener, event in events:
         listener.hear(event)

@@ -20,7 +20,8 @@ from holotron.engine.config import EngineConfig
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage, check_places
 from holotron.engine.memory_manager import MemoryManager
-from holotron.engine.requests import EngineCounters, FinishEvent, GenerationRequest
+from holotron.engine.prompt_scorer import PromptScorer
+from holotron.engine.requests import EngineCounters, FinishEvent, GenerationRequest, PromptEvent
 from holotron.engine.runner import PrefillChunk, Runner
 from holotron.engine.scheduler import Plan, Scheduler
 from holotron.engine.session_state import OnUpdate, SessionState, Turn
@@ -59,8 +60,10 @@ class EngineLoop:
         on_update: OnUpdate = OnUpdate.KEEP,
         keep_images: int | None = None,
         pool: str | None = None,
+        adapter: str | None = None,
     ) -> SessionState:
-        """A new, empty session."""
+        """A new, empty session, which computes with the adapter of that name."""
+        number = self.adapter_number(adapter)
         session_id = session_id or uuid4().hex
         if session_id in self.sessions:
             raise EngineError(f"a session {session_id!r} exists already")
@@ -69,9 +72,15 @@ class EngineLoop:
                 f"keep_images drops keys and values that the state remembers; {self.model.config.name} has rotary "
                 "positions or no state, so that it would lose them"
             )
-        session = SessionState(session_id, on_update=on_update, keep_images=keep_images, pool=pool, epoch=self.epoch)
+        session = SessionState(session_id, on_update, keep_images, number, pool, epoch=self.epoch)
         self.sessions[session_id] = session
         return session
+
+    def adapter_number(self, adapter: str | None) -> int:
+        """The number of an adapter, 0 without one."""
+        if self.model.adapters is None and adapter is not None:
+            raise EngineError(f"there is no adapter {adapter!r}: {self.model.config.name} was loaded without any")
+        return self.model.adapters.number(adapter) if self.model.adapters else 0
 
     def find(self, session_id: str) -> SessionState:
         if session_id not in self.sessions:
@@ -196,6 +205,7 @@ class EngineLoop:
     def new_child(self, parent: SessionState) -> SessionState:
         """A session with the parent's tokens and none of its memory yet."""
         child = self.open(on_update=parent.on_update, keep_images=parent.keep_images, pool=parent.pool)
+        child.adapter = parent.adapter
         child.tokens = array("i", parent.tokens)
         child.images = [span.copy() for span in parent.images]
         child.turns = list(parent.turns)
@@ -209,6 +219,7 @@ class EngineLoop:
         Unlike a fork it shares no page. Where there is no room for the copy, the tokens are computed when it runs.
         """
         copy = self.open()
+        copy.adapter = source.adapter
         copy.tokens.extend(source.tokens)
         copy.images = [span.copy() for span in source.images]
         self.memory.copy_into(source, copy, self.idle_besides(source, copy))
@@ -304,7 +315,7 @@ class EngineLoop:
             parts = [request.session.logits[None] for request in plan.ready if request.session.logits is not None]
         if plan.decode or plan.prefill:
             self._begin_prefill(plan.prefill)
-            prefill = [PrefillChunk(request.session, count) for request, count in plan.prefill]
+            prefill = [PrefillChunk(request.session, count, _scorer(request)) for request, count in plan.prefill]
             logits_SV = self.runner.run([request.session for request in plan.decode], prefill)
             for request in plan.decode:
                 request.session.computed += 1
@@ -339,16 +350,16 @@ class EngineLoop:
                 self.memory.drop_old_images(request.session)
 
     def _encode_images(self, prefill: list[tuple[GenerationRequest, int]]) -> None:
-        spans = [
-            span
-            for request, count in prefill
-            for span in request.session.images
-            if span.embeddings is None
-            and span.start < request.session.computed + count
-            and span.end > request.session.computed
-        ]
-        if spans:
-            self.encoder.encode(spans)
+        by_adapter: dict[int, list[ImageSpan]] = {}
+        for request, count in prefill:
+            session = request.session
+            for span in session.images:
+                wanted = span.start < session.computed + count and span.end > session.computed
+                if span.embeddings is None and wanted:
+                    adapter = self.model.adapters.seen_by(session.adapter) if self.model.adapters else 0
+                    by_adapter.setdefault(adapter, []).append(span)
+        for adapter, spans in by_adapter.items():
+            self.encoder.encode(spans, adapter)
 
     def _sample(self, finished: list[GenerationRequest], logits_SV: Tensor) -> None:
         drawing = finished
@@ -386,6 +397,9 @@ class EngineLoop:
         if request.sampling is None:
             self._release_forks(session)
             self._finish(request, FinishEvent("computed"))
+        elif request.emit_prompt is not None and request.sampling.prompt_logprobs is not None:
+            positions = range(request.start, request.prompt_end)
+            request.emit_prompt(PromptEvent(tuple(map(request.prompt_logprobs.get, positions))))
 
     def _finish(self, request: GenerationRequest, event: FinishEvent) -> None:
         self.requests.remove(request)
@@ -466,6 +480,10 @@ class EngineLoop:
         if self.asleep:
             self.memory.reopen()
             self.asleep = False
+
+
+def _scorer(request: GenerationRequest) -> PromptScorer | None:
+    return PromptScorer(request) if request.sampling and request.sampling.prompt_logprobs is not None else None
 
 
 def _silent(*_: object) -> None:

@@ -63,6 +63,7 @@ class SessionState:
     id: str
     on_update: OnUpdate = OnUpdate.KEEP
     keep_images: int | None = None
+    adapter: int = 0  # the number of its LoRA adapter, 0 for none: what it remembers is that adapter's work
     pool: str | None = None  # requests without a session of their own may go on from sessions of their pool
     tokens: array[int] = field(default_factory=lambda: array("i"))
     images: list[ImageSpan] = field(default_factory=list)

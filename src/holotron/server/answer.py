@@ -44,7 +44,7 @@ class TurnAnswer(ABC, Generic[Asked]):
         self.head: dict[str, Any] = {
             "id": f"{self.prefix}-{uuid4().hex}",
             "created": int(time.time()),
-            "model": state.settings.model_name,
+            "model": turns[0].model,
         }
 
     @abstractmethod

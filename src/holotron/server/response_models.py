@@ -92,6 +92,7 @@ class ModelCard(ApiModel):
     object: str = "model"
     created: int
     owned_by: str
+    parent: str | None = None
     max_model_len: int
     policy_format: dict[str, Any] | None = None
 
@@ -120,6 +121,7 @@ class Detokenized(ApiModel):
 class SessionAnswer(ApiModel):
     id: str
     object: str = "session"
+    adapter: str | None = None
     created: int
     ttl: float
     expires_in: float

@@ -18,6 +18,7 @@ from holotron.server.errors import ApiError, field_error
 from holotron.server.logprobs import TokenNames, chat_logprobs
 from holotron.server.response_models import ERRORS, ResponseAnswer
 from holotron.server.response_schemas import ResponsesRequest
+from holotron.server.schemas import OpenRequest
 from holotron.server.session_routes import close, open_for, take_back
 from holotron.server.sessions import OpenSession
 from holotron.server.state import CallerDep, ServerState, StateDep
@@ -199,7 +200,7 @@ async def _session(state: ServerState, body: ResponsesRequest, caller: Caller) -
             return None, False
         if (oldest := state.sessions.oldest_response(caller)) is not None:
             await close(state, oldest)  # what nobody asked to keep makes room
-        session = await open_for(state, caller)
+        session = await open_for(state, caller, OpenRequest(model=body.model))
         session.is_response = True
         return session, True
     if body.session_id is not None:

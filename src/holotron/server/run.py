@@ -7,7 +7,9 @@ import logging
 import signal
 import socket
 import sys
+from dataclasses import replace
 
+from holotron.agent.policy_format import find_format
 from holotron.server.app import create_app
 from holotron.server.http_server import HttpServer
 from holotron.server.loading import load_texts
@@ -22,6 +24,8 @@ def serve(settings: ServerSettings) -> None:
     """Serve until Ctrl-C or SIGTERM; turns under way then have `grace_seconds`. OSError if it cannot start."""
     listener = listen(settings.host, settings.port)  # before anything that takes long
     texts = load_texts(settings.engine)
+    if settings.policy_format is not None:
+        texts = replace(texts, policy_format=find_format(settings.policy_format))
     write_logs(settings.log_format, logging.INFO)
     for name in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)

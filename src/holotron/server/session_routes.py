@@ -41,6 +41,7 @@ def _told(session: OpenSession, info: SessionInfo | None = None) -> dict[str, An
     told: dict[str, Any] = {
         "id": session.id,
         "object": "session",
+        "adapter": session.adapter,
         "created": int(session.created),
         "ttl": session.ttl,
         "expires_in": round(session.expires_in, 3),
@@ -146,8 +147,10 @@ async def open_for(state: ServerState, caller: Caller, wanted: OpenRequest | Non
     """An empty session."""
     wanted = wanted or OpenRequest()
     state.sessions.check_room(caller)
-    id_ = await state.client.call("open", on_update=wanted.on_update, keep_images=wanted.keep_images)
-    session = OpenSession(id_, caller.name, wanted.ttl or state.settings.session_seconds, state.texts.prompts.start())
+    adapter = state.check_model(wanted.model)
+    id_ = await state.client.call("open", on_update=wanted.on_update, keep_images=wanted.keep_images, adapter=adapter)
+    ttl = wanted.ttl or state.settings.session_seconds
+    session = OpenSession(id_, caller.name, ttl, state.texts.prompts.start(), adapter)
     state.sessions.add(session)
     return session
 

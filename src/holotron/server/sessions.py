@@ -24,6 +24,7 @@ class OpenSession:
     owner: str
     ttl: float
     conversation: Conversation | None
+    adapter: str | None = None
     created: float = field(default_factory=time.time)
     last_used: float = field(default_factory=time.monotonic)
     turns: int = 0
@@ -71,7 +72,7 @@ class OpenSession:
 
     def fork(self, id_: str) -> OpenSession:
         conversation = self.conversation.fork() if self.conversation is not None else None
-        fork = OpenSession(id_, self.owner, self.ttl, conversation, turns=self.turns, tokens=self.tokens)
+        fork = OpenSession(id_, self.owner, self.ttl, conversation, self.adapter, turns=self.turns, tokens=self.tokens)
         fork.is_response, fork.instructions = self.is_response, self.instructions
         return fork
 

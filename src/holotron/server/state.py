@@ -59,12 +59,16 @@ class ServerState:
         """The result of work that takes a while, done by one of a few threads: many would starve the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self.writers, work)
 
-    def check_model(self, name: str | None) -> None:
-        """Whether a request means the model that is served here."""
-        known = {self.settings.model_name, self.settings.engine.model}
-        if name is not None and name not in known:
-            message = f"the model {name[:128]!r} is not served here; {self.settings.model_name!r} is"
+    def check_model(self, name: str | None) -> str | None:
+        """The adapter that a request means by its model, None for the model alone; 404 if it is not served here."""
+        adapters = dict(self.settings.engine.adapters)
+        if name in adapters:
+            return name
+        if name is not None and name not in (self.settings.model_name, self.settings.engine.model):
+            served = ", ".join(map(repr, (self.settings.model_name, *adapters)))
+            message = f"the model {name[:128]!r} is not served here; there is {served}"
             raise ApiError(404, message, param="model", code="model_not_found")
+        return None
 
 
 # Dependencies of routes. Async, or each would cost a thread every time.

@@ -19,11 +19,11 @@ router = APIRouter(responses=ERRORS, dependencies=[Depends(caller_of)], route_cl
 _started = int(time.time())
 
 
-def _card(state: ServerState) -> dict[str, Any]:
+def _card(state: ServerState, adapter: str | None = None) -> dict[str, Any]:
     return {
-        "id": state.settings.model_name,
-        "root": state.settings.engine.model,
-        "parent": None,
+        "id": adapter or state.settings.model_name,
+        "root": dict(state.settings.engine.adapters)[adapter] if adapter else state.settings.engine.model,
+        "parent": state.settings.model_name if adapter else None,
         "object": "model",
         "created": _started,
         "owned_by": "holotron",
@@ -35,13 +35,14 @@ def _card(state: ServerState) -> dict[str, Any]:
 
 @router.get("/v1/models", response_model=ModelList)
 async def models(state: StateDep) -> Any:
-    return {"object": "list", "data": [_card(state)]}
+    """The model, and its adapters, whose parent it is."""
+    adapters = dict(state.settings.engine.adapters)
+    return {"object": "list", "data": [_card(state), *(_card(state, name) for name in adapters)]}
 
 
 @router.get("/v1/models/{model_id:path}", response_model=ModelCard)
 async def model(model_id: str, state: StateDep) -> Any:
-    state.check_model(model_id)
-    return _card(state)
+    return _card(state, state.check_model(model_id))
 
 
 @router.get("/tokenizer_info", response_model=TokenizerInfo)

@@ -11,7 +11,7 @@ from typing import Any
 
 from holotron.engine.errors import GrammarFailed
 from holotron.engine.grammar import Grammar
-from holotron.engine.requests import Event, FinishEvent, TokenEvent, TokenLogprobs
+from holotron.engine.requests import Event, FinishEvent, PromptEvent, TokenEvent, TokenLogprobs
 from holotron.engine.sampling import SamplingParams
 from holotron.model.text.conversation import Conversation
 from holotron.model.text.tokenizer import Tokenizer
@@ -30,7 +30,7 @@ DEFAULT_TOKENS = 4096
 REASONS = {"eos": "stop", "stop": "stop", "length": "length", "cancelled": "abort"}
 # Fields of a request that the engine takes as they are.
 SAME_FIELDS = {field.name for field in fields(SamplingParams)} & Sampling.model_fields.keys()
-SAME_FIELDS -= {"top_k", "stop", "stop_token_ids", "logit_bias"}
+SAME_FIELDS -= {"prompt_logprobs", "top_k", "stop", "stop_token_ids", "logit_bias"}
 
 
 @dataclass
@@ -45,6 +45,7 @@ class Choice:
     text: str = ""
     finish: str | None = None
     stop: str | int | None = None
+    prompt_logprobs: Sequence[TokenLogprobs | None] | None = None  # if they were asked for
 
     @property
     def epoch(self) -> int:
@@ -94,9 +95,11 @@ class ActiveTurn:
         held: ExitStack,
         state: ServerState,
         prompt: Prompt,
+        adapter: str | None,
         grammar_field: str = "structured_outputs",
     ) -> None:
         self.generation = generation
+        self.model = adapter or state.settings.model_name
         self.prompt = prompt
         self.prompt_ids = prompt.token_ids  # in a session only those that were new
         self.choices = [Choice(i) for i in range(generation.choices)]
@@ -128,6 +131,9 @@ class ActiveTurn:
             except StopAsyncIteration:
                 return
             choice = self.choices[number]
+            if isinstance(event, PromptEvent):
+                choice.prompt_logprobs = event.logprobs
+                continue
             choice.add(event)
             self._measure(choice, event)
             if isinstance(event, FinishEvent) and event.error is not None:
@@ -205,6 +211,7 @@ async def begin_turn(
     `blamed` are the fields of the request that the engine may find invalid, too long, or a bad grammar.
     """
     session: OpenSession | None = None
+    adapter = state.check_model(request.model)
     held = ExitStack()  # closed when the turn ends, however that happens
     try:
         held.enter_context(state.admission.enter(caller, request.n))
@@ -212,6 +219,10 @@ async def begin_turn(
             session = state.sessions.find(request.session_id, caller)
             await session.rest()
             held.enter_context(session.working())
+            if request.model is not None and adapter != session.adapter:
+                problem = f"the session was opened with {session.adapter or state.settings.model_name!r}"
+                raise field_error("model", f"{problem}; what it remembers is of no use to {request.model!r}")
+            adapter = session.adapter
             session.expect(request.expected_turns)
         elif request.expected_turns is not None:
             raise field_error("expected_turns", "it is about a session, and there is none")
@@ -225,9 +236,9 @@ async def begin_turn(
         images = tuple((offset, image.data) for offset, image in prompt.images)
         # A key's requests share what was computed; salted ones only with those of the same salt.
         pool = caller.name if request.cache_salt is None else f"{caller.name}/{request.cache_salt}"
-        wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, pool, request.n)
+        wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, pool, request.n, adapter)
         generation = state.client.generate(wanted)
-        turn = ActiveTurn(generation, held, state, prompt, blamed["grammar"])
+        turn = ActiveTurn(generation, held, state, prompt, adapter, blamed["grammar"])
     except BaseException:
         held.close()
         raise
@@ -291,6 +302,8 @@ def _sampling_params(
             raise field_error(name, problem, "invalid_value")
     if grammar is not None and request.min_tokens:
         raise field_error("min_tokens", "the form that the answer must have says itself where it ends", "invalid_value")
+    if request.n > 1 and request.prompt_logprob_count is not None:
+        raise field_error("n", "it must be 1 where the prompt's log-probabilities are told", "invalid_value")
     room = max(1, min(DEFAULT_TOKENS, state.max_context - known - len(prompt.token_ids)))
     try:
         return SamplingParams(
@@ -299,6 +312,7 @@ def _sampling_params(
             stop=stop,
             stop_token_ids=tuple(request.stop_token_ids),
             logprobs=request.logprob_count,
+            prompt_logprobs=request.prompt_logprob_count,
             logit_bias=bias,
             grammar=grammar,
             **request.model_dump(include=SAME_FIELDS),

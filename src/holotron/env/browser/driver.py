@@ -27,7 +27,7 @@ from holotron.env.safety.guard import GuardedTabs
 from holotron.env.safety.secrets import paint_over
 
 T = TypeVar("T")
-REPLACE_SECONDS = 15.0
+REPLACE_SECONDS = 30.0
 FACTS = "() => [document.title, document.readyState, Boolean(document.fullscreenElement)]"
 LEAVE_FULL_SCREEN = "() => document.exitFullscreen().catch(() => {})"
 CAPTURES = 3
