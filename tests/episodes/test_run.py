@@ -81,7 +81,7 @@ def test_what_cannot_be_is_said():
     with pytest.raises(ValueError, match="give one of them"):
         holotron.run("x", "http://localhost", model="a", endpoint="b")
     with pytest.raises(ValueError, match="must begin with http"):
-        holotron.run("x", "localhost")
+        holotron.run("x", "ftp://localhost")
 
     async def inside():
         with pytest.raises(RuntimeError, match=r"await holotron\.arun"):

@@ -203,7 +203,6 @@ WRONG_TEXTS: list[tuple[dict[str, Any], str]] = [
     ({"prompt": [None]}, "prompt"),
     ({"prompt": [5]}, "prompt"),  # the image token
     ({"prompt": [1] * 5000}, "prompt"),
-    ({"prompt": "a", "echo": True}, "echo"),
     ({"prompt": "a", "best_of": 3}, "best_of"),
     ({"prompt": "a", "suffix": "b"}, "suffix"),
     ({"prompt": ["a"] * 40, "n": 2}, "n"),

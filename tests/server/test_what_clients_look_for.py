@@ -7,6 +7,9 @@ import threading
 from typing import Any
 
 import pytest
+import torch
+
+from holotron.model.checkpoint.reader import load_checkpoint
 
 from .test_openai_client import picture
 
@@ -134,3 +137,60 @@ def test_figures_that_dashboards_know(http):
     assert after["vllm:request_decode_time_seconds_sum"] > before["vllm:request_decode_time_seconds_sum"]
     assert "vllm:num_preemptions_total" in after
     assert "vllm:request_time_per_output_token_seconds_count" in after
+
+
+@pytest.fixture(scope="module")
+def scored(checkpoint):
+    """What the model itself gives the tokens of a text."""
+    model = load_checkpoint(checkpoint, "cpu")
+
+    def score(ids: list[int]) -> list[float]:
+        with torch.inference_mode():
+            (logits,) = model.score([ids])
+        return logits.float().log_softmax(-1)[range(len(ids) - 1), ids[1:]].tolist()
+
+    return score
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_is_echoed_with_its_log_probabilities(http, scored, stream):
+    prompt = "The rain in Spain stays mainly in the plain. " * 80  # longer than a step takes
+    body = {"prompt": prompt, "echo": True, "logprobs": 2, "return_token_ids": True, "stream": stream, **GREEDY}
+    for _ in range(2):  # a prompt that was computed before is scored all the same
+        answer = http.post(TEXT, json=body)
+        if stream:
+            told = [chunk["choices"][0] for chunk in chunks(answer)]
+            text = "".join(choice["text"] for choice in told)
+            parts = [choice["logprobs"] for choice in told if choice["logprobs"]]
+            logprobs = {key: [value for part in parts for value in part[key]] for key in parts[0]}
+            ids, said = told[0]["prompt_token_ids"], [id_ for choice in told for id_ in choice["token_ids"]]
+        else:
+            (choice,) = answer.json()["choices"]
+            text, logprobs = choice["text"], choice["logprobs"]
+            ids, said = choice["prompt_token_ids"], choice["token_ids"]
+        assert text.startswith(prompt)
+        assert len(logprobs["tokens"]) == len(ids) + len(said) == len(logprobs["text_offset"])
+        assert "".join(logprobs["tokens"][: len(ids)]) == prompt
+        assert logprobs["token_logprobs"][0] is None
+        assert logprobs["top_logprobs"][0] is None
+        assert logprobs["token_logprobs"][1:] == pytest.approx(scored([*ids, *said]), abs=2e-3)
+        assert all(len(top) >= 2 for top in logprobs["top_logprobs"][1:])
+
+
+def test_the_log_probabilities_of_messages(http, scored):
+    answer = http.post(CHAT, json=says("Score me", prompt_logprobs=1, return_token_ids=True)).json()
+    told, ids = answer["prompt_logprobs"], answer["prompt_token_ids"]
+    assert told[0] is None
+    own = [entry[str(id_)]["logprob"] for entry, id_ in zip(told[1:], ids[1:], strict=True)]
+    assert own == pytest.approx(scored(ids), abs=2e-3)
+    assert http.post(CHAT, json=says(prompt_logprobs=1, n=2)).json()["error"]["param"] == "n"
+    session = http.post("/v1/sessions").json()["id"]
+    first = http.post(CHAT, json=says("One", session_id=session, return_token_ids=True)).json()
+    more = http.post(CHAT, json=says("Two", session_id=session, prompt_logprobs=0, return_token_ids=True)).json()
+    new = more["prompt_token_ids"]
+    known = [*first["prompt_token_ids"], *first["choices"][0]["token_ids"]]
+    own = [entry[str(id_)]["logprob"] for entry, id_ in zip(more["prompt_logprobs"], new, strict=True)]
+    assert own == pytest.approx(scored([*known, *new])[len(known) - 1 :], abs=2e-3)
+    assert (
+        http.post(TEXT, json={"prompt": "Hi", "echo": True, "max_tokens": 1}).json()["choices"][0]["text"][:2] == "Hi"
+    )

@@ -26,7 +26,7 @@ from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
 from holotron.engine.images import PreparedImage, prepare_image
 from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
 from holotron.engine.prefix import close_unused, continue_or_open
-from holotron.engine.requests import Event, FinishEvent, GenerationRequest, PlacedImages, StartEvent
+from holotron.engine.requests import AnyEvent, FinishEvent, GenerationRequest, PlacedImages
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session import Session
 from holotron.engine.session_state import OnUpdate
@@ -75,7 +75,7 @@ class Engine:
         self._wake = threading.Condition()
         self._stopping = stepped  # nothing may be posted to a thread that is not there
         self._paused = False
-        self._outbox: list[tuple[Listener, Event | StartEvent]] = []
+        self._outbox: list[tuple[Listener, AnyEvent]] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         if not stepped:
             self._thread.start()
@@ -170,7 +170,7 @@ class Engine:
         self,
         token_ids: Sequence[int],
         sampling: SamplingParams,
-        hear: Callable[[int, Event | StartEvent], None],
+        hear: Callable[[int, AnyEvent], None],
         *,
         session_id: str | None = None,
         pool: str | None = None,
@@ -301,7 +301,7 @@ class Engine:
         with suppress(EngineError):  # a closed engine has cancelled everything
             self._post(lambda: self.loop.cancel(request))
 
-    def _tell(self, listener: Listener, event: Event | StartEvent) -> None:
+    def _tell(self, listener: Listener, event: AnyEvent) -> None:
         self._outbox.append((listener, event))
 
     def _run(self) -> None:
@@ -353,7 +353,7 @@ class Engine:
     def _deliver(self) -> None:
         """Hand over the events of a step, with one wake-up per event loop and not one per token."""
         outbox, self._outbox = self._outbox, []
-        by_event_loop: dict[asyncio.AbstractEventLoop, list[tuple[Listener, Event | StartEvent]]] = {}
+        by_event_loop: dict[asyncio.AbstractEventLoop, list[tuple[Listener, AnyEvent]]] = {}
         for listener, event in outbox:
             by_event_loop.setdefault(listener.event_loop, []).append((listener, event))
         for event_loop, events in by_event_loop.items():
@@ -376,6 +376,6 @@ def _give_way() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), WORKER_NICENESS)
 
 
-def _hear_all(events: list[tuple[Listener, Event | StartEvent]]) -> None:
+def _hear_all(events: list[tuple[Listener, AnyEvent]]) -> None:
     for listener, event in events:
         listener.hear(event)

@@ -20,7 +20,8 @@ from holotron.engine.config import EngineConfig
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage, check_places
 from holotron.engine.memory_manager import MemoryManager
-from holotron.engine.requests import EngineCounters, FinishEvent, GenerationRequest
+from holotron.engine.prompt_scorer import PromptScorer
+from holotron.engine.requests import EngineCounters, FinishEvent, GenerationRequest, PromptEvent
 from holotron.engine.runner import PrefillChunk, Runner
 from holotron.engine.scheduler import Plan, Scheduler
 from holotron.engine.session_state import OnUpdate, SessionState, Turn
@@ -314,7 +315,7 @@ class EngineLoop:
             parts = [request.session.logits[None] for request in plan.ready if request.session.logits is not None]
         if plan.decode or plan.prefill:
             self._begin_prefill(plan.prefill)
-            prefill = [PrefillChunk(request.session, count) for request, count in plan.prefill]
+            prefill = [PrefillChunk(request.session, count, _scorer(request)) for request, count in plan.prefill]
             logits_SV = self.runner.run([request.session for request in plan.decode], prefill)
             for request in plan.decode:
                 request.session.computed += 1
@@ -396,6 +397,9 @@ class EngineLoop:
         if request.sampling is None:
             self._release_forks(session)
             self._finish(request, FinishEvent("computed"))
+        elif request.emit_prompt is not None and request.sampling.prompt_logprobs is not None:
+            positions = range(request.start, request.prompt_end)
+            request.emit_prompt(PromptEvent(tuple(map(request.prompt_logprobs.get, positions))))
 
     def _finish(self, request: GenerationRequest, event: FinishEvent) -> None:
         self.requests.remove(request)
@@ -476,6 +480,10 @@ class EngineLoop:
         if self.asleep:
             self.memory.reopen()
             self.asleep = False
+
+
+def _scorer(request: GenerationRequest) -> PromptScorer | None:
+    return PromptScorer(request) if request.sampling and request.sampling.prompt_logprobs is not None else None
 
 
 def _silent(*_: object) -> None:

@@ -61,7 +61,15 @@ class FinishEvent:
     seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
+@dataclass(frozen=True)
+class PromptEvent:
+    """The log-probabilities of a prompt's tokens, before its first answer; None where a token was not predicted."""
+
+    logprobs: tuple[TokenLogprobs | None, ...]
+
+
 Event = TokenEvent | FinishEvent
+AnyEvent = StartEvent | PromptEvent | Event
 _numbers = count()
 
 
@@ -88,6 +96,8 @@ class GenerationRequest:
     cancelled: bool = False
     is_fork: bool = False  # computes what a session's forks share
     following: Callable[[], None] | None = None  # what the session was asked for meanwhile
+    emit_prompt: Callable[[PromptEvent], None] | None = None
+    prompt_logprobs: dict[int, TokenLogprobs] = field(default_factory=dict)  # by position
     submitted_at: float = 0.0
     begun_at: float | None = None
     prompted_at: float | None = None  # when its prompt was computed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -25,6 +25,7 @@ BUCKETS = (1, 2, 4, 8, 12, 16, *range(24, 128, 8), *range(128, 256, 32), *range(
 # On a CPU a layer of fewer parameters is sooner done with by one core than by several that have to be woken for each of
 # its operations: 13 ms a token instead of 23 with two for holotron-nano, whose layers have a quarter of this.
 SMALL_LAYER = 4_000_000
+ROWS_SCORED = 256  # at once: their logits are as wide as the vocabulary
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class PrefillChunk:
 
     session: SessionState
     count: int
+    score: Callable[[Tensor], None] | None = None  # is given the logits of its rows, some at a time
 
 
 @contextmanager
@@ -130,7 +132,16 @@ class Runner:
         deepstack_KTD = self._splice_images(x_TD, decode, prefill)
         with self._adapted(numbers, decode, prefill), one_thread() if self._is_small and not prefill else nullcontext():
             hidden_TD = self.model.decoder(x_TD, batch, self.memory, deepstack_KTD=deepstack_KTD)
+            self._score(hidden_TD[len(decode) :], prefill)
             return self.model.decoder.logits(hidden_TD[numbers.last])
+
+    def _score(self, hidden_TD: Tensor, prefill: list[PrefillChunk]) -> None:
+        at = 0
+        for chunk in prefill:
+            for row in range(at, at + chunk.count if chunk.score else at, ROWS_SCORED):
+                assert chunk.score is not None
+                chunk.score(self.model.decoder.logits(hidden_TD[row : min(row + ROWS_SCORED, at + chunk.count)]))
+            at += chunk.count
 
     def _numbers(self, decode: list[SessionState], prefill: list[PrefillChunk]) -> Numbers:
         """Everything the batch needs to know, laid out in one array so that it crosses to the device in one copy."""

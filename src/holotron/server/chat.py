@@ -17,7 +17,7 @@ from holotron.server.answer import TurnAnswer
 from holotron.server.auth import Caller
 from holotron.server.errors import blaming, field_error
 from holotron.server.lengths import MOST_COUNTED, check_length, too_long
-from holotron.server.logprobs import TokenNames, chat_logprobs
+from holotron.server.logprobs import TokenNames, chat_logprobs, prompt_logprobs
 from holotron.server.reasoning import ReasoningSplitter
 from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, NamedTool, TextPart, TokenizeRequest
 from holotron.server.sessions import OpenSession
@@ -101,6 +101,13 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
             return None
         names = TokenNames(self._state.texts.tokenizer, self.request.return_tokens_as_token_ids)
         return {"content": chat_logprobs(names, choice.token_ids[start:], choice.logprobs[start:])}
+
+    def extras(self) -> dict[str, Any]:
+        known = self.choices[0].prompt_logprobs
+        if known is None or self.request.prompt_logprobs is None:
+            return super().extras()
+        names = TokenNames(self._state.texts.tokenizer, self.request.return_tokens_as_token_ids)
+        return super().extras() | {"prompt_logprobs": prompt_logprobs(names, self.turns[0].prompt_ids, known)}
 
     def prompt(self) -> dict[str, Any]:
         return {"prompt_token_ids": list(self.turns[0].prompt_ids)} if self.request.return_token_ids else {}

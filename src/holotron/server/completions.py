@@ -14,7 +14,7 @@ from holotron.server.auth import Caller
 from holotron.server.errors import blaming, field_error
 from holotron.server.images import SentImage
 from holotron.server.lengths import check_length
-from holotron.server.logprobs import TextOffsets, TokenNames, completion_logprobs
+from holotron.server.logprobs import TextOffsets, TokenNames, completion_logprobs, prompt_logprobs
 from holotron.server.schemas import CompletionRequest
 from holotron.server.state import ServerState
 from holotron.server.turns import ActiveTurn, Choice, Prompt, begin_turn
@@ -32,24 +32,43 @@ class CompletionAnswer(TurnAnswer[CompletionRequest]):
         self._names = TokenNames(tokenizer, request.return_tokens_as_token_ids)
         self._offsets = [TextOffsets(tokenizer) for _ in self.choices]
 
+        self._echoed: dict[int, Sequence[int]] = {}  # prompts whose log-probabilities are to be told
         self._heard = {choice.index: turn for turn in turns for choice in turn.choices}  # whose prompt is to be told
 
     def body(self, turn: ActiveTurn, choice: Choice) -> dict[str, Any]:
-        return {"text": choice.text} | self._asked(choice)
+        return self._with_prompt(choice, choice.text)
 
     def piece(self, choice: Choice, event: Event) -> dict[str, Any]:
-        return {"text": event.text} | self._asked(choice)
+        return self._with_prompt(choice, event.text)
 
-    def _asked(self, choice: Choice) -> dict[str, Any]:
-        """The tokens of a choice's prompt, if they were asked for, with what it says first."""
+    def _with_prompt(self, choice: Choice, text: str) -> dict[str, Any]:
+        """What a choice says, the first time with what it was asked, as far as that is wanted."""
         turn = self._heard.pop(choice.index, None)
-        return {"prompt_token_ids": list(turn.prompt_ids)} if turn and self.request.return_token_ids else {}
+        if turn is None:
+            return {"text": text}
+        told: dict[str, Any] = {}
+        if self.request.echo:
+            self._echoed[choice.index] = turn.prompt_ids
+            text = self._state.texts.tokenizer.decode(turn.prompt_ids) + text
+        if self.request.return_token_ids:
+            told["prompt_token_ids"] = list(turn.prompt_ids)
+        if self.request.prompt_logprobs is not None and choice.prompt_logprobs is not None:
+            told["prompt_logprobs"] = prompt_logprobs(self._names, turn.prompt_ids, choice.prompt_logprobs)
+        return {"text": text} | told
 
     def logprobs(self, choice: Choice, start: int) -> dict[str, Any] | None:
         token_ids, known = choice.token_ids[start:], choice.logprobs[start:]
         if self.request.logprobs is None or (self.request.stream and not token_ids):
             return None
-        return completion_logprobs(self._names, token_ids, known, self._offsets[choice.index])
+        offsets, echoed = self._offsets[choice.index], self._echoed.pop(choice.index, ())
+        if not echoed:
+            return completion_logprobs(self._names, token_ids, known, offsets)
+        prompted = choice.prompt_logprobs or [None] * len(echoed)
+        told = completion_logprobs(self._names, [*echoed, *token_ids], [*prompted, *known], offsets)
+        for place in (place for place, logprob in enumerate(prompted) if logprob is None):
+            for name in ("token_logprobs", "sampling_logprobs", "top_logprobs"):
+                told[name][place] = None  # nothing came before it that could have predicted it
+        return told
 
 
 async def begin_completion(state: ServerState, request: CompletionRequest, caller: Caller) -> CompletionAnswer:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holotron.engine.info import EngineStats
-from holotron.engine.requests import Event, FinishEvent, StartEvent
+from holotron.engine.requests import Event, FinishEvent, PromptEvent, StartEvent
 from holotron.server import messages as m
 from holotron.server.channel import Channel
 from holotron.server.weight_history import WeightHistory, WeightsLost, WeightUpdate, describe_files
@@ -59,7 +59,7 @@ class PendingGeneration:
         assert isinstance(event, StartEvent)
         return event
 
-    async def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Event | PromptEvent]]:
         """Choices by their number, and what each of them says."""
         while self._unread:
             message = await _next(self._replies)

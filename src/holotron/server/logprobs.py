@@ -82,5 +82,20 @@ def completion_logprobs(
     }
 
 
+def prompt_logprobs(
+    name: TokenNames, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs | None]
+) -> list[dict[str, Any] | None]:
+    """As vLLM tells them: of each token its own and the best, by their ids; None where it was not predicted."""
+    return [
+        None
+        if known is None
+        else {
+            str(other): {"logprob": max(LOWEST, logprob), "decoded_token": name(other)}
+            for other, logprob in ((id_, known.model), *known.top)
+        }
+        for id_, known in zip(token_ids, logprobs, strict=True)
+    ]
+
+
 def _entry(name: TokenNames, id_: int, logprob: float) -> dict[str, Any]:
     return {"token": name(id_), "logprob": max(LOWEST, logprob), "bytes": list(name.tokenizer.token_bytes(id_))}

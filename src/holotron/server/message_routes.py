@@ -14,7 +14,7 @@ from holotron.server.auth import Caller
 from holotron.server.blocks import AnswerBlock, BlockAnswer
 from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat, write_prompt
-from holotron.server.errors import ApiError
+from holotron.server.errors import ApiError, field_error
 from holotron.server.message_schemas import CountRequest, MessagesRequest
 from holotron.server.response_models import ERRORS, MessageAnswer, TokenCount
 from holotron.server.state import CallerDep, ServerState, StateDep
@@ -107,6 +107,8 @@ def _told(block: AnswerBlock, empty: bool = False) -> dict[str, Any]:
 
 
 async def _begin(state: ServerState, body: MessagesRequest, caller: Caller) -> MessagesAnswer:
+    if body.n != 1:
+        raise field_error("n", "a message has one answer")
     chat, fields = body.as_chat()
     try:
         answer = await begin_chat(state, chat, caller, MessagesAnswer)

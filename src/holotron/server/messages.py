@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holotron.engine.options import EngineOptions
-from holotron.engine.requests import FinishEvent, StartEvent, TokenEvent
+from holotron.engine.requests import FinishEvent, PromptEvent, StartEvent, TokenEvent
 from holotron.engine.sampling import SamplingParams
 
 # ---- to the engine ----
@@ -92,4 +92,4 @@ class TurnEvent:
 
     id: int
     choice: int
-    event: StartEvent | TokenEvent | FinishEvent
+    event: StartEvent | PromptEvent | TokenEvent | FinishEvent

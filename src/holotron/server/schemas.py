@@ -209,6 +209,7 @@ class Sampling(Body):
     top_p: Annotated[Number, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[Count, Field(ge=-1, le=2**31)] = 0
     min_p: Annotated[Number, Field(ge=0, le=1)] = 0.0
+    prompt_logprobs: Annotated[Count, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63, strict=True)] | None = None
     stop: StopText | Annotated[list[StopText], Field(max_length=MAX_STOPS)] | None = None
     stop_token_ids: Annotated[list[TokenId], Field(max_length=64)] = Field(default_factory=list)
@@ -232,6 +233,11 @@ class Sampling(Body):
     return_tokens_as_token_ids: bool = False
     model: ShortText | None = None
     user: ShortText | None = None
+
+    @property
+    def prompt_logprob_count(self) -> int | None:
+        """How many alternatives each token of the prompt is told with; None: none is."""
+        return self.prompt_logprobs
 
 
 class ChatRequest(Sampling):
@@ -304,7 +310,7 @@ class CompletionRequest(Sampling):
     )
     max_tokens: Annotated[Count, Field(ge=1, le=MAX_TOKENS)] | None = 16
     logprobs: Annotated[Count, Field(ge=0, le=MAX_LOGPROBS)] | None = None
-    echo: Literal[False] = False
+    echo: bool = False
     best_of: Literal[1] | None = None
     suffix: None = None
     images: Annotated[list[ImageText], Field(max_length=1024)] | None = None  # of a prompt in tokens
@@ -314,6 +320,11 @@ class CompletionRequest(Sampling):
         if self.session_id is not None and (self.n > 1 or len(self.prompts) > 1):
             raise ValueError("n and the number of prompts must be 1 in a session, which has one future")
         return self
+
+    @property
+    def prompt_logprob_count(self) -> int | None:
+        echoed = self.logprobs if self.echo else None
+        return max((count for count in (self.prompt_logprobs, echoed) if count is not None), default=None)
 
     @property
     def prompts(self) -> Sequence[str | list[int]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from holotron.engine.errors import GrammarFailed
 from holotron.engine.grammar import Grammar
-from holotron.engine.requests import Event, FinishEvent, TokenEvent, TokenLogprobs
+from holotron.engine.requests import Event, FinishEvent, PromptEvent, TokenEvent, TokenLogprobs
 from holotron.engine.sampling import SamplingParams
 from holotron.model.text.conversation import Conversation
 from holotron.model.text.tokenizer import Tokenizer
@@ -30,7 +30,7 @@ DEFAULT_TOKENS = 4096
 REASONS = {"eos": "stop", "stop": "stop", "length": "length", "cancelled": "abort"}
 # Fields of a request that the engine takes as they are.
 SAME_FIELDS = {field.name for field in fields(SamplingParams)} & Sampling.model_fields.keys()
-SAME_FIELDS -= {"top_k", "stop", "stop_token_ids", "logit_bias"}
+SAME_FIELDS -= {"prompt_logprobs", "top_k", "stop", "stop_token_ids", "logit_bias"}
 
 
 @dataclass
@@ -45,6 +45,7 @@ class Choice:
     text: str = ""
     finish: str | None = None
     stop: str | int | None = None
+    prompt_logprobs: Sequence[TokenLogprobs | None] | None = None  # if they were asked for
 
     @property
     def epoch(self) -> int:
@@ -130,6 +131,9 @@ class ActiveTurn:
             except StopAsyncIteration:
                 return
             choice = self.choices[number]
+            if isinstance(event, PromptEvent):
+                choice.prompt_logprobs = event.logprobs
+                continue
             choice.add(event)
             self._measure(choice, event)
             if isinstance(event, FinishEvent) and event.error is not None:
@@ -298,6 +302,8 @@ def _sampling_params(
             raise field_error(name, problem, "invalid_value")
     if grammar is not None and request.min_tokens:
         raise field_error("min_tokens", "the form that the answer must have says itself where it ends", "invalid_value")
+    if request.n > 1 and request.prompt_logprob_count is not None:
+        raise field_error("n", "it must be 1 where the prompt's log-probabilities are told", "invalid_value")
     room = max(1, min(DEFAULT_TOKENS, state.max_context - known - len(prompt.token_ids)))
     try:
         return SamplingParams(
@@ -306,6 +312,7 @@ def _sampling_params(
             stop=stop,
             stop_token_ids=tuple(request.stop_token_ids),
             logprobs=request.logprob_count,
+            prompt_logprobs=request.prompt_logprob_count,
             logit_bias=bias,
             grammar=grammar,
             **request.model_dump(include=SAME_FIELDS),

@@ -26,7 +26,7 @@ from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError, GenerationFailed, SessionBusy, SessionClosed, TooLong
 from holotron.engine.grammar import GrammarError
 from holotron.engine.images import PreparedImage
-from holotron.engine.requests import Event, FinishEvent, StartEvent
+from holotron.engine.requests import AnyEvent, FinishEvent
 from holotron.engine.submission import Submission
 from holotron.engine.weights import read_weights
 from holotron.model.errors import ImageError, ModelError
@@ -189,7 +189,7 @@ class Worker:
         except ImageError as error:
             raise BadImage(index, error) from error
 
-    def _tell(self, request: int, choice: int, event: Event | StartEvent) -> None:
+    def _tell(self, request: int, choice: int, event: AnyEvent) -> None:
         """Put an event of a turn on the channel."""
         if isinstance(event, FinishEvent) and event.error is not None:
             log.error("a turn of request %d failed", request, exc_info=event.error)
