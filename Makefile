@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser test-attacks test-realapps test-clients test-gpu soak edge lint clean
+.PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-clients test-gpu
+.PHONY: soak edge lint clean
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -44,9 +45,22 @@ edge: $(STAMP) ## hostile bodies, screenshots and clients that leave; the result
 soak: $(STAMP) ## 200 clients against a server for five minutes; the result goes to benchmarks/results
 	$(BIN)/holotron bench soak --out benchmarks/results/soak-200.json
 
+examples: $(STAMP) browser ## all programs of examples/, against a scripted model
+	HOLOTRON_ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/test_examples.py
+
+pictures: $(STAMP) browser ## the pictures of README and docs, anew from a real run of the bundled policy
+	$(BIN)/python docs/pictures.py
+
+docs: $(STAMP) ## the documentation as a site, in site/
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+wheel: $(STAMP) ## the package as a wheel, in dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
 lint: $(STAMP) ## ruff, mypy and the import contract
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests examples docs
+	$(BIN)/ruff format --check src tests examples docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 

@@ -1,9 +1,13 @@
 """What the documentation shows runs."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
+
+from holotron.cli.main import app
 
 ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -22,7 +26,8 @@ def test_the_engine_example_runs():
 
 
 def test_the_readme_example_runs():
-    (example,) = blocks("README.md")
+    run, example = blocks("README.md")
+    compile(run, "README.md", "exec")  # examples/run_a_task.py is this, and is run
     without_download = "\n".join(line for line in example.splitlines() if "Hcompany" not in line)
     assert without_download != example
     scope: dict[str, object] = {}
@@ -31,12 +36,45 @@ def test_the_readme_example_runs():
     assert logits.shape == (3, scope["model"].config.vocab_size)
 
 
+@pytest.mark.parametrize("page", ["docs/guides/add-a-task.md", "docs/guides/add-a-model.md"])
+def test_guides_run(page):
+    for example in blocks(page):
+        exec(compile(example, page, "exec"), {"__name__": "guide"})
+
+
+def test_what_is_shown_from_files_is_there():
+    for path in (ROOT / "docs").rglob("*.md"):
+        for name in re.findall(r'^--8<-- "(.*)"$', path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+            assert (ROOT / name).is_file(), f"{path.name} shows {name}"
+
+
+def shown_commands() -> list[str]:
+    """Every `holotron …` line of README and docs."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
+    return sorted({line for line in lines if line.startswith("holotron ")})
+
+
+def test_every_command_that_is_shown_can_be_typed():
+    """Each is parsed as typed: its command exists, and takes these options."""
+    found = shown_commands()
+    assert len(found) > 40
+    for line in found:
+        command, words = get_command(app), shlex.split(line, comments=True)[1:]
+        while hasattr(command, "commands"):
+            command, words = command.commands[words[0]], words[1:]
+        if command.name != "bench":  # which has a parser of its own
+            command.make_context(command.name, [word for word in words if word != "…"])
+
+
 @pytest.mark.parametrize(
     "page",
     [
         "README.md",
         "CONTRIBUTING.md",
-        *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")),
+        "CHANGELOG.md",
+        "examples/README.md",
+        *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
         "benchmarks/README.md",
     ],
 )

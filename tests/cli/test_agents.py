@@ -238,7 +238,6 @@ def test_a_page_that_is_not_there_is_told_in_a_line(checkpoint, site):
 def test_a_server_that_is_not_there_is_told_at_once(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tasks.jsonl").write_text('{"task": "x", "url": "http://localhost:1"}\n')
-    monkeypatch.setattr("holotron.agent.endpoint.asyncio.sleep", None)  # nothing is tried again
     done = CliRunner().invoke(app, [*words, "--endpoint", "http://127.0.0.1:9"])
     assert done.exit_code == 1
     assert "error: http://127.0.0.1:9 cannot be reached" in done.stderr
