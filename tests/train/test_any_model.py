@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from holotron.agent.policy_format import NANO, save_format
 from holotron.episodes.shards import ShardWriter
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import ModelConfig
@@ -120,6 +121,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shards.add(sample(seed))
     save_checkpoint(random_model(TILED, dtype=torch.bfloat16, seed=1), made / "start")
     save_policy_texts(TILED, made / "start")
+    save_format(NANO, made / "start")
     (made / "start" / "generation_config.json").write_text('{"eos_token_id": [2, 11]}')
     return made
 

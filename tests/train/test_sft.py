@@ -81,6 +81,7 @@ def test_an_interrupted_run_goes_on_bit_for_bit(
     first = Trainer(asked, tmp_path / "cut", "cpu")
     with pytest.raises(Interrupted, match="step 3 of 6"):
         first.run(lambda progress: first.stop() if progress.step == 3 else None)
+    assert torch.load(tmp_path / "cut" / "state.pt", weights_only=True)["step"] == 3
     second = Trainer(asked, tmp_path / "cut", "cpu")
     second.run()
     expected, got = weights(whole), weights(second)

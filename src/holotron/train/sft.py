@@ -18,7 +18,7 @@ from holotron.train.batches import Packer
 from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.learner import Learner
 from holotron.train.loader import BatchStream, Cursor, Drawn, load_batches
-from holotron.train.meter import BadLoss, Meter, Progress, TrainingError
+from holotron.train.meter import Meter, Progress, TrainingError
 from holotron.train.parallel import join
 from holotron.train.recipe import DataSource, Recipe
 from holotron.train.results import METRICS
@@ -73,18 +73,17 @@ class Trainer:
                 meter.count(drawn, losses, gradient)
                 ends = self.step == recipe.steps
                 tells = ends or self.step % recipe.log_every == 0
-                self._stopped = any(self.ranks.gather(self._stopped))  # one that is to stop stops them all
-                keeps = self._stopped or self.step % recipe.keep_every == 0
-                if (tells or keeps) and (bad := meter.bad_loss(recipe.spike)):
-                    self._refuse(bad, before[-bad.behind])
                 if tells:
+                    self._check(meter, before)
                     measures = recipe.held_out and (ends or self.step % recipe.held_out_every < recipe.log_every)
                     progress = meter.progress(self.step, began, self.held_out_loss() if measures else None)
                     before.clear()
                     if self.ranks.first:
                         self._note(progress)
                         on_progress(progress)
-                if keeps:
+                self._stopped = any(self.ranks.gather(self._stopped))  # one that is to stop stops them all
+                if self._stopped or self.step % recipe.keep_every == 0:
+                    self._check(meter, before)
                     self.keep()
                 if self._stopped:
                     raise Interrupted(f"stopped after step {self.step} of {recipe.steps}; run it again to go on")
@@ -127,9 +126,12 @@ class Trainer:
             folder=recipe.folder,
         )
 
-    def _refuse(self, bad: BadLoss, cursors: dict[int, Cursor]) -> None:
-        """Keep the batches of a bad step, drawn again for it, and end the run with its last state as it is."""
-        step = self.step - bad.behind
+    def _check(self, meter: Meter, before: list[dict[int, Cursor]]) -> None:
+        """At a bad step, keep its batches, drawn again for it, and end the run with its last state as it is."""
+        bad = meter.bad_loss(self.recipe.spike)
+        if bad is None:
+            return
+        step, cursors = self.step - bad.behind, before[-bad.behind]
         drawn = next(iter(self._stream(self.recipe.data, cursors, step)))
         path = self.out / f"bad-step-{step + 1}.{self.ranks.rank}.pt"
         kept = [
