@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser examples pictures docs wheel test-attacks test-clients test-gpu soak edge lint clean
+.PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-clients test-gpu soak edge lint clean
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -23,6 +23,14 @@ browser: $(STAMP) ## a Chromium, if this machine has none
 
 test-attacks: $(STAMP) ## all attacks on the safety policy in both Chromiums; the result goes to benchmarks/results
 	$(BIN)/python -m tests.attacks --out benchmarks/results/attacks.json
+
+# The applications have an environment of their own: what they need must not change ours.
+REALAPPS := .venv-realapps
+test-realapps: $(STAMP) browser ## a real application (Django's admin) driven end to end; the result goes to benchmarks/results
+	@test -x $(REALAPPS)/bin/django-admin || { $(PYTHON) -m venv $(REALAPPS) && \
+		$(REALAPPS)/bin/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python -c "import tomllib; \
+		print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['realapps'])"); }
+	$(BIN)/python -m tests.realapps --python $(REALAPPS)/bin/python --out benchmarks/results/realapps.json
 
 test-gpu: $(STAMP) ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
@@ -56,7 +64,7 @@ lint: $(STAMP) ## ruff, mypy and the import contract
 	$(BIN)/lint-imports --no-cache
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) $(CLIENTS) .pytest_cache .mypy_cache .ruff_cache .hypothesis build src/*.egg-info
+	rm -rf $(VENV) $(CLIENTS) $(REALAPPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis build src/*.egg-info
 
 # On Debian and Ubuntu the venv module is a package of its own.
 $(VENV)/bin/python:

@@ -198,7 +198,7 @@ def digest(text: str) -> str:
 
 
 def test_published_prompts_stay_as_they_are() -> None:
-    """What the published code renders, with its own values: a model was trained on these very bytes."""
+    """What the published code renders, with its own values: a model expects these very bytes."""
     assert digest(find_format(f"holo1@{DAY}").system()) == "d1c7d8896a3c6328"
     desktop = HolotronFormat(kinds=DESKTOP_KINDS, date=DAY).system()
     assert digest(desktop) == "6f028ba77eb229b0"

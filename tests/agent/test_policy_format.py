@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from holotron.actions.action import KINDS, ActionError, Answer, Click
-from holotron.agent.agent import Agent, Budget, Ending
+from holotron.agent.agent import Agent, Budget, Ending, StepRecord
 from holotron.agent.chat import Message
 from holotron.agent.policy_format import (
     BROWSER_KINDS,
@@ -30,6 +30,7 @@ from holotron.agent.policy_format import (
 )
 from holotron.env.environment import Observation, TaskStatus
 from holotron.env.errors import ActionFailed
+from holotron.env.safety.secrets import Secret, Secrets
 from holotron.episodes.recording import step_of
 from holotron.model.errors import ModelError
 from tests.agent.replies import Recited, act
@@ -100,6 +101,23 @@ def test_what_json_formats_say() -> None:
         "The last action was carried out.\nPage: Page 4 (http://here/4)\nTabs: one; two\n"
         "This is the last step: give the answer now."
     )
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_tells_of_secrets(name: str) -> None:
+    """At the first step, by name; without secrets nothing is added; what was sent follows from stored steps."""
+    policy_format = find_format(name)
+    secrets = Secrets({"password": Secret("hunter2", ["https://example.com"])})
+    plain = Observation(shot(1), 160, 210)
+    told = replace(plain, notices=tuple(secrets.introduction()))
+    for seen, count in ((plain, 0), (told, 1)):
+        task = policy_format.instruction("Log in.", (), seen)
+        texts = "".join(message.text for message in policy_format.messages(task, (), seen, seen.image))
+        assert texts.count("{{secret:password}}") == count
+        assert "hunter2" not in texts
+    later = policy_format.instruction("Log in.", [StepRecord(0, told)], plain)
+    assert later == policy_format.instruction("Log in.", (), told)
+    assert NANO.instruction('Log in with "{{secret:password}}".', (), told) == 'Log in with "{{secret:password}}".'
 
 
 def test_nano_is_told_the_task_once() -> None:

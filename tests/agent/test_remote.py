@@ -14,6 +14,7 @@ from holotron.agent import remote
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.anthropic_computer import KEPT_IMAGES, OMITTED, AnthropicComputer
 from holotron.agent.chat import ChatOptions, Message, ModelUnavailable
+from holotron.agent.cost import Price, PriceTable, usage_of
 from holotron.agent.formats.remote import AnthropicComputerFormat, OpenAIComputerFormat
 from holotron.agent.openai_computer import OpenAIComputer
 from holotron.cli.errors import Misuse
@@ -225,6 +226,8 @@ def test_anthropics_computer_tool(world: World, site: Site) -> None:  # noqa: F8
     assert agent.steps[0].thought == "I look first."
     spent = [(s.reply.prompt_tokens, s.reply.cached_tokens, s.reply.completion_tokens) for s in agent.steps[:4]]
     assert spent == [(1055, 50, 10), (1055, 50, 20), (1055, 50, 30), (None, None, 0)]
+    cost = usage_of(agent.steps[:3]).money(Price(input=3, cached=0.3, output=15))
+    assert cost == pytest.approx((3 * 1005 * 3 + 3 * 50 * 0.3 + 60 * 15) / 1e6)
     first, last = server.asked[0], server.asked[-1]
     assert first["tools"] == [
         {"type": "computer_20250124", "name": "computer", "display_width_px": 500, "display_height_px": 320}
@@ -289,6 +292,10 @@ def test_a_provider_on_the_command_line() -> None:
     chosen = Chosen(None, False, "anthropic", "claude-test")
     assert chosen.policy_format() == AnthropicComputerFormat()
     assert chosen.info(chosen.policy_format()).extra == {"format": "anthropic-computer"}
+    prices = PriceTable({"claude*": Price(3, 0.3, 15)})
+    assert chosen.info(chosen.policy_format(), prices).extra == {
+        "format": "anthropic-computer", "price_input": 3, "price_cached": 0.3, "price_output": 15, "currency": "USD"
+    }  # fmt: skip
     for name, form in ((None, None), ("claude-test", "json")):
         with pytest.raises(Misuse, match="wants --name MODEL, and has its own --format"):
             Chosen(None, False, "anthropic", name, form)

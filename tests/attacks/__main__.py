@@ -38,8 +38,8 @@ def main() -> None:
         "date": datetime.now(UTC).date().isoformat(),
         "command": "make test-attacks",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "about": "arrived: what the forbidden site heard with the rules (must be 0). refused: attacks that were told of."
-        " control: attacks that arrive without the rules.",
+        "about": "arrived: attacks that the forbidden site heard of, which must be none. refused: attacks that the"
+        " policy was told of. control: attacks that arrive without the rules.",
         "browsers": reports,
     }
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"

@@ -74,6 +74,12 @@ def test_screenshots_go_through_the_tower():
     result = agents.run(0.3, 4.0)
     assert result.steps > 3
     assert agents.loop.encoder.encoded_parts + agents.loop.encoder.reused_parts > 3
+    vision = model.config.vision
+    spans = [(session.tokens, span) for session in agents.loop.sessions.values() for span in session.images]
+    assert spans
+    for tokens, span in spans:
+        assert tokens[span.start - 1] == vision.image_start_token_id
+        assert tokens[span.end] == vision.image_end_token_id
     check_loop(agents.loop)
 
 

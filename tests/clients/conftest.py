@@ -21,6 +21,7 @@ import pytest
 from PIL import Image
 
 from holotron.server import bodies
+from holotron.server.schemas import ChatRequest
 from tests.server.live import Live, serving, write_checkpoint
 
 NEEDED = ("litellm", "langchain_openai", "instructor", "browser_use")
@@ -76,11 +77,11 @@ def recorded() -> Iterator[dict[str, list[Any]]]:
 @pytest.fixture(autouse=True)
 def recording(request: pytest.FixtureRequest, recorded: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Note what each library sends; the server runs in this process."""
-    sent = recorded.setdefault(request.module.__name__.rsplit("test_", 1)[1], [])
+    library = request.module.__name__.rsplit("test_", 1)[1]
     read = bodies.read
 
     def noting(kind: Any, content: bytes) -> Any:
-        if len(sent) < MOST_RECORDED and kind.__name__ == "ChatRequest":
+        if kind is ChatRequest and len(sent := recorded.setdefault(library, [])) < MOST_RECORDED:
             sent.append(json.loads(content))
         return read(kind, content)
 

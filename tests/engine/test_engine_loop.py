@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
-from holotron.engine.prefix import branch, match
+from holotron.engine.prefix import branch, continue_or_open, match
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import OnUpdate, Residency
 from holotron.engine.weights import copy_weights, read_weights
@@ -150,6 +150,69 @@ def test_checkpoints_make_redoing_free():
         assert driver.turn(session) == said
     assert driver.loop.counters.computed_tokens == before + 3 * 4  # only what is generated
     assert driver.loop.memory.evictions.recomputed_tokens == 0
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_by_default_going_back_a_turn_and_the_same_prompt_are_free(kind):
+    model = MODELS[kind]
+    driver = Driver(model, slots=20)
+    first, second = draw_tokens(30), draw_tokens(6, 2)
+    session = driver.loop.open(pool="p")
+    one = driver.turn(session, first)
+    two = driver.turn(session, second)
+    counters, evictions = driver.loop.counters, driver.loop.memory.evictions
+    driver.loop.rollback(session, -1)
+    before = counters.computed_tokens
+    assert driver.turn(session, second) == two
+    assert counters.computed_tokens <= before + 1 + len(second) + 4  # the last token of the answer before it
+    driver.loop.rollback(session, -1, keep_prompt=True)
+    before = counters.computed_tokens
+    assert driver.turn(session) == two
+    assert counters.computed_tokens <= before + 1 + 4
+    prompt = [*first, *one, *second]
+    before = counters.computed_tokens
+    for _ in range(2):
+        same, known = continue_or_open(driver.loop, prompt, (), "p")
+        assert known >= len(prompt) - 1
+        assert driver.turn(same, prompt[known:]) == two
+    assert counters.computed_tokens <= before + 2 * 5
+    assert evictions.dropped == 0
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_fork_after_some_turns_is_the_session_as_it_was(kind):
+    model = MODELS[kind]
+    driver = Driver(model, slots=20, pages=80)
+    session = driver.loop.open()
+    prompts = [draw_tokens(6, seed) for seed in range(3)]
+    said = [driver.turn(session, prompt) for prompt in prompts]
+    other = draw_tokens(4, 9)
+    tokens: list[int] = []
+    for turns in range(4):
+        before = driver.loop.counters.computed_tokens
+        fork = driver.loop.fork_after(session, turns)
+        assert list(fork.tokens) == tokens
+        assert driver.turn(fork, other) == greedy_continuation(model, tokens + other, 5)
+        if turns >= 2:  # the starts of the last two turns are held
+            assert driver.loop.counters.computed_tokens <= before + 1 + len(other) + 4
+        tokens += [*prompts[turns], *said[turns]] if turns < 3 else []
+    assert list(session.tokens) == tokens
+    with pytest.raises(EngineError, match="no 4 turns"):
+        driver.loop.fork_after(session, 4)
+
+
+def test_a_checkpoint_beyond_the_configured_number_takes_no_place_from_a_session():
+    """Four slots are enough for two sessions with a checkpoint each, whatever the first keeps besides."""
+    driver = Driver(MODELS["hybrid"], slots=5)
+    sessions = [driver.loop.open() for _ in range(2)]
+    driver.turn(sessions[0], draw_tokens(6))
+    driver.turn(sessions[0], draw_tokens(6, 1))
+    assert len(sessions[0].checkpoints) == 2
+    driver.turn(sessions[1], draw_tokens(6, 2))
+    driver.turn(sessions[1], draw_tokens(6, 3))
+    requests = [driver.start(session, draw_tokens(4, 4 + i)) for i, session in enumerate(sessions)]
+    driver.run(*requests)
+    assert driver.loop.memory.evictions.evicted == 0
 
 
 def test_a_session_evicted_with_room_it_did_not_use_comes_back(model):
@@ -352,7 +415,8 @@ def test_matching_finds_the_longest_computed_beginning():
     changed = [*prompt, said[0], 63, 63, 2, 3]
     assert match(driver.loop, changed) == (a, len(prompt))
     assert match(driver.loop, draw_tokens(20, 9)) is None
-    assert match(driver.loop, prompt) is None, "one token at least must be left to compute"
+    assert match(driver.loop, prompt) == (a, len(prompt))  # its logits were kept
+    assert match(driver.loop, prompt[:-1]) is None
     forked = branch(driver.loop, a, len(prompt))
     assert forked is not a
     computed = driver.loop.counters.computed_tokens

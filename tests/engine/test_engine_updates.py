@@ -52,7 +52,7 @@ def test_weights_change_while_sessions_run(tmp_path):
             for bad, message in (
                 ({**own, name: own[name][:-1]}, "has shape"),
                 ({**own, name: own[name].detach() * torch.nan}, "NaN or infinity"),
-                ({**own, "nothing.weight": own[name]}, "no parameter nothing.weight"),
+                ({**own, "nothing.weight": own[name]}, "no weight nothing.weight"),
             ):
                 with pytest.raises(EngineError, match=message):
                     engine.update_weights(bad)

@@ -98,6 +98,9 @@ def test_prices(tmp_path):
     assert prices.find("holotron-12b") == Price(2, 0.5, 10)
     spent = TokenUsage(prompt=1_000_000, cached=400_000, output=50_000) + TokenUsage(prompt=1_000_000)
     assert spent.money(prices.find("holo2")) == pytest.approx(1.6 * 2 + 0.4 * 0.5 + 0.5)
+    other = tmp_path / "prices.json"
+    other.write_text('{"holo*": {"input": 2, "cached": 0.5, "output": 10}}')
+    assert read_prices(other).find("holo2") == Price(2, 0.5, 10)
     for text, problem in (("[a]\nin = 1", "unknown field 'in'"), ('[a]\ninput = "x"', "a number"), ("[", "not TOML")):
         table.write_text(text)
         with pytest.raises(PriceError, match=problem):

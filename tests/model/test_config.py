@@ -141,8 +141,10 @@ RELEASED_VL = {
 
 
 def test_the_released_vision_language_config_is_the_preset():
-    config = parse_config(RELEASED_VL, "holotron-12b")
+    tokens = {"<img>": 19, "</img>": 20}
+    config = parse_config(RELEASED_VL | {"img_context_token_id": 18}, "holotron-12b", tokens.get)
     assert config == preset("holotron-12b").config
+    assert parse_config(RELEASED_VL, "holotron-12b").vision.image_token_id == 131072  # nothing is looked up for it
 
 
 def test_a_released_config_can_ask_for_dynamic_resolution():

@@ -19,7 +19,7 @@ from holotron.plan.gpus import GPUS, gpu
 from holotron.plan.memory import Precision, plan_memory, session_bytes
 from holotron.plan.notes import assumptions, corrections, verdict
 from holotron.plan.planner import SessionPlan, plan
-from holotron.plan.roofline import attention_flops, expected_experts, step_cost, touched_parameters
+from holotron.plan.roofline import attention_flops, expected_experts, step_cost, touched_parameters, vision_flops
 from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, Workload
 
 HYBRID = preset("holotron-12b").config
@@ -380,3 +380,12 @@ def test_keeping_a_session_never_computes_more_than_forgetting_it(model, card, w
         assert answer.cost.prefill <= answer.stateless.prefill * (1 + 1e-9)
         assert answer.cost.batch <= min(workload.sessions, answer.memory.mean_fit)
         assert all(value >= 0 and math.isfinite(value) for value in answer.cost.to_dict()["milliseconds"].values())
+
+
+def test_windows_in_a_vision_tower_cost_less_than_whole_images():
+    tower = preset("holo1.5-7b").config.vision
+    whole = replace(tower, full_attention=tuple(range(tower.depth)))
+    tokens = 69 * 39  # a full screen
+    saved = vision_flops(whole, tokens) - vision_flops(tower, tokens)
+    # 28 of 32 blocks see 64 patches instead of all.
+    assert saved == pytest.approx(28 * 4 * 1280 * (4 * tokens) * (4 * tokens - 64))

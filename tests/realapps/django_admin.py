@@ -57,8 +57,8 @@ def write(at: str, text: str, **more: Any) -> Do:
     return Do("type", at, fields={"text": text, "clear": True, **more})
 
 
-# Log in by secret, create a customer in a second tab, an order with a list and both kinds of calendar, edit it, agree to
-# a dialog, and look at the list in another tab.
+# Log in by secret, create a customer in a second tab, an order with a list and both kinds of calendar, edit it, agree
+# to a dialog, and look at the list in another tab.
 SCRIPT = [
     write("#id_username", USER),
     write("#id_password", "{{secret:password}}", enter=True),
@@ -130,7 +130,7 @@ class Scripted:
         for y in range(int(bottom) - 300, SIZE[1], 7):
             for x in range(max(0, int(left) - 150), int(right) + 250, 12):
                 if y > 0 and await dom_queries.label_at(tab, x, y) == text:
-                    return x, y
+                    return x + 4, y + 4  # a point of 1000 is not quite a pixel
         raise AssertionError(f"{text} is not drawn")
 
 

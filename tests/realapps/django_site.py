@@ -91,7 +91,7 @@ class OrderForm(ModelForm):
     class Meta:
         model = Order
         fields = ("title", "status", "customer", "due", "shipped")
-        widgets = {"shipped": DateInput(attrs={"type": "date"}, format="%Y-%m-%d")}
+        widgets = {"shipped": DateInput(attrs={"type": "date"}, format="%Y-%m-%d")}  # noqa: RUF012
 
 
 @admin.register(Order)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
-import uvicorn
 
 from holotron.bench.tiny import TINY, write_checkpoint
 from holotron.engine.options import EngineOptions
 from holotron.server.app import create_app
+from holotron.server.http_server import HttpServer
 from holotron.server.loading import load_texts
 from holotron.server.settings import ServerSettings
 from holotron.server.state import ServerState
@@ -30,6 +30,7 @@ class Live:
     url: str
     state: ServerState
     loop: asyncio.AbstractEventLoop
+    server: HttpServer
 
     def client(self, key: str | None = None, **options: object) -> httpx.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -55,6 +56,7 @@ def options(folder: Path, **changes: object) -> EngineOptions:
 
 @contextmanager
 def serving(folder: Path, engine: dict[str, object] | None = None, **settings: object) -> Iterator[Live]:
+    settings = {"grace_seconds": 5.0} | settings
     wanted = ServerSettings(engine=options(folder, **(engine or {})), served_name="tiny", **settings)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -62,8 +64,7 @@ def serving(folder: Path, engine: dict[str, object] | None = None, **settings: o
     wanted = replace(wanted, port=port)
     failures: list[str] = []
     app = create_app(wanted, load_texts(wanted.engine), failures.append)
-    config = uvicorn.Config(app, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=5)
-    server = uvicorn.Server(config)
+    server = HttpServer(app, wanted)
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def run() -> None:
@@ -77,7 +78,7 @@ def serving(folder: Path, engine: dict[str, object] | None = None, **settings: o
         assert thread.is_alive(), "the server did not start"
         assert not failures, failures
     try:
-        yield Live(f"http://127.0.0.1:{port}", app.state.server, loops[0])
+        yield Live(f"http://127.0.0.1:{port}", app.state.server, loops[0], server)
     finally:
         server.should_exit = True
         thread.join(30)

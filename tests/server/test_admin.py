@@ -10,8 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
-from safetensors.torch import save
+import torch
+from safetensors.torch import load_file, save
 
+from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model
 
 from .live import TINY, Live, serving, write_checkpoint
@@ -171,6 +173,48 @@ def test_weights_from_another_process(admin, checkpoint):
         assert "holotron-weights-" not in refused.text
     assert ids(ask(admin, text="Sent")) == ids(sent)
     ok(admin.post("/admin/update_weights", json={"path": str(checkpoint)}))
+
+
+def test_the_served_file_is_taken_as_it_is(admin, checkpoint, other):
+    """By path and sent, in the checkpoint's own names; and a part of it, by either name."""
+    before = ask(admin, text="File")
+    (file,) = other.glob("*.safetensors")
+    ok(admin.post("/admin/update_weights", json={"path": str(file)}))
+    by_path = ask(admin, text="File")
+    assert ids(by_path) != ids(before)
+    (first,) = checkpoint.glob("*.safetensors")
+    ok(admin.put("/admin/weights", content=first.read_bytes()))
+    assert ids(ask(admin, text="File")) == ids(before)
+    tensors, own = load_file(file), dict(random_model(TINY, seed=1).named_parameters())
+    for name in ("language_model.lm_head.weight", "decoder.lm_head.weight"):
+        assert name in tensors or name in own
+        value = tensors[name] if name in tensors else own[name].detach()
+        ok(admin.put("/admin/weights", content=save({name: value.clone()})))
+        assert ids(ask(admin, text="File")) != ids(before)
+        ok(admin.put("/admin/weights", content=first.read_bytes()))
+
+
+def test_eight_bit_matrices_come_with_their_scales(admin, checkpoint, tmp_path):
+    save_checkpoint(random_model(TINY, seed=4), tmp_path, bits=8)
+    (file,) = tmp_path.glob("*.safetensors")
+    packed = [name for name, value in load_file(file).items() if value.dtype == torch.int8]
+    assert packed
+    said = []
+    for path in (checkpoint, tmp_path, checkpoint, file):
+        ok(admin.post("/admin/update_weights", json={"path": str(path)}))
+        said.append(ids(ask(admin, text="Bits")))
+    assert said[0] == said[2] != said[1] == said[3]
+    ok(admin.post("/admin/update_weights", json={"path": str(checkpoint)}))
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.int32, torch.bool])
+def test_whole_numbers_are_no_weights(admin, kind):
+    before = ask(admin, text="Whole")
+    name = "language_model.backbone.norm_f.weight"
+    refused = admin.put("/admin/weights", content=save({name: torch.ones(TINY.hidden_size, dtype=kind)}))
+    assert refused.status_code == 400
+    assert f"{name} holds {str(kind).removeprefix('torch.')}" in refused.json()["error"]["message"]
+    assert ids(ask(admin, text="Whole")) == ids(before)
 
 
 def test_weights_that_are_not_there_change_nothing(admin, checkpoint, tmp_path):

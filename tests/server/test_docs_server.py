@@ -20,6 +20,9 @@ HOST = "http://127.0.0.1:8000"
 FIELDS = {
     "chat/completions": {"id", "choices", "usage", "weight_version"},
     "v1/completions": {"choices", "usage", "weight_version"},
+    "/v1/responses": {"id", "output", "usage", "session_id"},
+    "/count_tokens": {"input_tokens"},
+    "/v1/messages": {"id", "content", "stop_reason", "usage"},
     "/tokenize": {"tokens", "count"},
     "/detokenize": {"prompt"},
     "/turns": {"choices", "session_id"},

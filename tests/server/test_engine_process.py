@@ -16,10 +16,11 @@ from typing import Any
 
 import httpx
 import pytest
+from safetensors.torch import load_file, save
 
 from holotron.server.run import listen
 
-from .live import serving
+from .live import serving, write_checkpoint
 
 CHAT = "/v1/chat/completions"
 LONG = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 600, "ignore_eos": True, "stream": True}
@@ -59,6 +60,49 @@ def test_an_engine_that_is_killed_is_started_again(checkpoint):
         assert live.state.admission.total == 0
         last = told["engine_pid"]
     assert not Path(f"/proc/{last}").exists()
+
+
+def restarted(client: httpx.Client) -> None:
+    """Kill the engine, and wait for the next one."""
+    told = client.get("/admin/status").json()
+    os.kill(told["engine_pid"], signal.SIGKILL)
+    until(lambda: client.get("/admin/status").json()["engine_restarts"] > told["engine_restarts"])
+
+
+def test_an_engine_comes_back_with_the_weights_it_had(checkpoint, tmp_path):
+    other = write_checkpoint(tmp_path / "other", seed=1)
+    (file,) = other.glob("*.safetensors")
+    exact = SHORT | {"temperature": 0, "max_tokens": 12}
+
+    def said(client: httpx.Client) -> tuple[str, str]:
+        until(lambda: client.get("/health").status_code == 200)
+        answer = client.post(CHAT, json=exact).json()
+        return answer["choices"][0]["message"]["content"], answer["weight_version"]
+
+    with serving(checkpoint, admin_key="operator") as live, live.client("operator") as client:
+        first = said(client)
+        part = {"language_model.lm_head.weight": load_file(file)["language_model.lm_head.weight"].clone()}
+        # A part, which was sent, upon the whole at a path: both are there again.
+        client.post("/admin/update_weights", json={"path": str(other), "version": "a"})
+        whole = said(client)
+        client.put("/admin/weights?version=b", content=save({name: -value for name, value in part.items()}))
+        sent = said(client)
+        assert len({first[0], whole[0], sent[0]}) == 3
+        restarted(client)
+        assert said(client) == sent
+        assert client.post("/admin/update_weights", json={"path": str(other)}).json()["weight_version"] == "3"
+        assert said(client) == (whole[0], "3")
+        # Files that are not what they were: it says so, until it is given weights.
+        os.utime(file)
+        restarted(client)
+        until(lambda: live.state.client.weights_lost is not None)
+        for answer in (client.get("/health"), client.post(CHAT, json=exact)):
+            assert answer.status_code == 503
+            assert "weights" in answer.json()["error"]["message"]
+        client.post("/admin/update_weights", json={"path": str(checkpoint), "version": "c"})
+        assert said(client) == (first[0], "c")
+        spools = {str(update.spool.name) for update in live.state.client.weights.updates() if update.spool}
+        assert spools == set()
 
 
 def free_port() -> int:
@@ -164,14 +208,17 @@ def test_signals_and_questions_are_answered_while_the_model_is_loaded(checkpoint
     with command(checkpoint, "--port", port, "--memory", 0.05, "--device", "cpu") as process:
         url = f"http://127.0.0.1:{port}"
 
-        def children() -> list[int]:
+        def is_loading() -> bool:
             assert process.poll() is None
-            return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+            try:
+                return httpx.get(f"{url}/health", trust_env=False, timeout=60).status_code == 503
+            except httpx.ConnectError:
+                return False
 
-        until(children)
-        (engine,) = children()
+        until(is_loading)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        (engine,) = map(int, children)
         os.kill(engine, signal.SIGSTOP)  # it will never have loaded its model
-        assert httpx.get(f"{url}/health", trust_env=False, timeout=60).status_code == 503
         refused = httpx.post(f"{url}{CHAT}", json=SHORT, trust_env=False, timeout=60)
         assert refused.status_code == 503
         assert refused.headers["retry-after"]

@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 from holotron.server.engine_client import EngineRefused
-from holotron.server.middleware import JsonLines
+from holotron.server.log_lines import JsonLines
 from holotron.server.settings import ServerSettings
 
 from .live import Live, serving

@@ -20,7 +20,7 @@ def test_episodes_are_shown_beside_the_api(checkpoint, tmp_path):
         assert "<html" in http.get("/view/").text
         assert "Look" in http.get("/view/api/episodes").text
         assert http.get("/view/", headers={"Host": "evil.example"}).status_code == 421
-        assert http.get("/v1/models", headers={"Host": "evil.example"}).status_code == 200
+        assert http.get("/v1/models", headers={"Host": "evil.example"}).status_code == 421
         assert http.get("/view/static/../../../etc/passwd").status_code == 404
 
 

@@ -46,6 +46,22 @@ def test_a_page_shows_the_task() -> None:
     with_env(run)
 
 
+def test_what_reset_saw_is_not_looked_at_again_unless_the_page_moves() -> None:
+    async def run(env: MiniWoBEnvironment) -> None:
+        first = await env.reset(as_task("click-button"), 3)
+        assert await env.observe() is first
+        again = await env.observe()
+        assert again is not first
+        assert again.image == first.image
+        await env.reset(as_task("click-button"), 3)
+        await env.act(hover(80, 100))
+        assert await env.observe() is not first
+        first = await env.reset(as_task("click-pie"), 3)  # something moves by itself there
+        assert await env.observe() is not first
+
+    with_env(run)
+
+
 def test_first_screenshots_are_the_same_in_two_browsers() -> None:
     async def run() -> None:
         seeds = (0, 1_000_000_000)

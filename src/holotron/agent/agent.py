@@ -206,7 +206,8 @@ class Agent:
     async def _chosen(self, record: StepRecord, task: str, chat: Chat) -> StepRecord:
         """The step with the policy's action, or with the teacher's where that is the same."""
         seen, forced = record.observation, record.forced
-        messages = self.format.messages(task, self.steps, seen, seen.image, forced)
+        told = self.format.instruction(task, self.steps, seen)
+        messages = self.format.messages(told, self.steps, seen, seen.image, forced)
         reply = await chat.say(messages, self.format.schema(forced))
         try:
             step = self.format.parse(reply.text, (seen.width, seen.height), self.steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -35,11 +36,12 @@ class PriceTable:
 
 
 def read_prices(path: Path) -> PriceTable:
-    """From a TOML file: `currency = "USD"`, and for each model a table with input, cached and output."""
+    """From a TOML or JSON file: `currency = "USD"`, and for each model a table with input, cached and output."""
+    kind, loads = ("JSON", json.loads) if path.suffix == ".json" else ("TOML", tomllib.loads)
     try:
-        value = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise PriceError(f"{path} is not TOML: {error}") from error
+        value = dict(loads(path.read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
+        raise PriceError(f"{path} is not {kind} with a table for each model: {error}") from error
     currency = value.pop("currency", "USD")
     prices = {}
     for name, entry in value.items():

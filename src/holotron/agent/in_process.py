@@ -28,20 +28,27 @@ from holotron.model.text.conversation import ConversationWriter
 class EngineModel:
     """Conversations over an engine that has a tokenizer."""
 
-    def __init__(self, engine: Engine, prompts: ConversationWriter, style: ChatOptions | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        prompts: ConversationWriter,
+        style: ChatOptions | None = None,
+        adapter: str | None = None,
+    ) -> None:
         self.engine = engine
         self.prompts = prompts
         self.style = style or ChatOptions()
+        self.adapter = adapter  # the LoRA adapter, by name, that conversations are answered with
 
     @property
     def name(self) -> str:
-        return self.engine.model.config.name
+        return self.adapter or self.engine.model.config.name
 
     async def open(self) -> EngineChat:
         config = self.engine.model.config
         can_forget = config.count("M") > 0 and not config.uses_rope
         keep = self.style.keep_images if can_forget else None
-        session = await asyncio.to_thread(self.engine.open_session, keep_images=keep)
+        session = await asyncio.to_thread(self.engine.open_session, keep_images=keep, adapter=self.adapter)
         return EngineChat(self, session)
 
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from holotron.agent.chat import ChatModel, ChatOptions
-from holotron.agent.policy_format import PolicyFormat, format_of, read_format
+from holotron.agent.policy_format import PolicyFormat, format_of, format_of_name, read_format
 from holotron.agent.policy_format import stated_format as checkpoint_format
+from holotron.agent.providers import PROVIDERS, open_provider
 
 
 def stated_format(model: str | None, endpoint: str | None = None, name: str | None = None) -> PolicyFormat | None:
-    """What the checkpoint says, here or at the endpoint; None where it does not. ModelUnavailable if that is away."""
+    """How the model is asked by its checkpoint, here or at the endpoint, or by its name there; None if nothing tells.
+
+    ModelUnavailable if the endpoint is away.
+    """
+    if endpoint in PROVIDERS:
+        return PROVIDERS[endpoint]
     if endpoint is not None:
         from holotron.agent.endpoint import find_card, find_key
 
-        stated = find_card(endpoint, name, find_key()).get("policy_format")
-        return None if stated is None else read_format(stated)
+        card = find_card(endpoint, name, find_key())
+        stated = card.get("policy_format")
+        return format_of_name(str(name or card.get("id", ""))) if stated is None else read_format(stated)
     if model is None:
         return None
     from holotron.model.loading import find_checkpoint
@@ -27,7 +33,11 @@ def stated_format(model: str | None, endpoint: str | None = None, name: str | No
 
 @asynccontextmanager
 async def open_endpoint(endpoint: str, name: str | None, options: ChatOptions) -> AsyncIterator[ChatModel]:
-    """A client of an OpenAI-compatible server; the key comes from the environment."""
+    """A client of an OpenAI-compatible server, or a provider's computer tool; the key comes from the environment."""
+    if endpoint in PROVIDERS:
+        async with open_provider(endpoint, name or "", options) as acting:
+            yield acting
+        return
     from holotron.agent.endpoint import EndpointModel, find_key
 
     client = EndpointModel(endpoint, name, find_key(), options)
@@ -57,7 +67,5 @@ async def open_model(model: str, options: ChatOptions, device: str | None = None
 
 
 def options_for(policy_format: PolicyFormat, options: ChatOptions) -> ChatOptions:
-    """The options with what the format says of a conversation: screenshots in view, history, template variables."""
-    asked = policy_format.options(options.max_tokens, options.temperature)
-    template = {**asked.template, **options.template}
-    return replace(options, keep_images=asked.keep_images, history=asked.history, template=template)
+    """The options with as many screenshots in view as the format keeps, and its history and template."""
+    return policy_format.fitted(options)

@@ -19,6 +19,7 @@ from holotron.agent.formats.base import (
     ParsedAnswer,
     PolicyFormat,
     conversation,
+    json_part,
 )
 from holotron.agent.formats.holo import Holo1Format, Holo2Format, Holo15Format
 from holotron.agent.formats.holotron import HolotronFormat
@@ -43,8 +44,11 @@ __all__ = [
     "find_format",
     "format_of",
     "format_of_name",
+    "json_part",
+    "read_format",
     "save_format",
     "stated_format",
+    "told",
 ]
 
 NAME = "policy.json"

@@ -32,6 +32,7 @@ from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, Workload
 class AgentWorkload(Workload):
     """What every session does. With text_only, screenshots are `image_tokens` random tokens, else real images.
 
+    The tokens that start and end an image count as text.
     `history` is what a session has before its first step, besides the system prompt. `ages` are the steps that the
     youngest session has behind it at the beginning and that the oldest has not reached.
     """
@@ -229,8 +230,9 @@ class AgentLoad:
             prepared = future.result()
             vision = self.loop.model.config.vision
             assert vision is not None
-            tokens = [vision.image_token_id] * prepared.image.tokens
-            self.loop.append(agent.session, tokens + self._tokens(self.workload.text_tokens), [(0, prepared)])
+            tokens, first = vision.image_ids(prepared.image.tokens)
+            text = self.workload.text_tokens - (len(tokens) - prepared.image.tokens)
+            self.loop.append(agent.session, tokens + self._tokens(max(0, text)), [(first, prepared)])
             self._generate(agent)
 
     def _generate(self, agent: AgentSession, tokens: int | None = None) -> None:

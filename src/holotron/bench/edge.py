@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import itertools
 import json
 import os
 import random
@@ -16,12 +17,13 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+from PIL import Image
 
 from holotron.bench.measuring import quantile
 from holotron.bench.report import machine
@@ -31,8 +33,12 @@ from holotron.bench.tiny import write_checkpoint
 
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 WATCH_SECONDS = 0.02
+LOADED_SECONDS = 3.0  # that streams run before half of them are left
+PAUSE = 0.5  # between hostile bodies
 SCREEN = (1920, 1080)
+PHOTO = (800, 500)
 KINDS = 8
+TURNS = 40  # of a session with screenshots
 RATE = 50.0  # requests a second that the figure about screenshots is stated for
 PROBE = """
 import socket, sys, time
@@ -139,34 +145,43 @@ def _request(url: str, path: str, body: bytes) -> bytes:
     return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 
-async def measure_hostile(url: str, pid: int, seconds: float, streams: int, tell: Any) -> dict[str, Any]:
-    """Send each body again and again for a while, with as long a pause before it to compare with."""
+async def measure_hostile(url: str, pid: int, seconds: float, streams: int, wanted: str, tell: Any) -> dict[str, Any]:
+    """Send each body again and again for a while, with as long a time before and after it to compare with."""
     picture = _data_url(0)
     report: dict[str, Any] = {}
     async with watching(url, streams) as watch:
-        for name, make in hostile_bodies(picture).items():
-            body = make()
-            path = "/v1/completions" if b'"prompt"' in body[:20] else CHAT
+
+        async def usual() -> float:
             watch.taken()
             began = time.monotonic()
-            await asyncio.sleep(seconds)
-            _, pieces = watch.taken()
-            usual = pieces / (time.monotonic() - began)
+            await asyncio.sleep(seconds / 2)
+            return watch.taken()[1] / (time.monotonic() - began)
+
+        for name, make in hostile_bodies(picture).items():
+            if wanted and wanted not in name:
+                continue
+            body = make()
+            path = "/v1/completions" if b'"prompt"' in body[:20] else CHAT
+            before = await usual()
+            watch.taken()
             began, spent, times, status = time.monotonic(), cpu_seconds(pid), 0, 0
             while time.monotonic() - began < seconds:
                 status = await asyncio.to_thread(_post, url, path, body)
                 times += 1
+                await asyncio.sleep(PAUSE)
             took = time.monotonic() - began
             health, pieces = watch.taken()
+            spent = cpu_seconds(pid) - spent
+            rate = (before + await usual()) / 2
             report[name] = {
                 "bytes": len(body),
                 "status": status,
                 "requests": times,
                 "seconds_each": round(took / times, 3),
-                "http_cpu_seconds_each": round((cpu_seconds(pid) - spent) / times, 3),
+                "http_cpu_seconds_each": round(spent / times, 3),
                 "health_ms": {f"p{p}": round(1000 * quantile(health, p / 100), 1) for p in (50, 99)},
                 "health_ms_max": round(1000 * max(health), 1),
-                "streams_kept": round(pieces / took / usual, 3) if usual else None,
+                "streams_kept": round(pieces / took / rate, 3) if rate else None,
             }
             tell(f"{name}: {report[name]}")
     return report
@@ -182,33 +197,47 @@ def _post(url: str, path: str, body: bytes) -> int:
     return int(answer.split(b" ", 2)[1])
 
 
-async def measure_screens(url: str, pids: list[int], agents: int, seconds: float, tell: Any) -> dict[str, Any]:
+async def measure_screens(
+    url: str, pids: list[int], agents: int, seconds: float, photo: bool, tell: Any
+) -> dict[str, Any]:
     """Agents that send a screenshot each turn: CPU seconds of the HTTP process for each."""
-    pictures = [_data_url(kind) for kind in range(KINDS)]
+    pictures = [_data_url(kind, photo) for kind in range(KINDS)]
+    bodies = [
+        json.dumps({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]})
+        for url in pictures
+    ]
+    bodies = [body[:-1] + ', "max_tokens": 1}' for body in bodies]
     done = 0
-    until = time.monotonic() + seconds
 
-    async def agent(number: int) -> None:
+    async def agent(number: int, http: httpx.AsyncClient, session: str) -> None:
         nonlocal done
         draw = random.Random(number)
-        async with httpx.AsyncClient(base_url=url, timeout=600, trust_env=False) as http:
-            session = (await http.post("/v1/sessions", json={})).raise_for_status().json()["id"]
-            while time.monotonic() < until:
-                parts = [{"type": "image_url", "image_url": {"url": draw.choice(pictures)}}]
-                body = {"messages": [{"role": "user", "content": parts}], "max_tokens": 1, "expected_turns": None}
-                answer = await http.post(f"/v1/sessions/{session}/turns", json=body)
-                answer.raise_for_status()
-                done += 1
-                await http.post(f"/v1/sessions/{session}/rollback", json={"turn": 0})
+        headers = {"content-type": "application/json"}
+        for turn in itertools.count():
+            if time.monotonic() > until:
+                return
+            if turn % TURNS == TURNS - 1:
+                await http.delete(f"/v1/sessions/{session}")
+                session = await _open(http)
+            answer = await http.post(f"/v1/sessions/{session}/turns", content=draw.choice(bodies), headers=headers)
+            answer.raise_for_status()
+            done += 1
 
-    before = [cpu_seconds(pid) for pid in pids]
-    began = time.monotonic()
-    await asyncio.gather(*map(agent, range(agents)))
-    took = time.monotonic() - began
-    spent = [cpu_seconds(pid) - known for pid, known in zip(pids, before, strict=True)]
+    async with AsyncExitStack() as stack:
+        crowd = [
+            await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=600, trust_env=False))
+            for _ in range(agents)
+        ]
+        sessions = [await _open(http) for http in crowd]
+        before = [cpu_seconds(pid) for pid in pids]
+        began = time.monotonic()
+        until = began + seconds
+        await asyncio.gather(*map(agent, range(agents), crowd, sessions))
+        took = time.monotonic() - began
+        spent = [cpu_seconds(pid) - known for pid, known in zip(pids, before, strict=True)]
     report = {
         "agents": agents,
-        "screenshot_bytes": [len(picture) * 3 // 4 for picture in pictures],
+        "screenshot_bytes": sum(len(picture) for picture in pictures) * 3 // 4 // KINDS,
         "requests": done,
         "requests_per_second": round(done / took, 2),
         "http_cpu_ms_per_request": round(1000 * spent[0] / done, 2),
@@ -220,47 +249,44 @@ async def measure_screens(url: str, pids: list[int], agents: int, seconds: float
 
 
 async def measure_cancelling(url: str, streams: int, tell: Any) -> dict[str, Any]:
-    """Half of many streams are left at once: seconds until the engine works on none of them, and they are free."""
-    body = HELLO | {"max_tokens": 8000, "ignore_eos": True, "stream": True}
-    freed: list[float] = []
-    async with httpx.AsyncClient(
-        base_url=url, timeout=600, trust_env=False, limits=httpx.Limits(max_connections=None)
-    ) as http:
-        ids = [(await http.post("/v1/sessions", json={})).json()["id"] for _ in range(streams)]
-        reading = asyncio.Event()
-        begun = 0
-
-        async def read(session: str) -> None:
-            nonlocal begun
-            async with http.stream("POST", f"/v1/sessions/{session}/turns", json=body) as answer:
-                lines = answer.aiter_lines()
-                await anext(lines)
-                begun += 1
-                if begun == streams:
-                    reading.set()
-                async for _ in lines:
-                    pass
-
-        tasks = {session: asyncio.create_task(read(session)) for session in ids}
-        await reading.wait()
-        left = ids[::2]
+    """Half of many streams are left at once: seconds until the engine has let go of each, and its session is free."""
+    body = json.dumps(HELLO | {"max_tokens": 8000, "ignore_eos": True, "stream": True}).encode()
+    async with httpx.AsyncClient(base_url=url, timeout=600, trust_env=False) as http:
+        ids = [await _open(http) for _ in range(streams)]
+        connections = {id_: await asyncio.open_connection(*_address(url)) for id_ in ids}
+        for id_, (_, writer) in connections.items():
+            writer.write(_request(url, f"/v1/sessions/{id_}/turns", body))
+        for reader, _ in connections.values():
+            await reader.readuntil(b"data: ")
+        reading = [asyncio.create_task(_drain(reader)) for reader, _ in connections.values()]
+        await asyncio.sleep(LOADED_SECONDS)
+        left, freed = set(ids[::2]), list[float]()
         began = time.monotonic()
-        for session in left:
-            tasks[session].cancel()
-
-        async def free(session: str) -> None:
-            while (told := (await http.get(f"/v1/sessions/{session}")).json())["running"] or told["busy"]:
-                await asyncio.sleep(0.05)
-            freed.append(time.monotonic() - began)
-
-        await asyncio.gather(*map(free, left))
-        for task in tasks.values():
+        for id_ in left:
+            connections[id_][1].transport.abort()
+        while left:
+            told = (await http.get("/v1/sessions")).json()["data"]
+            free = left & {session["id"] for session in told if not session["busy"]}
+            freed += [time.monotonic() - began] * len(free)
+            left -= free
+            await asyncio.sleep(0.02)
+        for task in reading:
             task.cancel()
-        await asyncio.gather(*tasks.values(), return_exceptions=True)
-    report = {"streams": streams, "left": len(left), "p50_seconds": round(quantile(freed, 0.5), 3)}
+        for _, writer in connections.values():
+            writer.transport.abort()
+    report = {"streams": streams, "left": len(freed), "p50_seconds": round(quantile(freed, 0.5), 3)}
     report |= {"max_seconds": round(max(freed), 3)}
     tell(str(report))
     return report
+
+
+async def _open(http: httpx.AsyncClient) -> str:
+    return str((await http.post("/v1/sessions", json={})).raise_for_status().json()["id"])
+
+
+async def _drain(reader: asyncio.StreamReader) -> None:
+    while await reader.read(2**16):
+        pass
 
 
 def cpu_seconds(pid: int) -> float:
@@ -269,8 +295,11 @@ def cpu_seconds(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def _data_url(kind: int) -> str:
-    return "data:image/png;base64," + base64.b64encode(png(draw_screen(SCREEN, kind, 1.0))).decode()
+def _data_url(kind: int, photo: bool = False) -> str:
+    screen = draw_screen(SCREEN, kind, 1.0)
+    if photo:  # which no file makes smaller
+        screen.paste(Image.merge("RGB", [Image.effect_noise(PHOTO, 50 + kind) for _ in "RGB"]), PHOTO)
+    return "data:image/png;base64," + base64.b64encode(png(screen)).decode()
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -284,9 +313,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             parts = options.parts.split(",")
             report: dict[str, Any] = {}
             if "hostile" in parts:
-                report["hostile"] = await measure_hostile(url, pids[0], options.seconds, options.streams, tell)
+                report["hostile"] = await measure_hostile(
+                    url, pids[0], options.seconds, options.streams, options.body, tell
+                )
             if "screens" in parts:
-                report["screens"] = await measure_screens(url, pids, options.agents, options.seconds * 6, tell)
+                for name, photo in {"screens": False, "screens_with_a_photo": True}.items():
+                    report[name] = await measure_screens(url, pids, options.agents, options.seconds * 3, photo, tell)
             if "cancel" in parts:
                 report["cancel"] = await measure_cancelling(url, options.agents, tell)
             async with httpx.AsyncClient(base_url=url, trust_env=False) as http:

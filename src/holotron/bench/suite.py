@@ -32,6 +32,8 @@ CASES = {
     "screens-30": "--sessions 30 --screen 1920x1080",
     "experts-screens-30": "--model nemotron-3-nano-omni-30b-a3b --sessions 30 --screen 1920x1080",
     "experts-screens-100": "--model nemotron-3-nano-omni-30b-a3b --sessions 100 --screen 1920x1080",
+    "holo2-8b-30": "--model holo2-8b --sessions 30 --screen 1920x1080",
+    "holo2-8b-100": "--model holo2-8b --sessions 100 --screen 1920x1080 --host 90",
 }
 
 Parse = Callable[[list[str]], argparse.Namespace]

@@ -272,7 +272,8 @@ def _print(report: dict[str, Any], folder: Path) -> None:
         table.add_row(row["task"], solved, rate, f"{100 * low:.0f}–{100 * high:.0f}%", reward)
     console().print(table)
     times = ", ".join(f"{name} {value:.2f} s" for name, value in report["step_seconds"].items())
-    speed = f"{report['seconds']:.0f} s, {report['steps_per_second']:.1f} steps/s, a step: {times}"
+    rate = f"{report['steps_per_second']:.1f} steps/s ({report['playing_steps_per_second']:.1f} while it plays)"
+    speed = f"{report['seconds']:.0f} s, {rate}, a step: {times}"
     console().print(f"{report['policy']}: {speed}. Report: {folder / 'report.html'}", soft_wrap=True)
     for name, part in report["protocols"].items():
         rate, (low, high) = part["success_rate"], part["interval"]

@@ -37,7 +37,7 @@ def _print_table() -> None:
     sizes = plain_table(gap=1)
     sizes.add_column("\nmodel", style="cyan", no_wrap=True)
     shares = [f"{part}\nparams" for part in ("text", "active", "vision")]
-    for heading in ("layers\nM/-E/*", *shares, "KV bytes\nper token", "state MiB\n16/32 bit"):
+    for heading in ("layers\nM/-E/*", *shares, "KV bytes\nper token", "state\n16/32 b"):
         sizes.add_column(heading, justify="right", no_wrap=True)
     # Hub ids are long and meant to be copied: in a table of their own they are never cut off.
     homes = plain_table()
@@ -61,8 +61,8 @@ def _print_table() -> None:
     out.print(homes)
     out.print()
     print_wrapped(
-        "Layers: M Mamba-2, - MLP or E mixture of experts, * attention. KV in bf16. The state is what one session"
-        " carries, however long it is. Vision: tower and projector."
+        "Layers: M Mamba-2, - MLP or E mixture of experts, * attention. KV in bf16. The state, in MiB with 16 and 32"
+        " bits, is what one session carries, however long it is. Vision: tower and projector."
     )
 
 

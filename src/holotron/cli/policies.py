@@ -70,7 +70,7 @@ class Chosen:
     def __post_init__(self) -> None:
         if self.model is not None and self.endpoint is not None:
             raise Misuse("--model acts in this process and --endpoint elsewhere; say one of them")
-        if self.is_provider and (self.name is None or self.format is not None):
+        if self.endpoint in ("openai", "anthropic") and (self.name is None or self.format is not None):
             raise Misuse(f"--endpoint {self.endpoint} wants --name MODEL, and has its own --format")
         if self.random and self.model is None:
             raise Misuse("--random goes with --model")
@@ -81,19 +81,18 @@ class Chosen:
                 find_format(self.format)
 
     @property
-    def is_provider(self) -> bool:
-        """Whether a provider's computer tool acts, through its official client."""
-        return self.endpoint in ("openai", "anthropic")
-
-    @property
     def label(self) -> str:
         return self.name or self.model or self.endpoint or BUNDLED
 
-    def info(self, policy_format: PolicyFormat, **more: Any) -> PolicyInfo:
-        """What an episode keeps about the policy that played it."""
+    def info(self, policy_format: PolicyFormat, prices: PriceTable | None = None, **more: Any) -> PolicyInfo:
+        """What an episode keeps about the policy that played it; with prices, those of a million of its tokens."""
         from holotron.episodes.record import PolicyInfo
 
-        return PolicyInfo(model=self.label, extra={"format": policy_format.spec}, **more)
+        extra: dict[str, Any] = {"format": policy_format.spec}
+        if prices is not None and (price := prices.find(self.label)) is not None:
+            extra |= {f"price_{name}": value for name, value in vars(price).items() if value is not None}
+            extra["currency"] = prices.currency
+        return PolicyInfo(model=self.label, extra=extra, **more)
 
     @property
     def local(self) -> str | None:
@@ -121,10 +120,6 @@ class Chosen:
         """How it is asked: as the command line says, else its checkpoint, else as any chat model."""
         from holotron.agent.policy_format import BareJsonFormat, JsonFormat, find_format
 
-        if self.is_provider:
-            from holotron.agent.providers import PROVIDERS
-
-            return PROVIDERS[str(self.endpoint)]
         found = find_format(self.format) if self.format else self.stated_format or JsonFormat()
         if bare and isinstance(found, JsonFormat):
             found = BareJsonFormat(found.kinds, found.size, found.keep_images)
@@ -168,12 +163,6 @@ async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) 
     """The model, ready to talk; given back at the end."""
     from holotron.agent.open_model import open_endpoint, open_model
 
-    if chosen.is_provider:
-        from holotron.agent.providers import open_provider
-
-        async with open_provider(str(chosen.endpoint), str(chosen.name), style) as acting:
-            yield acting
-        return
     if chosen.endpoint is not None:
         _ = chosen.stated_format  # asks the server, so that one which is away is known before anything is begun
         async with open_endpoint(chosen.endpoint, chosen.name, style) as endpoint:

@@ -102,7 +102,7 @@ def run(
             one = OneRun(
                 policy,
                 policy_format,
-                chosen.info(policy_format),
+                chosen.info(policy_format, table),
                 options,
                 Budget(steps=steps, seconds=seconds),
                 None if keep_going else StuckLimits(),

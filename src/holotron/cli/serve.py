@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 
-from holotron.cli.errors import Misuse, choose
+from holotron.cli.errors import Misuse, choose, misuse
 from holotron.cli.output import examples
+from holotron.cli.policies import FormatOption
 from holotron.engine.options import EngineOptions
 
 EXAMPLES = examples(
     "holotron serve ./my-checkpoint --port 8000",
     "holotron serve holotron-nano --random   # no weights needed: it talks nonsense, quickly",
+    "holotron serve Hcompany/Holotron-12B --adapter shop=runs/shop/adapter   # clients ask for the model shop",
     "holotron serve Hcompany/Holotron-12B --host 0.0.0.0 --api-key-file keys.txt --state fp16 --kv fp8",
     "curl http://127.0.0.1:8000/v1/models",
 )
@@ -31,6 +33,10 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
     random: Annotated[bool, typer.Option("--random", help="Random weights in the shape of a preset.")] = False,
     served_name: Annotated[str | None, typer.Option(help="The name clients use for the model.")] = None,
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=FOLDER of a LoRA adapter, served as model NAME; may be given often."),
+    ] = None,
     api_key: Annotated[list[str] | None, typer.Option(help="A key clients must send; may be given often.")] = None,
     api_key_file: Annotated[Path | None, typer.Option(help="A file with a key on each line.")] = None,
     admin_key: Annotated[str | None, typer.Option(envvar="HOLOTRON_ADMIN_KEY", help="Opens /admin.")] = None,
@@ -50,7 +56,7 @@ def serve(
         int, typer.Option(min=16, help="Tokens of a usual session: divides the memory between states and KV.")
     ] = EngineOptions.tokens_per_session,
     checkpoints: Annotated[
-        int, typer.Option(min=0, help="States kept per session for going back.")
+        int, typer.Option(min=0, help="States kept per session for going back, and one more while there is room.")
     ] = EngineOptions.checkpoints,
     max_queue: Annotated[int, typer.Option(min=1, help="Turns under way at once; more are told to wait.")] = 1024,
     max_per_key: Annotated[int, typer.Option(min=1, help="The same for one key.")] = 512,
@@ -64,6 +70,11 @@ def serve(
     episodes: Annotated[
         Path | None, typer.Option(help="Show this folder of episodes at /view/ (on loopback, without keys).")
     ] = None,
+    format_: FormatOption = None,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(help="A name that requests may be for besides loopback's; * is any.")
+    ] = None,
+    log_format: Annotated[str, typer.Option(help="Lines of the log, of both processes: json, text")] = "json",
     cors_origin: Annotated[list[str] | None, typer.Option(help="Let pages of this origin call the API.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse unknown fields of requests (default: told in a header, ignored).")
@@ -72,6 +83,7 @@ def serve(
     """Serve a model to OpenAI clients, with sessions that fork, roll back and never compute a token twice."""
     choose("--state", state, STATE_TYPES)
     choose("--kv", kv, KV_TYPES)
+    choose("--log-format", log_format, ("json", "text"))
     keys = _keys(api_key, api_key_file)
     if not keys and host not in (*LOOPBACK, "::1"):
         raise Misuse(f"--host {host} opens the server to the network; give --api-key or --api-key-file, too")
@@ -80,6 +92,11 @@ def serve(
 
     if episodes is not None and (keys or host not in LOOPBACK):
         raise Misuse("--episodes shows episodes without a key: only on loopback, and without --api-key")
+    if format_ is not None:
+        from holotron.agent.policy_format import find_format
+
+        with misuse(ValueError):
+            find_format(format_)
     engine = EngineOptions(
         model=model,
         random=random,
@@ -93,6 +110,7 @@ def serve(
         max_context=max_context,
         tokens_per_session=tokens_per_session,
         checkpoints=checkpoints,
+        adapters=_adapters(adapter or [], served_name or model),
     )
     run(
         ServerSettings(
@@ -110,10 +128,25 @@ def serve(
             grace_seconds=grace,
             image_hosts=tuple(image_host or ()),
             cors_origins=tuple(cors_origin or ()),
+            allowed_hosts=tuple(allowed_host or ()),
+            log_format=log_format,
             strict=strict,
             episodes=str(episodes) if episodes else None,
+            policy_format=format_,
         )
     )
+
+
+def _adapters(given: list[str], model: str) -> tuple[tuple[str, str], ...]:
+    adapters: dict[str, str] = {}
+    for text in given:
+        name, _, folder = text.partition("=")
+        if not name or not Path(folder).is_dir():
+            raise Misuse(f"--adapter {text}: write NAME=FOLDER, with a folder that PEFT has written")
+        if name in adapters or name == model:
+            raise Misuse(f"--adapter {text}: {name} is taken; each adapter needs a name of its own")
+        adapters[name] = folder
+    return tuple(adapters.items())
 
 
 def _keys(given: list[str] | None, file: Path | None) -> tuple[str, ...]:

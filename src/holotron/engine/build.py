@@ -41,7 +41,8 @@ def load_model(options: EngineOptions, tokenizer: Tokenizer | None = None) -> Mo
     on_cpu = options.device == "cpu" or (options.device is None and not torch.cuda.is_available())
     if dtype is None and on_cpu and tokenizer is not None and has_pieces(tokenizer):
         dtype = torch.float32
-    return load(options.model, options.device, dtype, random_weights=options.random)
+    adapters = dict(options.adapters)
+    return load(options.model, options.device, dtype, random_weights=options.random, adapters=adapters)
 
 
 def _tokenizer(options: EngineOptions) -> Tokenizer:

@@ -27,15 +27,24 @@ class SessionsById:
         self._loop = loop
         self._post = post
 
-    def open(self, *, on_update: OnUpdate | str = OnUpdate.KEEP, keep_images: int | None = None) -> Future[str]:
+    def open(
+        self,
+        *,
+        on_update: OnUpdate | str = OnUpdate.KEEP,
+        keep_images: int | None = None,
+        adapter: str | None = None,
+    ) -> Future[str]:
         policy = OnUpdate(on_update)
-        return self._post(lambda: self._loop.open(on_update=policy, keep_images=keep_images).id)
+        return self._post(lambda: self._loop.open(on_update=policy, keep_images=keep_images, adapter=adapter).id)
 
     def describe(self, session_id: str) -> Future[SessionInfo]:
         return self._post(lambda: describe(self._loop, self._loop.find(session_id)))
 
     def fork(self, session_id: str, count: int) -> Future[list[str]]:
         return self._post(lambda: [child.id for child in self._loop.fork(self._loop.find(session_id), count)])
+
+    def fork_after(self, session_id: str, turns: int) -> Future[str]:
+        return self._post(lambda: self._loop.fork_after(self._loop.find(session_id), turns).id)
 
     def rollback(self, session_id: str, turn: int, *, keep_prompt: bool = False) -> Future[None]:
         return self._post(lambda: self._loop.rollback(self._loop.find(session_id), turn, keep_prompt=keep_prompt))

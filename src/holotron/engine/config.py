@@ -20,7 +20,8 @@ class EngineConfig:
     prefill_every: while sessions decode, prompts are taken up in every so manieth step. The steps between are decode
     only, which replay CUDA graphs: for a small model, whose steps cost more to launch than to compute, that is worth
     the wait.
-    checkpoints: states kept per session at the starts and ends of its latest prompts, so that going back is free.
+    checkpoints: states kept per session at the starts and ends of its latest prompts, so that going back is free; one
+    more while a slot is free. With 1 that is both ends of the last prompt.
     """
 
     slots: int = 64

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -25,14 +26,14 @@ from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
 from holotron.engine.images import PreparedImage, prepare_image
 from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
 from holotron.engine.prefix import close_unused, continue_or_open
-from holotron.engine.requests import Event, FinishEvent, GenerationRequest, PlacedImages, StartEvent
+from holotron.engine.requests import AnyEvent, FinishEvent, GenerationRequest, PlacedImages
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session import Session
 from holotron.engine.session_state import OnUpdate
 from holotron.engine.stream import Listener
 from holotron.engine.submission import Submission
 from holotron.engine.token_sampler import TokenSampler
-from holotron.engine.weights import copy_weights, read_weights
+from holotron.engine.weights import NewWeights, copy_weights, read_weights
 from holotron.model.image import load_image
 from holotron.model.model import Model
 from holotron.model.text.tokenizer import Tokenizer
@@ -40,6 +41,7 @@ from holotron.model.tiling import ImageProcessor, ProcessedImage
 
 log = logging.getLogger(__name__)
 
+WORKER_NICENESS = 10
 Result = TypeVar("Result")
 ImageLike = ProcessedImage | Image.Image | bytes | Path
 
@@ -67,13 +69,13 @@ class Engine:
         self.by_id = SessionsById(self.loop, self._post)
         vision, on_device = model.config.vision, model.device.type == "cuda"
         self._processor = ImageProcessor(vision, on_device=on_device) if vision else None
-        self._workers = ThreadPoolExecutor(4, thread_name_prefix="engine-worker")
+        self._workers = ThreadPoolExecutor(4, "engine-worker", initializer=_give_way)
         self._compiler_lock = threading.Lock()
         self._commands: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
         self._stopping = stepped  # nothing may be posted to a thread that is not there
         self._paused = False
-        self._outbox: list[tuple[Listener, Event | StartEvent]] = []
+        self._outbox: list[tuple[Listener, AnyEvent]] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         if not stepped:
             self._thread.start()
@@ -103,10 +105,14 @@ class Engine:
         *,
         on_update: OnUpdate | str = OnUpdate.KEEP,
         keep_images: int | None = None,
+        adapter: str | None = None,
     ) -> Session:
-        """A new, empty session. keep_images: give back the keys and values of all but the last so many screenshots."""
-        policy = OnUpdate(on_update)
-        return Session(self, self._call(lambda: self.loop.open(session_id, on_update=policy, keep_images=keep_images)))
+        """A new, empty session. keep_images: give back the keys and values of all but the last so many screenshots.
+
+        adapter: the LoRA adapter of the model that it and its forks compute with, from now on.
+        """
+        given: dict[str, Any] = {"on_update": OnUpdate(on_update), "keep_images": keep_images, "adapter": adapter}
+        return Session(self, self._call(lambda: self.loop.open(session_id, **given)))
 
     def session(self, session_id: str) -> Session:
         """The open session of that id."""
@@ -120,17 +126,25 @@ class Engine:
         return self._call(lambda: counters(self.loop))
 
     def continue_or_open(
-        self, token_ids: Sequence[int], images: PlacedImages = (), pool: str | None = None, *, any_epoch: bool = False
+        self,
+        token_ids: Sequence[int],
+        images: PlacedImages = (),
+        pool: str | None = None,
+        *,
+        any_epoch: bool = False,
+        adapter: str | None = None,
     ) -> tuple[Session, int]:
         """A session whose next tokens are the rest of these: one that has computed their beginning, or a new one.
 
         Returns the number of tokens that need not be given again, too. A session that goes on from its end is taken
         over; one whose checkpoint matches is rolled back to it only if nothing after it would be lost, else forked.
-        Only sessions of the same pool are looked at, and only those that the present weights have computed: with
-        any_epoch, what earlier weights have computed will do.
+        Only sessions of the same pool and adapter are looked at, and only those that the present weights have computed:
+        with any_epoch, what earlier weights have computed will do.
         """
         keys = [(start, prepared.key) for start, prepared in images]
-        session, position = self._call(lambda: continue_or_open(self.loop, token_ids, keys, pool, any_epoch=any_epoch))
+        session, position = self._call(
+            lambda: continue_or_open(self.loop, token_ids, keys, pool, any_epoch=any_epoch, adapter=adapter)
+        )
         return Session(self, session), position
 
     async def prepare_image(self, image: ImageLike) -> PreparedImage:
@@ -156,13 +170,14 @@ class Engine:
         self,
         token_ids: Sequence[int],
         sampling: SamplingParams,
-        hear: Callable[[int, Event | StartEvent], None],
+        hear: Callable[[int, AnyEvent], None],
         *,
         session_id: str | None = None,
         pool: str | None = None,
         images: PlacedImages = (),
         grammar: GrammarState | None = None,
         choices: int = 1,
+        adapter: str | None = None,
     ) -> Submission:
         """Begin a turn in the session of that id or, without one, in what `continue_or_open` finds in the pool.
 
@@ -181,6 +196,7 @@ class Engine:
             images,
             grammar,
             choices,
+            adapter,
             lambda function: self._post(lambda: function(self.loop)),
         )
 
@@ -200,17 +216,20 @@ class Engine:
 
     # ---- weights ----
 
-    def update_weights(self, source: str | Path | dict[str, Tensor]) -> int:
-        """Replace the weights between two steps, from a checkpoint folder or tensors by parameter name.
+    def update_weights(
+        self, source: str | Path | Mapping[str, Tensor] | NewWeights, *, epoch: int | None = None
+    ) -> int:
+        """Replace the weights between two steps, from a checkpoint folder or tensors by name (see `read_weights`).
 
         Sessions go on; what each remembers is kept, computed again or dropped as it asked for when it was opened.
-        Returns the new epoch. On an error the old weights stay.
+        Returns the new epoch: the number given, or the next. On an error the old weights stay.
         """
-        tensors = read_weights(self.model, source)  # takes its time, during which sessions go on
+        # Takes its time, during which sessions go on.
+        weights = source if isinstance(source, NewWeights) else read_weights(self.model, source)
 
         def update() -> int:
-            copy_weights(self.model, tensors)
-            self.loop.new_epoch()
+            copy_weights(self.model, weights)
+            self.loop.new_epoch(epoch)
             return self.loop.epoch
 
         return self._call(update)
@@ -282,7 +301,7 @@ class Engine:
         with suppress(EngineError):  # a closed engine has cancelled everything
             self._post(lambda: self.loop.cancel(request))
 
-    def _tell(self, listener: Listener, event: Event | StartEvent) -> None:
+    def _tell(self, listener: Listener, event: AnyEvent) -> None:
         self._outbox.append((listener, event))
 
     def _run(self) -> None:
@@ -334,7 +353,7 @@ class Engine:
     def _deliver(self) -> None:
         """Hand over the events of a step, with one wake-up per event loop and not one per token."""
         outbox, self._outbox = self._outbox, []
-        by_event_loop: dict[asyncio.AbstractEventLoop, list[tuple[Listener, Event | StartEvent]]] = {}
+        by_event_loop: dict[asyncio.AbstractEventLoop, list[tuple[Listener, AnyEvent]]] = {}
         for listener, event in outbox:
             by_event_loop.setdefault(listener.event_loop, []).append((listener, event))
         for event_loop, events in by_event_loop.items():
@@ -350,6 +369,13 @@ class Engine:
             return self._compiler
 
 
-def _hear_all(events: list[tuple[Listener, Event | StartEvent]]) -> None:
+def _give_way() -> None:
+    """Where cores are few, preparing images must not take them from the engine's thread. On Linux a thread has its own
+    priority."""
+    with suppress(AttributeError, OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), WORKER_NICENESS)
+
+
+def _hear_all(events: list[tuple[Listener, AnyEvent]]) -> None:
     for listener, event in events:
         listener.hear(event)

@@ -10,16 +10,18 @@ import random
 import time
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from uuid import uuid4
 
 import torch
 from torch import Tensor
 
 from holotron.engine.config import EngineConfig
-from holotron.engine.errors import EngineError, GenerationFailed, SessionBusy, SessionClosed, TooLong
+from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage, check_places
 from holotron.engine.memory_manager import MemoryManager
-from holotron.engine.requests import EngineCounters, FinishEvent, GenerationRequest
+from holotron.engine.prompt_scorer import PromptScorer
+from holotron.engine.requests import EngineCounters, FinishEvent, GenerationRequest, PromptEvent
 from holotron.engine.runner import PrefillChunk, Runner
 from holotron.engine.scheduler import Plan, Scheduler
 from holotron.engine.session_state import OnUpdate, SessionState, Turn
@@ -58,8 +60,10 @@ class EngineLoop:
         on_update: OnUpdate = OnUpdate.KEEP,
         keep_images: int | None = None,
         pool: str | None = None,
+        adapter: str | None = None,
     ) -> SessionState:
-        """A new, empty session."""
+        """A new, empty session, which computes with the adapter of that name."""
+        number = self.adapter_number(adapter)
         session_id = session_id or uuid4().hex
         if session_id in self.sessions:
             raise EngineError(f"a session {session_id!r} exists already")
@@ -68,9 +72,15 @@ class EngineLoop:
                 f"keep_images drops keys and values that the state remembers; {self.model.config.name} has rotary "
                 "positions or no state, so that it would lose them"
             )
-        session = SessionState(session_id, on_update=on_update, keep_images=keep_images, pool=pool, epoch=self.epoch)
+        session = SessionState(session_id, on_update, keep_images, number, pool, epoch=self.epoch)
         self.sessions[session_id] = session
         return session
+
+    def adapter_number(self, adapter: str | None) -> int:
+        """The number of an adapter, 0 without one."""
+        if self.model.adapters is None and adapter is not None:
+            raise EngineError(f"there is no adapter {adapter!r}: {self.model.config.name} was loaded without any")
+        return self.model.adapters.number(adapter) if self.model.adapters else 0
 
     def find(self, session_id: str) -> SessionState:
         if session_id not in self.sessions:
@@ -142,6 +152,7 @@ class EngineLoop:
         session.claimed = False
         self._submitted += 1
         request.number = self._submitted
+        request.submitted_at = time.monotonic()
         session.request = request
         self.requests.append(request)
 
@@ -175,9 +186,26 @@ class EngineLoop:
         self.submit(GenerationRequest(parent, emit=_silent, is_fork=True))
         return children
 
+    def fork_after(self, parent: SessionState, turns: int) -> SessionState:
+        """A session as the parent was after its first so many turns; what no checkpoint holds is computed again."""
+        self._check_idle(parent)
+        if not 0 <= turns <= len(parent.turns):
+            raise EngineError(f"there are no {turns} turns: the session has {len(parent.turns)}")
+        child = self.new_child(parent)
+        child.waits_for = None
+        self.counters.forks += 1
+        position = parent.turns[turns - 1].end if turns else 0
+        child.truncate(position)
+        del child.turns[turns:]
+        known = [p for p in parent.resume_positions(self.memory.has_state) if 0 < p <= position]
+        if known:
+            self.memory.fork_at(parent, child, max(known), self.idle_besides(parent, child))
+        return child
+
     def new_child(self, parent: SessionState) -> SessionState:
         """A session with the parent's tokens and none of its memory yet."""
         child = self.open(on_update=parent.on_update, keep_images=parent.keep_images, pool=parent.pool)
+        child.adapter = parent.adapter
         child.tokens = array("i", parent.tokens)
         child.images = [span.copy() for span in parent.images]
         child.turns = list(parent.turns)
@@ -191,6 +219,7 @@ class EngineLoop:
         Unlike a fork it shares no page. Where there is no room for the copy, the tokens are computed when it runs.
         """
         copy = self.open()
+        copy.adapter = source.adapter
         copy.tokens.extend(source.tokens)
         copy.images = [span.copy() for span in source.images]
         self.memory.copy_into(source, copy, self.idle_besides(source, copy))
@@ -286,7 +315,7 @@ class EngineLoop:
             parts = [request.session.logits[None] for request in plan.ready if request.session.logits is not None]
         if plan.decode or plan.prefill:
             self._begin_prefill(plan.prefill)
-            prefill = [PrefillChunk(request.session, count) for request, count in plan.prefill]
+            prefill = [PrefillChunk(request.session, count, _scorer(request)) for request, count in plan.prefill]
             logits_SV = self.runner.run([request.session for request in plan.decode], prefill)
             for request in plan.decode:
                 request.session.computed += 1
@@ -309,6 +338,7 @@ class EngineLoop:
                 request.session.epoch = self.epoch  # its whole memory is these weights' work
             if not request.begun:
                 self.memory.checkpoint(request.session)
+                request.begun_at = time.monotonic()
             request.begun = True
 
     def _end_prefill(self, prefill: list[tuple[GenerationRequest, int]]) -> None:
@@ -320,16 +350,16 @@ class EngineLoop:
                 self.memory.drop_old_images(request.session)
 
     def _encode_images(self, prefill: list[tuple[GenerationRequest, int]]) -> None:
-        spans = [
-            span
-            for request, count in prefill
-            for span in request.session.images
-            if span.embeddings is None
-            and span.start < request.session.computed + count
-            and span.end > request.session.computed
-        ]
-        if spans:
-            self.encoder.encode(spans)
+        by_adapter: dict[int, list[ImageSpan]] = {}
+        for request, count in prefill:
+            session = request.session
+            for span in session.images:
+                wanted = span.start < session.computed + count and span.end > session.computed
+                if span.embeddings is None and wanted:
+                    adapter = self.model.adapters.seen_by(session.adapter) if self.model.adapters else 0
+                    by_adapter.setdefault(adapter, []).append(span)
+        for adapter, spans in by_adapter.items():
+            self.encoder.encode(spans, adapter)
 
     def _sample(self, finished: list[GenerationRequest], logits_SV: Tensor) -> None:
         drawing = finished
@@ -347,7 +377,7 @@ class EngineLoop:
             session = request.session
             session.logits = None
             if outcome.error is not None:
-                self._fail(request, GenerationFailed(outcome.error))
+                self._fail(request, outcome.error)
                 continue
             session.tokens.extend(outcome.token_ids)
             request.generated += len(outcome.token_ids)
@@ -359,12 +389,17 @@ class EngineLoop:
     def _end_prompt(self, request: GenerationRequest, logits_V: Tensor) -> None:
         """What was given is computed: remember the place, and if that was all, let forks have it."""
         session = request.session
+        request.prompted_at = time.monotonic()
+        request.begun_at = request.begun_at or request.prompted_at
         if self.config.checkpoints or request.sampling is None:
             session.logits = logits_V.clone()  # not a view: the next step may write over it
             self.memory.checkpoint(session)
         if request.sampling is None:
             self._release_forks(session)
             self._finish(request, FinishEvent("computed"))
+        elif request.emit_prompt is not None and request.sampling.prompt_logprobs is not None:
+            positions = range(request.start, request.prompt_end)
+            request.emit_prompt(PromptEvent(tuple(map(request.prompt_logprobs.get, positions))))
 
     def _finish(self, request: GenerationRequest, event: FinishEvent) -> None:
         self.requests.remove(request)
@@ -376,7 +411,7 @@ class EngineLoop:
             self._release_forks(session)
         if session.pool is not None:
             session.left_at = time.monotonic()
-        request.emit(request, event)
+        request.emit(request, replace(event, seconds=request.seconds(time.monotonic())))
         if request.following is not None:
             request.following()
 
@@ -417,9 +452,9 @@ class EngineLoop:
 
     # ---- weights and sleep ----
 
-    def new_epoch(self) -> None:
+    def new_epoch(self, epoch: int | None = None) -> None:
         """After the weights changed: sessions keep, lose or leave what they remember, as each of them asked for."""
-        self.epoch += 1
+        self.epoch = self.epoch + 1 if epoch is None else epoch
         self.encoder.clear()
         for session in list(self.sessions.values()):
             for span in session.images:
@@ -445,6 +480,10 @@ class EngineLoop:
         if self.asleep:
             self.memory.reopen()
             self.asleep = False
+
+
+def _scorer(request: GenerationRequest) -> PromptScorer | None:
+    return PromptScorer(request) if request.sampling and request.sampling.prompt_logprobs is not None else None
 
 
 def _silent(*_: object) -> None:

@@ -18,4 +18,8 @@ class TooLong(EngineError):
 
 
 class GenerationFailed(EngineError):
-    """One generation could not go on: not a number in the logits, a grammar without a way out."""
+    """One generation could not go on: not a number in the logits, say."""
+
+
+class GrammarFailed(GenerationFailed):
+    """A grammar could not be followed to its end: it is too complex, or has no way out."""

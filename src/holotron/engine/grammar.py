@@ -45,11 +45,13 @@ class Grammar:
     """The form a text must have. The source of a choice is a JSON list of texts; json_object needs no source.
 
     JSON is written without whitespace unless it is asked for: then more of it is forced and need not be decoded.
+    within: a Lark grammar around it, in which it is called @body.
     """
 
     kind: Kind
     source: str = ""
     whitespace: bool = False
+    within: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -230,6 +232,13 @@ class GrammarCompiler:
         return state
 
     def _translate(self, grammar: Grammar) -> str:
+        if not grammar.within:
+            return self._translate_body(grammar)
+        body = self._translate_body(grammar)
+        parts = json.loads(body)["grammars"] if body.startswith("{") else [{"lark_grammar": body}]
+        return json.dumps({"grammars": [{"lark_grammar": grammar.within}, {**parts[0], "name": "body"}, *parts[1:]]})
+
+    def _translate_body(self, grammar: Grammar) -> str:
         matcher = self._llguidance.LLMatcher
         if grammar.kind == "regex":
             return str(matcher.grammar_from_regex(grammar.source))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -99,6 +100,11 @@ def check_places(config: ModelConfig, token_ids: Sequence[int], images: Sequence
         end = offset + wanted
 
 
+def _keys(prepared: PreparedImage, adapter: int) -> Sequence[bytes]:
+    """What the parts are remembered by: an adapter that changes the tower sees them otherwise."""
+    return [key + adapter.to_bytes(4) for key in prepared.keys] if adapter else prepared.keys
+
+
 class ImageEncoder:
     """Encodes the parts of many images at once; a part that was seen lately is not encoded again.
 
@@ -114,14 +120,14 @@ class ImageEncoder:
         self.reused_parts = 0
 
     @torch.no_grad()
-    def encode(self, spans: Sequence[ImageSpan]) -> None:
-        """Give each span its embeddings."""
+    def encode(self, spans: Sequence[ImageSpan], adapter: int = 0) -> None:
+        """Give each span its embeddings, as the adapter of that number sees them."""
         wanted: dict[bytes, tuple[Tensor, Grid]] = {}
         found: dict[bytes, Tensor] = {}
         for span in spans:
             span.prepared = span.prepared or prepare_image(span.again)
             image = span.prepared.image
-            for key, part, grid in zip(span.prepared.keys, _parts(image), image.grids, strict=True):
+            for key, part, grid in zip(_keys(span.prepared, adapter), _parts(image), image.grids, strict=True):
                 if key in self._cache:
                     self._cache.move_to_end(key)
                     found[key] = self._cache[key]
@@ -133,14 +139,15 @@ class ImageEncoder:
         if wanted:
             grids = [grid for _, grid in wanted.values()]
             patches = self._patches([part for part, _ in wanted.values()], grids)
-            tokens = self._model.encode_patches(patches, grids)
+            with self._model.adapters.using(adapter) if adapter and self._model.adapters else nullcontext():
+                tokens = self._model.encode_patches(patches, grids)
             self.encoded_parts += len(wanted)
             for key, part in zip(wanted, tokens, strict=True):
                 found[key] = part
                 self._remember(key, part)
         for span in spans:
             assert span.prepared is not None
-            span.embeddings = torch.cat([found[key] for key in span.prepared.keys])
+            span.embeddings = torch.cat([found[key] for key in _keys(span.prepared, adapter)])
             span.prepared = None
 
     def _patches(self, parts: Sequence[Tensor], grids: Sequence[Grid]) -> Tensor:

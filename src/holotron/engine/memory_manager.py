@@ -20,6 +20,7 @@ class EvictionCounters:
     """What shortage of memory has cost so far."""
 
     evicted: int = 0
+    preempted: int = 0  # of those, in the middle of a turn
     restored: int = 0
     dropped: int = 0  # with no copy of their memory: computed again
     recomputed_tokens: int = 0
@@ -35,7 +36,8 @@ class MemoryManager:
         self.pages = PagePool(config.pages)
         self.offload_store = OffloadStore(runner.memory, config.host_bytes, config.disk_bytes, config.disk_folder)
         self.evictions = EvictionCounters()
-        self._has_state = runner.model.config.count("M") > 0
+        self._surplus: dict[SessionState, None] = {}  # sessions with a checkpoint more than they may count on
+        self.has_state = runner.model.config.count("M") > 0
         self._has_pages = runner.model.config.count("*") > 0
 
     # ---- on the device ----
@@ -118,6 +120,8 @@ class MemoryManager:
 
         if fits():
             return True
+        while slots > self.slots.free and self._surplus:
+            self._drop_oldest(next(iter(self._surplus)))
         for victim in victims:
             if victim.checkpoints and slots > self.slots.free:
                 self.drop_checkpoints(victim)
@@ -137,6 +141,7 @@ class MemoryManager:
         self._truncate(session, session.computed)
         session.offloaded = self.offload_store.save(session.slot, session.pages) if session.computed else None
         self.evictions.evicted += 1
+        self.evictions.preempted += session.request is not None
         if session.offloaded is None and session.computed:
             self.free(session, recompute=True)
             return
@@ -185,12 +190,18 @@ class MemoryManager:
     # ---- going back ----
 
     def checkpoint(self, session: SessionState) -> None:
-        """Remember the state as it is now, if there is a slot to spare; the oldest of its checkpoints gives way."""
-        if not (self.config.checkpoints and self._has_state and session.slot is not None and session.computed):
+        """Remember the state as it is now, if there is a slot to spare; the oldest of its checkpoints gives way.
+
+        One more than the configured number is kept in a slot that is free anyway, and is the first thing to go: then
+        both the start and the end of the last prompt can be gone back to.
+        """
+        if not (self.config.checkpoints and self.has_state and session.slot is not None and session.computed):
             return
         if any(kept.position == session.computed for kept in session.checkpoints):
             return
-        slot = self.slots.acquire() if len(session.checkpoints) < self.config.checkpoints else None
+        slot = self.slots.acquire() if len(session.checkpoints) <= self.config.checkpoints else None
+        if slot is not None and len(session.checkpoints) == self.config.checkpoints:
+            self._surplus[session] = None
         if slot is None and session.checkpoints:
             slot = session.checkpoints.pop(0).slot
         if slot is not None:
@@ -203,7 +214,7 @@ class MemoryManager:
             return
         session.logits = None
         self._await_restore(session)
-        if not self._has_state and session.slot is not None:
+        if not self.has_state and session.slot is not None:
             self._truncate(session, position)  # keys and values of a transformer can be cut anywhere
             return
         usable = [c for c in session.checkpoints if session.dropped_before <= c.position <= position]
@@ -229,6 +240,12 @@ class MemoryManager:
             if kept.position not in keep:
                 self.slots.release(kept.slot)
         session.checkpoints = [kept for kept in session.checkpoints if kept.position in keep]
+        if len(session.checkpoints) <= self.config.checkpoints:
+            self._surplus.pop(session, None)
+
+    def _drop_oldest(self, session: SessionState) -> None:
+        self.slots.release(session.checkpoints.pop(0).slot)
+        self._surplus.pop(session, None)
 
     def fork_into(self, parent: SessionState, child: SessionState, victims: Iterable[SessionState]) -> bool:
         """Give the child the parent's memory: a copy of its state, the same pages. False if there is no slot."""
@@ -262,14 +279,16 @@ class MemoryManager:
     def fork_at(
         self, parent: SessionState, child: SessionState, position: int, victims: Iterable[SessionState]
     ) -> bool:
-        """Give the child the parent's memory as it was at one of its checkpoints."""
+        """Give the child the parent's memory as it was at one of its checkpoints; without a state, anywhere."""
         kept = next((c for c in parent.checkpoints if c.position == position), None)
-        if kept is None or parent.slot is None or not self.fork_into(parent, child, victims):
+        stands_there = position == parent.computed or not self.has_state
+        if (kept is None and not stands_there) or parent.slot is None or not self.fork_into(parent, child, victims):
             return False
         assert child.slot is not None
-        self.runner.copy_slot(kept.slot, child.slot)
+        if kept is not None:
+            self.runner.copy_slot(kept.slot, child.slot)
         self._truncate(child, position)
-        child.logits = kept.logits
+        child.logits = parent.logits_at(position)
         return True
 
     def drop_old_images(self, session: SessionState) -> None:

@@ -25,6 +25,7 @@ class EngineOptions:
     tokens_per_session: how long sessions are expected to be, which divides that memory between states and pages.
     sessions: no more states than so many sessions need; None is as many as fit.
     max_context: most tokens of a session, and at most what the model was made for unless `extrapolate`.
+    adapters: LoRA adapters, each a name and a folder as PEFT writes it.
     tokenizer: False builds an engine that knows token ids and no text.
     """
 
@@ -51,6 +52,7 @@ class EngineOptions:
     cuda_graphs: bool = True
     tokenizer: bool = True
     threads: int | None = None
+    adapters: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         known = {"dtype": STATE_BYTES, "state_dtype": STATE_BYTES, "kv_dtype": KV_BYTES}
@@ -58,6 +60,8 @@ class EngineOptions:
             value = getattr(self, name)
             if value not in kinds and not (value is None and name != "state_dtype"):
                 raise EngineError(f"{name} is {value!r}; choose one of {', '.join(kinds)}")
+        if len(dict(self.adapters)) < len(self.adapters):
+            raise EngineError(f"two adapters have one name: {', '.join(name for name, _ in self.adapters)}")
         for name in ("tokens_per_session", "max_context"):
             if getattr(self, name) < 1:
                 raise EngineError(f"{name} is {getattr(self, name)}; it must be at least 1")

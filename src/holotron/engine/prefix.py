@@ -23,18 +23,25 @@ def match(
     pool: str | None = None,
     *,
     any_epoch: bool = False,
+    adapter: str | None = None,
 ) -> tuple[SessionState, int] | None:
     """The idle session of the pool that has computed the longest beginning of these tokens, and how much of it.
 
-    Its memory, or one of its checkpoints, stands there. What other weights have computed is passed over, unless with
-    any_epoch. At least one token of the request is left to compute, since its logits are wanted.
+    It has the same adapter. Its memory, or one of its checkpoints, stands there. What other weights have computed is
+    passed over, unless with any_epoch. All of the tokens are found only where their logits were kept: else the last one
+    is computed again.
     """
+    has_state = loop.memory.has_state
     places: dict[int, list[SessionState]] = {}
+    number = loop.adapter_number(adapter)
     for session in loop.sessions.values():
         is_idle = session.request is None and session.waits_for is None and not session.claimed
-        if is_idle and session.pool == pool and (any_epoch or session.epoch == loop.epoch):
-            for position in session.resume_positions():
-                if 0 < position < len(token_ids):
+        is_ours = session.pool == pool and session.adapter == number
+        if is_idle and is_ours and (any_epoch or session.epoch == loop.epoch):
+            for position in session.resume_positions(has_state):
+                if 0 < position < len(token_ids) or (
+                    position == len(token_ids) and session.logits_at(position) is not None
+                ):
                     places.setdefault(position, []).append(session)
     best: tuple[SessionState, int] | None = None
     # The request is read once for any number of sessions: fingerprints are compared, not tokens.
@@ -56,12 +63,18 @@ def match(
 
 
 def continue_or_open(
-    loop: EngineLoop, token_ids: Sequence[int], image_keys: ImageKeys, pool: str | None, *, any_epoch: bool = False
+    loop: EngineLoop,
+    token_ids: Sequence[int],
+    image_keys: ImageKeys,
+    pool: str | None,
+    *,
+    any_epoch: bool = False,
+    adapter: str | None = None,
 ) -> tuple[SessionState, int]:
     """A session that goes on with the rest of these tokens, and how many of them it has already."""
-    found = match(loop, token_ids, image_keys, pool, any_epoch=any_epoch)
+    found = match(loop, token_ids, image_keys, pool, any_epoch=any_epoch, adapter=adapter)
     if found is None:
-        return loop.open(pool=pool), 0
+        return loop.open(pool=pool, adapter=adapter), 0
     session, position = found
     if _ends_alike(session, position, token_ids):
         position = len(session.tokens)
@@ -82,6 +95,7 @@ def _ends_alike(session: SessionState, position: int, token_ids: Sequence[int]) 
 def branch(loop: EngineLoop, session: SessionState, position: int) -> SessionState:
     """A session that stands at `position` of this one: itself if it stands there, else a fork of that beginning."""
     if position == session.computed:
+        session.logits = session.logits_at(position)
         loop.counters.appended_tokens -= session.uncomputed  # the request brings them again
         session.truncate(position)
         del session.turns[_turns_before(session, position) :]

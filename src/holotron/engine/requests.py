@@ -49,15 +49,27 @@ class TokenEvent(NamedTuple):
 
 @dataclass(frozen=True)
 class FinishEvent:
-    """The end of a request. reason: stop, eos, length, cancelled, computed or failed."""
+    """The end of a request. reason: stop, eos, length, cancelled, computed or failed.
+
+    seconds: how long it waited, computed its prompt, and generated.
+    """
 
     reason: str
     text: str = ""
     stop: str | int | None = None
     error: Exception | None = None
+    seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class PromptEvent:
+    """The log-probabilities of a prompt's tokens, before its first answer; None where a token was not predicted."""
+
+    logprobs: tuple[TokenLogprobs | None, ...]
 
 
 Event = TokenEvent | FinishEvent
+AnyEvent = StartEvent | PromptEvent | Event
 _numbers = count()
 
 
@@ -84,6 +96,17 @@ class GenerationRequest:
     cancelled: bool = False
     is_fork: bool = False  # computes what a session's forks share
     following: Callable[[], None] | None = None  # what the session was asked for meanwhile
+    emit_prompt: Callable[[PromptEvent], None] | None = None
+    prompt_logprobs: dict[int, TokenLogprobs] = field(default_factory=dict)  # by position
+    submitted_at: float = 0.0
+    begun_at: float | None = None
+    prompted_at: float | None = None  # when its prompt was computed
+
+    def seconds(self, now: float) -> tuple[float, float, float]:
+        """How long it has waited, computed its prompt, and generated."""
+        begun = now if self.begun_at is None else self.begun_at
+        prompted = now if self.prompted_at is None else self.prompted_at
+        return begun - self.submitted_at, prompted - begun, now - prompted
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ BUCKETS = (1, 2, 4, 8, 12, 16, *range(24, 128, 8), *range(128, 256, 32), *range(
 # On a CPU a layer of fewer parameters is sooner done with by one core than by several that have to be woken for each of
 # its operations: 13 ms a token instead of 23 with two for holotron-nano, whose layers have a quarter of this.
 SMALL_LAYER = 4_000_000
+ROWS_SCORED = 256  # at once: their logits are as wide as the vocabulary
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class PrefillChunk:
 
     session: SessionState
     count: int
+    score: Callable[[Tensor], None] | None = None  # is given the logits of its rows, some at a time
 
 
 @contextmanager
@@ -55,7 +57,7 @@ class Runner:
         self.device = model.device
         self.memory = self._allocate(self.device)
         self._table = self._allocate_table(self.device)
-        self._graphs: dict[int, DecodeGraph] = {}
+        self._graphs: dict[tuple[int, bool], DecodeGraph] = {}  # by rows, and whether any of them has an adapter
         parameters = sum(parameter.numel() for parameter in model.decoder.parameters())
         self._is_small = self.device.type == "cpu" and parameters < SMALL_LAYER * len(model.config.pattern)
 
@@ -128,15 +130,24 @@ class Runner:
             tokens_T = tokens_T.masked_fill(tokens_T == vision.image_token_id, 0)  # there is nothing to look up for it
         x_TD = self.model.decoder.embeddings(tokens_T)
         deepstack_KTD = self._splice_images(x_TD, decode, prefill)
-        with one_thread() if self._is_small and not prefill else nullcontext():
+        with self._adapted(numbers, decode, prefill), one_thread() if self._is_small and not prefill else nullcontext():
             hidden_TD = self.model.decoder(x_TD, batch, self.memory, deepstack_KTD=deepstack_KTD)
+            self._score(hidden_TD[len(decode) :], prefill)
             return self.model.decoder.logits(hidden_TD[numbers.last])
+
+    def _score(self, hidden_TD: Tensor, prefill: list[PrefillChunk]) -> None:
+        at = 0
+        for chunk in prefill:
+            for row in range(at, at + chunk.count if chunk.score else at, ROWS_SCORED):
+                assert chunk.score is not None
+                chunk.score(self.model.decoder.logits(hidden_TD[row : min(row + ROWS_SCORED, at + chunk.count)]))
+            at += chunk.count
 
     def _numbers(self, decode: list[SessionState], prefill: list[PrefillChunk]) -> Numbers:
         """Everything the batch needs to know, laid out in one array so that it crosses to the device in one copy."""
         size = self.config.page_size
         rows = [step_numbers(session, size) for session in decode]
-        tokens, positions, places, slots, lengths = ([column] for column in np.array(rows).reshape(-1, 5).T)
+        tokens, positions, places, adapters, slots, lengths = ([column] for column in np.array(rows).reshape(-1, 6).T)
         axes = 3 if prefill and self.model.config.uses_mrope else 1
         if axes > 1:
             positions = [np.tile(positions[0], (axes, 1))]
@@ -149,18 +160,29 @@ class Runner:
             else:
                 positions.append(np.arange(start, start + count))
             places.append(places_of(session, session.entries, count, size))
+            adapters.append(np.full(count, session.adapter))
             slots.append(np.array([session.slot]))
             lengths.append(np.array([session.entries + count]))
         last = np.cumsum([1] * len(decode) + [chunk.count for chunk in prefill]) - 1
         positions = [np.concatenate(positions, axis=-1).ravel()]
-        parts = [*tokens, *positions, *places, *slots, *lengths, last]
+        parts = [*tokens, *positions, *places, *adapters, *slots, *lengths, last]
         flat = torch.from_numpy(np.concatenate(parts, dtype=np.int64, casting="unsafe"))
         if self.device.type == "cuda":
             flat = flat.pin_memory().to(self.device, non_blocking=True)
         sessions = len(decode) + len(prefill)
-        total = (len(flat) - 3 * sessions) // (2 + axes)
-        numbers = Numbers(*flat.split([total, axes * total, total] + [sessions] * 3))
+        total = (len(flat) - 3 * sessions) // (3 + axes)
+        numbers = Numbers(*flat.split([total, axes * total, total, total] + [sessions] * 3))
         return numbers if axes == 1 else replace(numbers, positions=numbers.positions.view(axes, total))
+
+    def _adapted(
+        self, numbers: Numbers, decode: list[SessionState], prefill: list[PrefillChunk]
+    ) -> AbstractContextManager[None]:
+        """Inside, rows of sessions with an adapter are computed with it; where there are none, it costs nothing."""
+        adapters = self.model.adapters
+        sessions = (*decode, *(chunk.session for chunk in prefill))
+        if adapters is None or not any(session.adapter for session in sessions):
+            return nullcontext()
+        return adapters.using(numbers.adapters)
 
     def _batch(
         self, numbers: Numbers, steps: int, counts: tuple[int, ...] = (), lengths: tuple[int, ...] = ()
@@ -207,18 +229,19 @@ class Runner:
 
     def _replay(self, decode: list[SessionState]) -> Tensor:
         bucket = next(size for size in BUCKETS if size >= len(decode))
-        if bucket not in self._graphs:
-            self._graphs[bucket] = DecodeGraph(self, bucket)
-        return self._graphs[bucket].replay(decode)[: len(decode)]
+        key = (bucket, any(session.adapter for session in decode))
+        if key not in self._graphs:
+            self._graphs[key] = DecodeGraph(self, *key)
+        return self._graphs[key].replay(decode)[: len(decode)]
 
 
-def step_numbers(session: SessionState, page_size: int) -> tuple[int, int, int, int, int]:
-    """What a batch must know of a session that brings one token: the token, its position and place, slot, entries."""
+def step_numbers(session: SessionState, page_size: int) -> tuple[int, int, int, int, int, int]:
+    """What a batch must know of a session that brings one token: as in Numbers, without the last."""
     start, pages = session.computed, session.pages
     entry = start - session.dropped
     place = pages[entry // page_size] * page_size + entry % page_size if pages else 0  # 0 without attention
     assert session.slot is not None
-    return session.tokens[start], session.position, place, session.slot, entry + 1
+    return session.tokens[start], session.position, place, session.adapter, session.slot, entry + 1
 
 
 def places_of(session: SessionState, entry: int, count: int, page_size: int) -> NDArray[np.int64]:
@@ -233,11 +256,12 @@ def places_of(session: SessionState, entry: int, count: int, page_size: int) -> 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Views into the one array that describes a batch."""
+    """Views into the one array that describes a batch: what each token has, and then what each session has."""
 
     tokens: Tensor
     positions: Tensor
     places: Tensor
+    adapters: Tensor
     slots: Tensor
     lengths: Tensor
     last: Tensor
@@ -246,12 +270,13 @@ class Numbers:
 class DecodeGraph:
     """A decode step of a fixed number of sessions, recorded once. Rows without a session use slot and page 0."""
 
-    def __init__(self, runner: Runner, rows: int) -> None:
+    def __init__(self, runner: Runner, rows: int, adapted: bool) -> None:
         self._runner = runner
         self._rows = rows
-        self._input = torch.zeros(5 * rows, dtype=torch.long, device=runner.device)
-        self._input[4 * rows :] = 1
-        self._host = torch.zeros(5 * rows, dtype=torch.long).pin_memory()
+        self._adapted = adapted
+        self._input = torch.zeros(6 * rows, dtype=torch.long, device=runner.device)
+        self._input[5 * rows :] = 1
+        self._host = torch.zeros(6 * rows, dtype=torch.long).pin_memory()
         self._copied = torch.cuda.Event()
         self._graph = torch.cuda.CUDAGraph()
         # A first run outside the graph compiles the kernels; slot 0 and page 0 take what it writes.
@@ -264,21 +289,22 @@ class DecodeGraph:
             self._logits = self._forward()
 
     def _forward(self) -> Tensor:
-        tokens, positions, places, slots, lengths = self._input.split(self._rows)
-        numbers = Numbers(tokens, positions, places, slots, lengths, tokens[:0])
-        runner = self._runner
+        tokens, positions, places, adapters_T, slots, lengths = self._input.split(self._rows)
+        numbers = Numbers(tokens, positions, places, adapters_T, slots, lengths, tokens[:0])
+        runner, adapters = self._runner, self._runner.model.adapters
         batch = runner._batch(numbers, self._rows)
-        hidden = runner.model.decoder(runner.model.decoder.embeddings(numbers.tokens), batch, runner.memory)
-        return runner.model.decoder.logits(hidden)
+        with adapters.using(numbers.adapters) if adapters and self._adapted else nullcontext():
+            hidden = runner.model.decoder(runner.model.decoder.embeddings(numbers.tokens), batch, runner.memory)
+            return runner.model.decoder.logits(hidden)
 
     def replay(self, decode: list[SessionState]) -> Tensor:
         rows, size = self._rows, self._runner.config.page_size
         self._copied.synchronize()  # the copy of the last step must be done before its source is written again
         count = len(decode)
         assert count <= rows
-        host = self._host.numpy().reshape(5, rows)
-        host[:4, count:] = 0
-        host[4, count:] = 1
+        host = self._host.numpy().reshape(6, rows)
+        host[:5, count:] = 0
+        host[5, count:] = 1
         host[:, :count] = np.array([step_numbers(session, size) for session in decode]).T
         self._input.copy_(self._host, non_blocking=True)
         self._copied.record()

@@ -46,6 +46,7 @@ class SamplingParams:
     ignore_eos: bool = False
     min_tokens: int = 0
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     logit_bias: Mapping[int, float] | None = None
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
@@ -66,8 +67,9 @@ class SamplingParams:
         _require("frequency_penalty", self.frequency_penalty, -2, 2)
         if self.seed is not None:
             _require("seed", self.seed, -(2**63), 2**64 - 1)
-        if self.logprobs is not None:
-            _require("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        for name in ("logprobs", "prompt_logprobs"):
+            if (value := getattr(self, name)) is not None:
+                _require(name, value, 0, MAX_LOGPROBS)
         for id_, bias in (self.logit_bias or {}).items():
             _require("a token id in logit_bias", id_, 0, math.inf)
             _require(f"logit_bias[{id_}]", bias, -100, 100)
@@ -92,7 +94,7 @@ class SamplingParams:
         return (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) != (1.0, 0.0, 0.0)
 
 
-_INTEGERS = frozenset({"max_tokens", "top_k", "min_tokens", "seed", "logprobs"})
+_INTEGERS = frozenset({"max_tokens", "top_k", "min_tokens", "seed", "logprobs", "prompt_logprobs"})
 
 
 def _require(name: str, value: float, low: float, high: float) -> None:

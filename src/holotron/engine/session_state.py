@@ -63,6 +63,7 @@ class SessionState:
     id: str
     on_update: OnUpdate = OnUpdate.KEEP
     keep_images: int | None = None
+    adapter: int = 0  # the number of its LoRA adapter, 0 for none: what it remembers is that adapter's work
     pool: str | None = None  # requests without a session of their own may go on from sessions of their pool
     tokens: array[int] = field(default_factory=lambda: array("i"))
     images: list[ImageSpan] = field(default_factory=list)
@@ -133,7 +134,19 @@ class SessionState:
         self.images = [span for span in self.images if span.start < position]
         self.digests = {at: digest for at, digest in self.digests.items() if at <= position}
 
-    def resume_positions(self) -> list[int]:
-        """From where this session could go on without computing anything again."""
+    def logits_at(self, position: int) -> Tensor | None:
+        """The logits after the first `position` tokens, if they are known."""
+        if position == self.computed and self.logits is not None:
+            return self.logits
+        return next((c.logits for c in self.checkpoints if c.position == position), None)
+
+    def resume_positions(self, has_state: bool = True) -> list[int]:
+        """From where this session could go on without computing anything again.
+
+        Without a state that is anywhere in its keys and values: before the ends of its prompts, among other places.
+        """
         positions = [self.computed, *(c.position for c in self.checkpoints)]
+        if not has_state and self.slot is not None:
+            ends = (end for turn in self.turns for end in (turn.start, turn.prompt_end - 1))
+            positions += [end for end in ends if self.dropped_before <= end < self.computed]
         return [p for p in positions if not any(span.start < p < span.end for span in self.images)]

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holotron.engine.engine_loop import EngineLoop
+from holotron.engine.errors import EngineError
 from holotron.engine.grammar import GrammarState
 from holotron.engine.prefix import continue_or_open
-from holotron.engine.requests import Event, GenerationRequest, PlacedImages, StartEvent
+from holotron.engine.requests import AnyEvent, GenerationRequest, PlacedImages, StartEvent
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
 
-Emit = Callable[[int, Event | StartEvent], None]
+Emit = Callable[[int, AnyEvent], None]
 
 
 @dataclass(eq=False)
@@ -30,6 +31,7 @@ class Submission:
     images: PlacedImages
     grammar: GrammarState | None
     choices: int
+    adapter: str | None
     post: Callable[[Callable[[EngineLoop], None]], Future[None]]
     taken: Future[None] = field(init=False)
     _requests: list[GenerationRequest] = field(init=False, default_factory=list)
@@ -79,9 +81,13 @@ class Submission:
         """The session, how many of the tokens it has already, and how many of all need not be computed."""
         if self.session_id is not None:
             session = loop.find(self.session_id)
+            if self.adapter is not None and loop.adapter_number(self.adapter) != session.adapter:
+                raise EngineError(f"the session {session.id!r} was not opened with the adapter {self.adapter!r}")
             return session, 0, session.held
+        if self.sampling.prompt_logprobs is not None:  # what was computed before has not been scored
+            return loop.open(pool=self.pool), 0, 0
         keys = [(offset, prepared.key) for offset, prepared in self.images]
-        session, known = continue_or_open(loop, self.token_ids, keys, self.pool)
+        session, known = continue_or_open(loop, self.token_ids, keys, self.pool, adapter=self.adapter)
         return session, known, min(known, session.held)
 
     def _request(self, choice: int, session: SessionState) -> GenerationRequest:
@@ -89,4 +95,10 @@ class Submission:
         if choice and sampling.seed is not None:
             sampling = replace(sampling, seed=sampling.seed + choice)  # or every choice would say the same
         grammar = self.grammar.copy() if self.grammar is not None else None
-        return GenerationRequest(session, lambda _, event: self.emit(choice, event), sampling, grammar)
+        return GenerationRequest(
+            session,
+            lambda _, event: self.emit(choice, event),
+            sampling,
+            grammar,
+            emit_prompt=lambda event: self.emit(choice, event),
+        )

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from holotron.engine.errors import GenerationFailed, GrammarFailed
 from holotron.engine.grammar import GrammarError, GrammarState
 from holotron.engine.requests import FinishEvent, GenerationRequest, TokenEvent, TokenLogprobs
-from holotron.engine.sampling import RowState, SampledToken, sample, sample_plainly
+from holotron.engine.sampling import EMPTY, ERRORS, RowState, SampledToken, sample, sample_plainly
 from holotron.engine.stopping import StopChecker
 from holotron.model.config import ModelConfig
 from holotron.model.text.tokenizer import Tokenizer
@@ -23,7 +24,7 @@ class SampledStep(NamedTuple):
     text: str = ""
     logprobs: TokenLogprobs | None = None
     finish: FinishEvent | None = None
-    error: str | None = None
+    error: GenerationFailed | None = None
 
     def event(self, epoch: int) -> TokenEvent:
         return TokenEvent(self.token_ids, self.text, self.logprobs, epoch)
@@ -72,22 +73,23 @@ class TokenSampler:
             for i, (request, row, token) in enumerate(zip(requests, rows, tokens, strict=True))
         ]
 
-    def _bitmask(self, requests: Sequence[GenerationRequest]) -> tuple[Tensor | None, dict[int, str]]:
+    def _bitmask(self, requests: Sequence[GenerationRequest]) -> tuple[Tensor | None, dict[int, GrammarFailed]]:
         if all(request.grammar is None for request in requests):
             return None, {}
         bitmask = torch.zeros(len(requests), -(-self._config.vocab_size // 32), dtype=torch.int32)
-        broken: dict[int, str] = {}
+        broken: dict[int, GrammarFailed] = {}
         for i, request in enumerate(requests):
             if request.grammar is not None:
                 try:
                     request.grammar.mask_into(bitmask[i])
                 except GrammarError as error:
-                    broken[i] = str(error)
+                    broken[i] = GrammarFailed(str(error))
         return bitmask, broken
 
     def _outcome(self, request: GenerationRequest, row: RowState, token: SampledToken) -> SampledStep:
         if token.error is not None:
-            return SampledStep(error=token.error)
+            by_grammar = request.grammar is not None and token.error == ERRORS[EMPTY]
+            return SampledStep(error=(GrammarFailed if by_grammar else GenerationFailed)(token.error))
         checker = request.checker
         assert checker is not None
         ids: tuple[int, ...] = (token.token_id,)
@@ -97,7 +99,7 @@ class TokenSampler:
             try:
                 ids = _follow(request.grammar, token.token_id)
             except GrammarError as error:
-                return SampledStep(error=str(error))
+                return SampledStep(error=GrammarFailed(str(error)))
             ids, text = _push_all(checker, ids)
         finish = FinishEvent(checker.finish.reason, stop=checker.finish.stop) if checker.finish else None
         if finish is None and request.grammar is not None and request.grammar.is_finished:

@@ -52,16 +52,36 @@ class Counters:
     steps: int = 0
     problem: str = ""
     began: float = field(default_factory=time.monotonic)
+    first_step: float | None = None  # when the first and the last step ended, by the clock of `began`
+    last_step: float | None = None
 
     def add(self, other: Counters) -> None:
         """Count what another fleet did, too."""
         for name in ("running", "finished", "succeeded", "rewarded", "skipped", "retried", "infrastructure", "steps"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.problem = other.problem or self.problem
+        for moment in (other.first_step, other.last_step):
+            self._played_at(moment)
+
+    def add_step(self) -> None:
+        self.steps += 1
+        self._played_at(time.monotonic())
+
+    def _played_at(self, moment: float | None) -> None:
+        if moment is not None:
+            self.first_step = moment if self.first_step is None else min(self.first_step, moment)
+            self.last_step = moment if self.last_step is None else max(self.last_step, moment)
 
     @property
     def steps_per_second(self) -> float:
         return self.steps / max(1e-9, time.monotonic() - self.began)
+
+    @property
+    def playing_steps_per_second(self) -> float:
+        """Between the first step and the last: without the start of browsers and the end of the run."""
+        if self.first_step is None or self.last_step is None or self.steps < 2:
+            return 0.0
+        return (self.steps - 1) / max(1e-9, self.last_step - self.first_step)
 
 
 @dataclass
@@ -143,7 +163,7 @@ class Fleet:
     async def _record(self, attempt: Attempt, writer: EpisodeWriter) -> EpisodeInfo:
         async def record(step: StepRecord) -> None:
             await asyncio.to_thread(writer.add_step, step_of(step), step.observation.image)
-            self.counters.steps += 1
+            self.counters.add_step()
             self.on_step(attempt.task, step)
             self.on_change(self.counters)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
@@ -103,17 +104,18 @@ async def arun(
 ) -> RunResult[Data]:
     """Do a task in a browser.
 
-    model: a folder, hub id or preset that runs in this process; endpoint: an OpenAI-compatible server instead, and name
-    the model there. Without either the small bundled policy acts. allow, anywhere: origins besides that of the url;
-    allow_private: names that may lead to this machine or a private network. secrets: values by name, typed where the
-    policy writes {{secret:NAME}}. ask: patterns of actions that on_question must agree to; without it they are refused.
-    record: a folder that keeps the episode. extract: a Pydantic class that `data` of the result becomes. stuck: None
-    lets the policy go round in circles.
+    model: a folder, hub id or preset that runs in this process; endpoint: an OpenAI-compatible server instead, or
+    "openai" or "anthropic" for its computer tool, and name the model there. Without either the small bundled policy
+    acts. allow, anywhere: origins besides that of the url; allow_private: names that may lead to this machine or a
+    private network. secrets: values by name, typed where the policy writes {{secret:NAME}}. ask: patterns of actions
+    that on_question must agree to; without it they are refused. record: a folder that keeps the episode. extract: a
+    Pydantic class that `data` of the result becomes. stuck: None lets the policy go round in circles.
     """
     if model is not None and endpoint is not None:
         raise ValueError("model acts in this process and endpoint elsewhere; give one of them")
     local = None if endpoint is not None else str(model or BUNDLED)
     found = policy_format or await asyncio.to_thread(stated_format, local, endpoint, name) or JsonFormat()
+    found = found.on(date.today().isoformat())
     address, env_options = browser_options(
         url,
         size or found.size or SIZE,
@@ -181,7 +183,7 @@ class OneRun:
             if extract is not None:
                 shots = [step.observation.image for step in agent.steps[-SHOWN:]]
                 try:
-                    data = await _extracted(self.policy, extract, task, ending.answer, shots)
+                    data = await _extracted(self.policy, extract, redact(task), redact(ending.answer), shots)
                 except ValidationError as error:
                     problem = f"no {extract.__name__} could be made of it: {error.errors(include_url=False)[0]['msg']}"
         success = ending.success if ending.success is not None else ending.reason in ("answered", "done")

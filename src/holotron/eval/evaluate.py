@@ -113,6 +113,7 @@ async def evaluate(
         "date": date.today().isoformat(),
         "seconds": seconds,
         "steps_per_second": counters.steps / seconds,
+        "playing_steps_per_second": counters.playing_steps_per_second,
         "sessions": run.sessions,
         "workers": run.workers,
         "stolen_seconds": stolen_since(stolen),

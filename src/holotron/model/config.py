@@ -157,9 +157,9 @@ class VisionConfig:
     max_patches: int = 13312
     mean: tuple[float, float, float] = CLIP_MEAN
     std: tuple[float, float, float] = CLIP_STD
-    image_token_id: int = 131072
-    image_start_token_id: int | None = 131073
-    image_end_token_id: int | None = 131074
+    image_token_id: int = 18
+    image_start_token_id: int | None = None
+    image_end_token_id: int | None = None
 
     def __post_init__(self) -> None:
         _positive(self, "width", "depth", "heads", "mlp_size", "patch_size", "projector_size", "tile_size", "max_tiles")
@@ -187,6 +187,12 @@ class VisionConfig:
     def shuffled_width(self) -> int:
         """Channels after the 2x2 pixel shuffle."""
         return 4 * self.width
+
+    def image_ids(self, tokens: int) -> tuple[list[int], int]:
+        """The ids that stand for an image of so many tokens, start and end included, and where its own begin."""
+        start = [] if self.image_start_token_id is None else [self.image_start_token_id]
+        end = [] if self.image_end_token_id is None else [self.image_end_token_id]
+        return [*start, *[self.image_token_id] * tokens, *end], len(start)
 
     @property
     def gated(self) -> bool:
@@ -306,6 +312,21 @@ class ModelConfig:
         for symbol, part in (("M", self.mamba), ("*", self.attention), ("-", self.mlp), ("E", self.moe)):
             if symbol in self.pattern and part is None:
                 raise ConfigError(f"the pattern has {symbol} layers but no {MIXERS[symbol]} description")
+        self._check_ids()
+
+    def _check_ids(self) -> None:
+        """What is looked up in the embedding must have a row there; nothing is looked up for the image token itself."""
+        named: list[tuple[str, int | None]] = [("a stop id", id_) for id_ in self.eos_token_ids]
+        if v := self.vision:
+            named += [("the start of an image", v.image_start_token_id), ("the end of an image", v.image_end_token_id)]
+            if v.image_token_id < 0:
+                raise ConfigError(f"{self.name}: the image token is {v.image_token_id}; ids begin at 0")
+        for what, id_ in named:
+            if id_ is not None and not 0 <= id_ < self.vocab_size:
+                raise ConfigError(
+                    f"{self.name}: {what} is token {id_}, but the embedding has {self.vocab_size} rows; the tokenizer "
+                    "or the ids in its configs belong to another checkpoint"
+                )
 
     def count(self, symbol: str) -> int:
         """How many layers of one kind the pattern has."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
+from holotron.model.adapters import load_adapters
 from holotron.model.checkpoint.reader import Progress, load_checkpoint
 from holotron.model.errors import ModelError
 from holotron.model.initialize import random_model
@@ -25,11 +27,13 @@ def load(
     random_weights: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
+    adapters: Mapping[str, str | Path] | None = None,
 ) -> Model:
     """The model of a checkpoint folder, a hub id such as "Hcompany/Holotron-12B", or a preset name.
 
     The device defaults to the GPU where there is one, the dtype to that of the checkpoint. With random_weights a
-    preset is made in memory and nothing is read.
+    preset is made in memory and nothing is read. adapters: LoRA adapters by name, each a folder as PEFT writes it;
+    `model.using(name)` computes with one, and an engine's sessions name theirs.
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     name = str(name_or_path)
@@ -37,8 +41,11 @@ def load(
         if name not in PRESETS:
             raise ModelError(f"random weights need a preset, and {name!r} is none; known are {', '.join(PRESETS)}")
         kind = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
-        return random_model(PRESETS[name].config, device, kind, seed)
-    return load_checkpoint(find_checkpoint(name), device, dtype, progress)
+        model = random_model(PRESETS[name].config, device, kind, seed)
+    else:
+        model = load_checkpoint(find_checkpoint(name), device, dtype, progress)
+    load_adapters(model, adapters or {})
+    return model
 
 
 def find_checkpoint(name: str) -> Path:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +21,9 @@ from holotron.model.qwen_vision import QwenVisionTower
 from holotron.model.tiling import ProcessedImage
 from holotron.model.vision import Projector, VisionTower, pixel_shuffle
 
+if TYPE_CHECKING:
+    from holotron.model.adapters import AdapterSet
+
 
 class Model(nn.Module):
     """A policy. `vision` and `projector` are None for a text-only one; Qwen's tower needs no projector.
@@ -30,6 +35,7 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.source: CheckpointSource | None = None
+        self.adapters: AdapterSet | None = None
         self.vision: VisionTower | QwenVisionTower | None = None
         self.projector: Projector | None = None
         if isinstance(config.vision, QwenVisionConfig):
@@ -46,6 +52,14 @@ class Model(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         return self.decoder.embeddings.weight.dtype
+
+    def using(self, adapter: str | None) -> AbstractContextManager[None]:
+        """Inside, everything is computed with the adapter of that name; None is the model alone."""
+        if self.adapters is None:
+            if adapter is not None:
+                raise ModelError(f"there is no adapter {adapter!r}: {self.config.name} was loaded without any")
+            return nullcontext()
+        return self.adapters.using(self.adapters.number(adapter) or None)
 
     def encode_images(self, images: Sequence[ProcessedImage]) -> list[Tensor]:
         """Token embeddings of each image."""

@@ -37,7 +37,8 @@ _NANO_12B = ModelConfig(
     mlp=MlpConfig(20480),
     eos_token_ids=(2, 11, 12),
 )
-_VISION_12B = VisionConfig()
+# The ids of images are the tokenizer's and are read with a checkpoint; these give random weights something to read.
+_VISION_12B = VisionConfig(image_token_id=18, image_start_token_id=19, image_end_token_id=20)
 _NANO_30B = ModelConfig(
     name="nemotron-3-nano-30b-a3b",
     pattern="MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from holotron.model.config import ModelConfig, VisionConfig
+from holotron.model.config import ModelConfig, QwenVisionConfig, VisionConfig
 from holotron.plan.efficiency import MEASURED, Efficiency
 from holotron.plan.errors import PlanError
 from holotron.plan.gpus import Gpu
@@ -185,13 +185,20 @@ def _layer_seconds(model: ModelConfig, gpu: Gpu, precision: Precision, tokens: i
 
 
 def vision_flops(vision: VisionConfig, image_tokens: int) -> float:
-    """The tower over one screenshot: tiles are separate sequences, a dynamic image is a single one."""
+    """The tower over one screenshot: tiles are separate sequences, a whole image is a single one."""
     patches = 4 * image_tokens
     sequence_patches = (vision.tile_size // vision.patch_size) ** 2 if vision.mode == "tiles" else max(patches, 1)
     sequence = sequence_patches + vision.prefix_tokens
-    block = 2 * sequence * (4 * vision.width**2 + 2 * vision.width * vision.mlp_size) + 4 * sequence**2 * vision.width
+    mlp = (3 if vision.gated else 2) * vision.width * vision.mlp_size
+    products = 2 * sequence * (4 * vision.width**2 + mlp) * vision.depth
+    seen = float(vision.depth * sequence)  # patches that one attends to, over all blocks
+    if isinstance(vision, QwenVisionConfig) and vision.window_size is not None:
+        window = (vision.window_size // vision.patch_size) ** 2
+        whole = len(vision.full_attention)
+        seen = whole * sequence + (vision.depth - whole) * min(window, sequence)
+    attention = 4 * sequence * seen * vision.width
     embedding = 2 * sequence_patches * vision.patch_values * vision.width
-    return patches / sequence_patches * (vision.depth * block + embedding)
+    return patches / sequence_patches * (products + attention + embedding)
 
 
 def vision_seconds(model: ModelConfig, gpu: Gpu, image_tokens: int, efficiency: Efficiency = MEASURED) -> float:

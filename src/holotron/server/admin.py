@@ -62,7 +62,10 @@ async def wake(state: StateDep) -> Any:
 
 @router.post("/update_weights", response_model=Done)
 async def update_weights(state: StateDep, body: UpdateRequest) -> Any:
-    """New weights from a folder or a safetensors file that the server can read. Sessions go on."""
+    """New weights from a folder or a safetensors file that the server can read. Sessions go on.
+
+    An engine that is started again reads them anew: leave the files as they are until the next update.
+    """
     return await _update(state, body.path, body.version, "path")
 
 
@@ -80,24 +83,32 @@ async def update_weights(state: StateDep, body: UpdateRequest) -> Any:
 async def put_weights(
     http: Request, state: StateDep, version: str | None = Query(None, min_length=1, max_length=128)
 ) -> Any:
-    """New weights from another process, which sends a safetensors file with tensors by parameter name."""
-    with tempfile.TemporaryDirectory(prefix="holotron-weights-") as folder:
-        path = Path(folder) / "weights.safetensors"
+    """New weights from another process, which sends a safetensors file: the checkpoint's own names, all or a part."""
+    spool = tempfile.TemporaryDirectory(prefix="holotron-weights-")
+    try:
+        path = Path(spool.name) / "weights.safetensors"
         try:
             with path.open("wb") as file:
                 async for chunk in http.stream():
                     file.write(chunk)
         except OSError as error:
             raise ApiError(507, f"the weights could not be stored: {error.strerror}", code="no_room") from error
-        return await _update(state, str(path), version, "body")
+        return await _update(state, str(path), version, "body", spool)
+    except BaseException:
+        spool.cleanup()
+        raise
 
 
-async def _update(state: ServerState, path: str, version: str | None, field: str) -> dict[str, Any]:
+async def _update(
+    state: ServerState,
+    path: str,
+    version: str | None,
+    field: str,
+    spool: tempfile.TemporaryDirectory[str] | None = None,
+) -> dict[str, Any]:
     try:
-        epoch = await state.client.call("update_weights", path)
+        epoch = await state.client.update_weights(path, version, spool)
     except EngineRefused as error:
         refusal = as_api_error(error)
         raise ApiError(refusal.status, f"{field}: {error}", param=field, code=refusal.code) from error
-    if version is not None:
-        state.client.versions[epoch] = version
     return {"ok": True, "epoch": epoch, "weight_version": state.client.version_of(epoch)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import uuid4
 
@@ -13,7 +13,8 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from holotron.engine.requests import Event, FinishEvent, TokenEvent
-from holotron.server.errors import as_api_error
+from holotron.server.errors import ApiError, as_api_error
+from holotron.server.running import RunningAnswers
 from holotron.server.schemas import Sampling
 from holotron.server.state import ServerState
 from holotron.server.streaming import DONE, EventStream, sse, unless_gone
@@ -37,10 +38,13 @@ class TurnAnswer(ABC, Generic[Asked]):
         for index, choice in enumerate(self.choices):
             choice.index = index
         self._state = state
-        self._head = {
+        self.forget: Callable[[], None] = lambda: None  # among the answers that are under way
+        self.fields: Mapping[str, str] = {}  # what the client calls the fields of the request, where that differs
+        self.noticed: dict[str, Any] = {}  # for the log; the request's own once there is one
+        self.head: dict[str, Any] = {
             "id": f"{self.prefix}-{uuid4().hex}",
             "created": int(time.time()),
-            "model": state.settings.model_name,
+            "model": turns[0].model,
         }
 
     @abstractmethod
@@ -64,13 +68,37 @@ class TurnAnswer(ABC, Generic[Asked]):
         extras: dict[str, Any] = {"weight_version": self._state.client.version_of(epoch)}
         if self.request.session_id is not None:
             extras["session_id"] = self.request.session_id
-        return extras
+        return extras | self.prompt()
 
     async def whole(self) -> dict[str, Any]:
         try:
             await asyncio.gather(*(turn.collect() for turn in self.turns))
         finally:
             self.close()
+        return self.result()
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        try:
+            for chunk in self.opening():
+                yield chunk
+            for turn in self.turns:  # all of them run; they are told one after another
+                async for choice, event in turn.events():
+                    for chunk in self.chunks(choice, event):
+                        yield chunk
+            for chunk in self.closing():
+                yield chunk
+        except Exception as error:
+            found = as_api_error(error).renamed(self.fields)
+            self.noticed["code"] = found.code
+            for chunk in self.broken(found):
+                yield chunk
+        finally:
+            self.close()
+
+    # ---- OpenAI's completions; other dialects tell the same turns otherwise ----
+
+    def result(self) -> dict[str, Any]:
+        """The whole answer, once every choice is finished."""
         choices = []
         for turn in self.turns:
             for choice in turn.choices:
@@ -78,26 +106,34 @@ class TurnAnswer(ABC, Generic[Asked]):
                 if choice.stop is not None:
                     told["stop_reason"] = choice.stop
                 choices.append(told)
-        return self._head | {"object": self.whole_object, "choices": choices, "usage": self._usage()} | self.extras()
+        return self.head | {"object": self.whole_object, "choices": choices, "usage": self.usage()} | self.extras()
 
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        try:
-            if self.first_piece is not None:
-                for choice in self.choices:
-                    yield self._chunk([self._told(choice, self.first_piece, 0, None)])
-            for turn in self.turns:  # all of them run; they are told one after another
-                async for choice, event in turn.events():
-                    if (piece := self.piece(choice, event)) is not None:
-                        new = len(event.token_ids) if isinstance(event, TokenEvent) else 0
-                        finish = self.finish_reason(choice) if isinstance(event, FinishEvent) else None
-                        yield self._chunk([self._told(choice, piece, len(choice.token_ids) - new, finish)])
-            if self.request.stream_options and self.request.stream_options.include_usage:
-                yield self._chunk([], {"usage": self._usage()} | self.extras())
-        except Exception as error:
-            yield sse(as_api_error(error).body())
-        finally:
-            self.close()
+    def opening(self) -> Iterator[bytes]:
+        """What a stream tells before anything was generated."""
+        for choice in self.choices if self.first_piece is not None else ():
+            yield self._chunk([self._told(choice, self.first_piece or {}, 0, None)], self.prompt())
+
+    def chunks(self, choice: Choice, event: Event) -> Iterator[bytes]:
+        """What an event of a choice adds to a stream."""
+        if (piece := self.piece(choice, event)) is not None:
+            new = len(event.token_ids) if isinstance(event, TokenEvent) else 0
+            finish = self.finish_reason(choice) if isinstance(event, FinishEvent) else None
+            yield self._chunk([self._told(choice, piece, len(choice.token_ids) - new, finish)])
+
+    def closing(self) -> Iterator[bytes]:
+        """What a stream tells at its end."""
+        if self.request.stream_options and self.request.stream_options.include_usage:
+            yield self._chunk([], {"usage": self.usage()} | self.extras())
         yield DONE
+
+    def broken(self, error: ApiError) -> Iterator[bytes]:
+        """What a stream tells where it ends with an error."""
+        yield sse(error.body())
+        yield DONE
+
+    def prompt(self) -> dict[str, Any]:
+        """The tokens that were read, if they were asked for, where one prompt stands for the whole answer."""
+        return {}
 
     def _told(self, choice: Choice, said: dict[str, Any], start: int, finish: str | None) -> dict[str, Any]:
         told = {"index": choice.index, **said, "finish_reason": finish, "logprobs": self.logprobs(choice, start)}
@@ -106,9 +142,11 @@ class TurnAnswer(ABC, Generic[Asked]):
         return told
 
     def _chunk(self, choices: list[dict[str, Any]], more: dict[str, Any] | None = None) -> bytes:
-        return sse(self._head | {"object": self.chunk_object, "choices": choices} | (more or {}))
+        options = self.request.stream_options
+        so_far = {"usage": self.usage()} if options and options.continuous_usage_stats else {}
+        return sse(self.head | {"object": self.chunk_object, "choices": choices} | so_far | (more or {}))
 
-    def _usage(self) -> dict[str, Any]:
+    def usage(self) -> dict[str, Any]:
         prompt = sum(turn.prompt_tokens for turn in self.turns)
         completion = sum(turn.completion_tokens for turn in self.turns)
         return {
@@ -120,14 +158,23 @@ class TurnAnswer(ABC, Generic[Asked]):
 
     def close(self) -> None:
         """End every turn, if it has not ended yet."""
+        self.forget()
         for turn in self.turns:
             turn.close()
+
+    def abort(self) -> None:
+        """Have every turn end where it is; the answer says so."""
+        for turn in self.turns:
+            turn.generation.abort()
 
 
 async def respond(http: Request, beginning: Coroutine[Any, Any, TurnAnswer[Any]]) -> Response:
     """From a request to its answer, whole or as events; the turns end if the client leaves."""
     answer = await unless_gone(http.receive, beginning)
     http.state.turn = answer.turns[0]
+    answer.noticed = http.scope["state"]
+    running: RunningAnswers = http.app.state.server.running
+    running.add(http.state.caller, (http.state.request_id, answer.head["id"]), answer)
     if answer.request.stream:
         return EventStream(answer.stream(), answer.close)
     return JSONResponse(await unless_gone(http.receive, answer.whole()))

@@ -16,9 +16,17 @@ from starlette.requests import ClientDisconnect
 
 from holotron import __version__
 from holotron.episodes.store import EpisodeStore
-from holotron.server import admin, completion_routes, health_routes, session_routes, text_routes
+from holotron.server import (
+    admin,
+    completion_routes,
+    health_routes,
+    message_routes,
+    responses,
+    session_routes,
+    text_routes,
+)
 from holotron.server import messages as m
-from holotron.server.auth import Admission, Keys
+from holotron.server.auth import Admission, Hosts, Keys
 from holotron.server.bodies import BodyReader
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused
 from holotron.server.errors import add_handlers
@@ -27,6 +35,7 @@ from holotron.server.images import ImageReader
 from holotron.server.loading import Texts
 from holotron.server.metrics import Metrics
 from holotron.server.middleware import RequestMiddleware
+from holotron.server.reasoning import detect_reasoning
 from holotron.server.retries import RetryMiddleware
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
@@ -72,13 +81,15 @@ def create_app(settings: ServerSettings, texts: Texts, on_failure: Callable[[str
             yield
 
     app = Application(title="Holotron", version=__version__, description=ABOUT, lifespan=lifespan)
-    for part in (completion_routes, session_routes, text_routes, health_routes, admin):
+    for part in (completion_routes, responses, message_routes, session_routes, text_routes, health_routes, admin):
         app.include_router(part.router)
     add_handlers(app)
     for gone in (ClientGone, ClientDisconnect):
         app.add_exception_handler(gone, _client_gone)
     app.add_middleware(RetryMiddleware, keys=keys)
-    app.add_middleware(RequestMiddleware, metrics=metrics, keys=keys, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(
+        RequestMiddleware, metrics=metrics, keys=keys, hosts=Hosts(settings), max_body_bytes=settings.max_body_bytes
+    )
     if settings.episodes is not None:
         app.mount("/view", view_episodes(Catalog(EpisodeStore(settings.episodes))))
     if settings.cors_origins:
@@ -98,8 +109,9 @@ async def _assemble(
 ) -> ServerState:
     sessions = SessionTable(settings)
     start = m.Start(settings.engine, settings.kept_seconds, settings.kept_most)
-    client = EngineClient(start, on_loss=sessions.clear, on_failure=on_failure)
+    client = EngineClient(start, on_loss=sessions.clear, on_failure=on_failure, log_format=settings.log_format)
     client.start()
+    stack.callback(client.weights.clear)
     stack.push_async_callback(client.close)
     policy = FetchPolicy(allowed_hosts=settings.image_hosts, max_bytes=settings.max_image_bytes)
     fetcher = await stack.enter_async_context(aclosing(Fetcher(policy)))
@@ -118,6 +130,7 @@ async def _assemble(
         writers=writers,
         metrics=metrics,
         dialect=detect_dialect(texts.template.source),
+        reasoning=detect_reasoning(texts.template.source),
     )
     metrics.watch(client, state.admission, sessions)
     for upkeep in (_sweep(state), _watch_lag(metrics)):

@@ -15,6 +15,7 @@ from holotron.server.errors import ApiError
 from holotron.server.settings import ServerSettings
 
 ANYONE = "anyone"
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,30 @@ class Keys:
         return ADMIN
 
 
+class Hosts:
+    """Whom a request may say it is for. A page that has its own name point to this machine is turned away."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        local = settings.host in LOOPBACK_NAMES or settings.host.startswith("127.")
+        names = {*settings.allowed_hosts, *(LOOPBACK_NAMES if local else ())}
+        if local:
+            names.add(settings.host)
+        self._names = frozenset(name.lower() for name in names) if names and "*" not in names else None
+
+    def check(self, request: Request) -> None:
+        """421 where the Host header is not one of ours; without --allowed-host only a server on loopback looks."""
+        host = request.headers.get("host", "")
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        if self._names is not None and host and name.lower() not in self._names:
+            message = f"this server is not {name[:128]!r}; if it is to be, start it with --allowed-host"
+            raise ApiError(421, message, code="host_not_allowed")
+
+
 def _bearer(request: Request) -> str:
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else ""
+    if scheme.lower() == "bearer":
+        return key.strip()
+    return request.headers.get("x-api-key", "")  # as Anthropic's clients send it
 
 
 def _digest(key: str) -> bytes:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import socket
+import subprocess
 import sys
-from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -14,14 +16,14 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
-from holotron.server.body_reader import Problems, read
-from holotron.server.channel import Channel
+from holotron.server.body_reader import Problems, read, receive, send
 from holotron.server.errors import ApiError, as_api_error
 from holotron.server.unknown_fields import ignore_unknown
 
 SMALL = 128 * 1024  # read at once: a few milliseconds, whatever is in it
 MOST_AT_ONCE = 16 * 1024 * 1024  # the same for data URLs, which are only copied
 MOST_URLS = 64
+MOST_WAITING = 32
 
 
 def is_quick(content: bytes) -> bool:
@@ -45,51 +47,52 @@ class BodyReader:
     """Reads bodies one after another in a process that is started when the first one needs it."""
 
     def __init__(self) -> None:
-        self._channel: Channel | None = None
-        self._waiting: deque[asyncio.Future[tuple[Any, Problems]]] = deque()
-        self._running: asyncio.Task[None] | None = None
-        self._starting = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "holotron-body")  # sends and receives without the event loop
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._waiting = 0
 
     async def read(self, kind: Any, content: bytes) -> tuple[Any, Problems]:
         """A request of that type, or what is wrong with it."""
         if is_quick(content):
             return read(kind, content)
-        async with self._starting:
-            if self._channel is None:
-                ours, theirs = socket.socketpair()
-                self._channel = await Channel.open(ours)
-                self._running = asyncio.create_task(self._run(self._channel, theirs))
-            answer: asyncio.Future[tuple[Any, Problems]] = asyncio.get_running_loop().create_future()
-            self._waiting.append(answer)
-            self._channel.send((kind, content))
-        return await answer
+        if self._waiting >= MOST_WAITING:
+            message = f"{self._waiting} long bodies wait to be read, as many as this server takes"
+            raise ApiError(429, message, code="busy", retry=1)
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, kind, content)
+        finally:
+            self._waiting -= 1
 
     async def aclose(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._end)
 
-    async def _run(self, channel: Channel, theirs: socket.socket) -> None:
-        """One life of the process."""
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "holotron.server.body_reader", str(theirs.fileno()), pass_fds=[theirs.fileno()]
-            )
+    def _ask(self, kind: Any, content: bytes) -> tuple[Any, Problems]:
         try:
-            async for frame in channel.frames():
-                for answer in frame:
-                    if not (asked := self._waiting.popleft()).done():  # its client may be gone
-                        asked.set_result(answer)
-        finally:
-            channel.close()
-            self._channel = None
-            with suppress(ProcessLookupError):
-                process.kill()
-            problem = f"body: the process that read it ended with code {await process.wait()}; send less at once"
-            for asked in self._waiting:
-                if not asked.done():
-                    asked.set_exception(ApiError(413, problem, param="body", code="too_large"))
-            self._waiting.clear()
+            if self._socket is None:
+                self._socket, theirs = socket.socketpair()
+                with theirs:
+                    words = [sys.executable, "-m", "holotron.server.body_reader", str(theirs.fileno())]
+                    self._process = subprocess.Popen(words, pass_fds=[theirs.fileno()])
+            send(self._socket, pickle.dumps(kind), content)
+            (answer,) = receive(self._socket, 1)
+        except OSError as error:
+            problem = f"body: the process that read it ended with code {self._end()}; send less at once"
+            raise ApiError(413, problem, param="body", code="too_large") from error
+        result: tuple[Any, Problems] = pickle.loads(answer)
+        return result
+
+    def _end(self) -> int | None:
+        if self._socket is None or self._process is None:
+            return None
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # also ends what a thread waits for
+        self._socket.close()
+        self._socket = None
+        self._process.kill()
+        return self._process.wait()
 
 
 class BodyRequest(Request):

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import uuid4
 
 from holotron.engine.grammar import Grammar, GrammarError
 from holotron.engine.requests import Event, FinishEvent
 from holotron.model.errors import ModelError
+from holotron.model.text.conversation import Written
 from holotron.server.answer import TurnAnswer
 from holotron.server.auth import Caller
 from holotron.server.errors import blaming, field_error
-from holotron.server.lengths import check_length
-from holotron.server.logprobs import chat_logprobs
+from holotron.server.lengths import MOST_COUNTED, check_length, too_long
+from holotron.server.logprobs import TokenNames, chat_logprobs, prompt_logprobs
+from holotron.server.reasoning import ReasoningSplitter
 from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, NamedTool, TextPart, TokenizeRequest
 from holotron.server.sessions import OpenSession
 from holotron.server.state import ServerState
@@ -29,8 +32,17 @@ LONGEST_ARGUMENTS = 2**20
 SHORT_MESSAGES, SHORT_TEXT = 32, 8192
 
 
+@dataclass(frozen=True)
+class Said:
+    """A piece of an answer, in this order: thoughts, text, calls."""
+
+    reasoning: str
+    content: str
+    calls: Sequence[ToolCall]
+
+
 class ChatAnswer(TurnAnswer[ChatRequest]):
-    """The answer to messages: its text is divided into content and tool calls."""
+    """The answer to messages: its text is divided into thoughts, content and tool calls."""
 
     prefix = "chatcmpl"
     whole_object = "chat.completion"
@@ -41,32 +53,44 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
         super().__init__(state, request, [turn])
         tools = tools_of(request) if request.tool_choice != "none" else None
         self._splitters = [ToolSplitter(state.dialect, tools) for _ in turn.choices] if state.dialect and tools else []
+        self._thoughts = []
+        if state.reasoning is not None and request.separate_reasoning:
+            self._thoughts = [ReasoningSplitter(state.reasoning, turn.prompt.thinking) for _ in turn.choices]
         self._calls = Counter[int]()  # that each choice has made
 
     def body(self, turn: ActiveTurn, choice: Choice) -> dict[str, Any]:
-        content, calls = self._split(choice, choice.text, True)
-        message: dict[str, Any] = {"role": "assistant", "content": content or (None if calls else ""), "refusal": None}
-        if calls:
-            message["tool_calls"] = [_call(call) for call in calls]
+        said = self.said(choice, choice.text, True)
+        content = said.content or (None if said.calls else "")
+        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        if said.reasoning:
+            message["reasoning_content"] = said.reasoning
+        if said.calls:
+            message["tool_calls"] = [_call(call) for call in said.calls]
         return {"message": message}
 
     def piece(self, choice: Choice, event: Event) -> dict[str, Any] | None:
         finished = isinstance(event, FinishEvent)
         told = self._calls[choice.index]
-        content, calls = self._split(choice, event.text, finished)
-        delta: dict[str, Any] = {"content": content} if content else {}
-        if calls:
-            delta["tool_calls"] = [{"index": told + i, **_call(call)} for i, call in enumerate(calls)]
+        said = self.said(choice, event.text, finished)
+        delta: dict[str, Any] = {"content": said.content} if said.content else {}
+        if said.reasoning:
+            delta["reasoning_content"] = said.reasoning
+        if said.calls:
+            delta["tool_calls"] = [{"index": told + i, **_call(call)} for i, call in enumerate(said.calls)]
         if delta or finished or self.request.logprobs or self.request.return_token_ids:
             return {"delta": delta}
         return None
 
-    def _split(self, choice: Choice, text: str, last: bool) -> tuple[str, list[ToolCall]]:
-        if not self._splitters:
-            return text, []
-        content, calls = self._splitters[choice.index].push(text, last)
+    def said(self, choice: Choice, text: str, last: bool) -> Said:
+        """What the next piece of a choice's text says."""
+        reasoning = ""
+        calls: list[ToolCall] = []
+        if self._thoughts:
+            reasoning, text = self._thoughts[choice.index].push(text, last)
+        if self._splitters:
+            text, calls = self._splitters[choice.index].push(text, last)
         self._calls[choice.index] += len(calls)
-        return content, calls
+        return Said(reasoning, text, calls)
 
     def finish_reason(self, choice: Choice) -> str:
         reason = super().finish_reason(choice)
@@ -75,12 +99,18 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
     def logprobs(self, choice: Choice, start: int) -> dict[str, Any] | None:
         if not self.request.logprobs:
             return None
-        entries = chat_logprobs(self._state.texts.tokenizer, choice.token_ids[start:], choice.logprobs[start:])
-        return {"content": entries}
+        names = TokenNames(self._state.texts.tokenizer, self.request.return_tokens_as_token_ids)
+        return {"content": chat_logprobs(names, choice.token_ids[start:], choice.logprobs[start:])}
 
     def extras(self) -> dict[str, Any]:
-        prompt = {"prompt_token_ids": list(self.turns[0].prompt_ids)} if self.request.return_token_ids else {}
-        return super().extras() | prompt
+        known = self.choices[0].prompt_logprobs
+        if known is None or self.request.prompt_logprobs is None:
+            return super().extras()
+        names = TokenNames(self._state.texts.tokenizer, self.request.return_tokens_as_token_ids)
+        return super().extras() | {"prompt_logprobs": prompt_logprobs(names, self.turns[0].prompt_ids, known)}
+
+    def prompt(self) -> dict[str, Any]:
+        return {"prompt_token_ids": list(self.turns[0].prompt_ids)} if self.request.return_token_ids else {}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -92,8 +122,10 @@ def tools_of(request: ChatRequest | TokenizeRequest) -> list[dict[str, Any]] | N
     return [tool.model_dump(exclude_none=True) for tool in request.tools] if request.tools else None
 
 
-async def begin_chat(state: ServerState, request: ChatRequest, caller: Caller) -> ChatAnswer:
-    """From a request to a turn that the engine has taken; every refusal names its field."""
+async def begin_chat(
+    state: ServerState, request: ChatRequest, caller: Caller, dialect: type[ChatAnswer] = ChatAnswer
+) -> ChatAnswer:
+    """From a request to a turn that the engine has taken; every refusal names its field. `dialect` tells the answer."""
     state.check_model(request.model)
     # Not the schema's business: a path may name the session, too.
     if not request.messages and request.session_id is None:
@@ -105,6 +137,8 @@ async def begin_chat(state: ServerState, request: ChatRequest, caller: Caller) -
 
     def check() -> Grammar | None:
         """What is wrong with the request in itself, and the form that its answer must have."""
+        if len(request.messages) > state.max_context:  # each has a token at least
+            raise too_long("messages", state.max_context)
         check_length(state.texts.tokenizer, texts_of(request.messages), state.max_context, "messages")
         if tools:
             with blaming("tools", ValueError):
@@ -128,14 +162,30 @@ async def begin_chat(state: ServerState, request: ChatRequest, caller: Caller) -
         sizes = [image.size for image in images]
         with blaming("messages", ModelError):
             written = conversation.append(list(map(plain, request.messages)), sizes, tools, **template_kwargs(request))
-        return Prompt(written.token_ids, list(zip(written.places, images, strict=True)), conversation)
+        prompt = Prompt(written.token_ids, list(zip(written.places, images, strict=True)), conversation)
+        return prompt.thinking_in(state.reasoning, state.texts.tokenizer)
 
     async def prompt(session: OpenSession | None) -> Prompt:
         return write(session) if _is_short(request) else await state.off_loop(lambda: write(session))
 
     fields = {"invalid": "messages", "too_long": "messages", "grammar": _grammar_field(request)}
     turn = await begin_turn(state, request, caller, prompt, grammar, fields)
-    return ChatAnswer(state, request, turn)
+    return dialect(state, request, turn)
+
+
+async def write_prompt(state: ServerState, request: ChatRequest | TokenizeRequest, opened: bool = True) -> Written:
+    """The messages of a request as the chat template writes them, outside of a session."""
+    messages = request.messages or []
+    sizes = [image.size for image in await state.images.read(messages)]
+    more = template_kwargs(request)
+
+    def write() -> Written:
+        most = max(MOST_COUNTED, state.max_context)
+        check_length(state.texts.tokenizer, texts_of(messages), most, "messages")
+        with blaming("messages", ModelError):
+            return state.texts.prompts.write(list(map(plain, messages)), sizes, tools_of(request), opened, **more)
+
+    return await state.off_loop(write)
 
 
 def _is_short(request: ChatRequest) -> bool:
@@ -199,21 +249,22 @@ def _grammar_field(request: ChatRequest) -> str:
     """Where the request says what its answer must look like."""
     if request.structured_outputs is not None:
         return "structured_outputs"
-    return "tools" if request.response_format is None else "response_format"
+    return "response_format" if request.form is not None and not request.must_call else "tools"
 
 
 def _grammar(state: ServerState, request: ChatRequest) -> Grammar | None:
-    form = request.response_format
+    form = request.form
     with blaming("tool_choice", ValueError), blaming(_grammar_field(request), GrammarError, code="invalid_grammar"):
-        if form is not None and form.type == "json_object":
-            return Grammar("json_object")
-        if form is not None and form.json_schema is not None:
-            return Grammar.from_schema(form.json_schema.schema_)
         if request.structured_outputs is not None:
             return request.structured_outputs.as_grammar()
-        if request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool):
+        tools = tools_of(request)
+        if tools and (request.must_call or (form is not None and request.tool_choice != "none")):
+            # A form is that of the text: calls stay possible, and where one is demanded there is no text.
             assert state.dialect is not None
             name = request.tool_choice.function.name if isinstance(request.tool_choice, NamedTool) else None
             markup = state.texts.tokenizer.markup
-            return call_grammar(state.dialect, tools_of(request) or [], name, request.parallel_tool_calls, markup)
+            otherwise = None if request.must_call else form
+            return call_grammar(state.dialect, tools, name, request.parallel_tool_calls, markup, otherwise)
+        if form is not None:
+            return Grammar.from_schema(form)
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
@@ -9,8 +11,8 @@ from holotron.server.answer import respond
 from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat
 from holotron.server.completions import begin_completion
-from holotron.server.response_models import ERRORS, ChatCompletion, TextCompletion
-from holotron.server.schemas import ChatRequest, CompletionRequest
+from holotron.server.response_models import ERRORS, Aborted, ChatCompletion, TextCompletion
+from holotron.server.schemas import AbortRequest, ChatRequest, CompletionRequest
 from holotron.server.state import CallerDep, StateDep
 
 router = APIRouter(responses=ERRORS, route_class=BodyRoute)
@@ -26,3 +28,9 @@ async def chat_completions(http: Request, state: StateDep, caller: CallerDep, bo
 async def completions(http: Request, state: StateDep, caller: CallerDep, body: CompletionRequest) -> Response:
     """Go on from a text, or from token ids. In a session they are appended to it as they are."""
     return await respond(http, begin_completion(state, body, caller))
+
+
+@router.post("/abort_request", response_model=Aborted)
+async def abort_request(state: StateDep, caller: CallerDep, body: AbortRequest) -> Any:
+    """End answers under way, by the `X-Request-Id` of their request or by their own id; they end as aborted."""
+    return {"aborted": state.running.abort(caller.name, body.rid)}

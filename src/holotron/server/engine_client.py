@@ -8,15 +8,17 @@ import logging
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holotron.engine.info import EngineStats
-from holotron.engine.requests import Event, FinishEvent, StartEvent
+from holotron.engine.requests import Event, FinishEvent, PromptEvent, StartEvent
 from holotron.server import messages as m
 from holotron.server.channel import Channel
+from holotron.server.weight_history import WeightHistory, WeightsLost, WeightUpdate, describe_files
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ class PendingGeneration:
     choices: int
     _replies: asyncio.Queue[Any]
     _leave: Callable[[int, bool], None]
+    _abort: Callable[[int], None]
     _unread: int = field(init=False)  # choices whose end was not read
 
     def __post_init__(self) -> None:
@@ -56,7 +59,7 @@ class PendingGeneration:
         assert isinstance(event, StartEvent)
         return event
 
-    async def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Event | PromptEvent]]:
         """Choices by their number, and what each of them says."""
         while self._unread:
             message = await _next(self._replies)
@@ -64,8 +67,12 @@ class PendingGeneration:
             yield message.choice, message.event
 
     def cancel(self) -> None:
-        """Stop what still runs of it."""
+        """Stop what still runs of it, and read no more of it."""
         self._leave(self.id, self._unread > 0)
+
+    def abort(self) -> None:
+        """Have the engine end what still runs of it; its events say so."""
+        self._abort(self.id)
 
 
 class EngineClient:
@@ -76,13 +83,21 @@ class EngineClient:
         start: m.Start,
         on_loss: Callable[[], None] = lambda: None,
         on_failure: Callable[[str], None] = lambda _: None,
+        log_format: str = "json",
     ) -> None:
         self.stats = EngineStats()
         self.ready: m.Ready | None = None
         self.restarts = 0
         self.versions: dict[int, str] = {}
+        self.weights = WeightHistory()
+        self.weights_lost: str | None = None  # why the engine has not the weights that it should have
+        self._epoch = 0  # of the weights that the engine should have
+        self._updating = asyncio.Lock()
+        self._beginning: asyncio.Task[None] | None = None
         self._start = start
         self._on_loss = on_loss
+        self._log_format = log_format
+        self._abandoned: Exception | None = None  # what all requests get from now on
         self._on_failure = on_failure
         self._refusal: str | None = None
         self._ids = itertools.count(1)
@@ -122,10 +137,34 @@ class EngineClient:
         finally:
             self._replies.pop(id_, None)
 
+    async def update_weights(
+        self, path: str, version: str | None = None, spool: tempfile.TemporaryDirectory[str] | None = None
+    ) -> int:
+        """Give the engine other weights, and remember where they are, for an engine that takes its place; their epoch.
+
+        A spool, in which the path is, is kept for as long as that needs; on an error it stays the caller's.
+        """
+        async with self._updating:
+            files, epoch = describe_files(path), self._epoch + 1
+            whole = await self.call("update_weights", path, epoch=epoch)
+            self._epoch = epoch
+            self.versions[epoch] = version or str(epoch)
+            self.weights.add(WeightUpdate(path, epoch, self.versions[epoch], files, spool), whole)
+            if whole:
+                self.weights_lost = None
+        return epoch
+
+    def usable(self) -> None:
+        """EngineDown if there is no engine to talk to, or one with other weights than it should have."""
+        self.connected()
+        if self.weights_lost is not None:
+            raise EngineDown(f"the engine was started again without its weights: {self.weights_lost}; send them again")
+
     def generate(self, turn: m.Generate) -> PendingGeneration:
         """Begin a turn."""
+        self.usable()
         turn = replace(turn, id=next(self._ids))
-        return PendingGeneration(turn.id, turn.choices, self._send(turn), self._leave)
+        return PendingGeneration(turn.id, turn.choices, self._send(turn), self._leave, self._cancel)
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done in the background."""
@@ -133,9 +172,9 @@ class EngineClient:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def _send(self, message: m.EngineCall | m.Generate) -> asyncio.Queue[Any]:
+    def _send(self, message: m.EngineCall | m.Generate, channel: Channel | None = None) -> asyncio.Queue[Any]:
         """Where the replies to a message will be."""
-        channel = self.connected()
+        channel = channel or self.connected()
         replies = self._replies[message.id] = asyncio.Queue()
         channel.send(message)
         return replies
@@ -145,11 +184,26 @@ class EngineClient:
         if self._replies.pop(id_, None) is not None and running and self._channel is not None:
             self._channel.send(m.Cancel(id_))
 
+    def _cancel(self, id_: int) -> None:
+        if id_ in self._replies and self._channel is not None:
+            self._channel.send(m.Cancel(id_))
+
     def connected(self) -> Channel:
         """EngineDown if there is no engine to talk to."""
+        if self._abandoned is not None:
+            raise self._abandoned
         if self._channel is None or not self._is_ready.is_set():
             raise EngineDown("the engine is being started; try again in a moment")
         return self._channel
+
+    def abandon(self, error: Exception) -> None:
+        """End everything that waits for the engine, and whatever would from now on, with this error."""
+        self._abandoned = error
+        self._fail_all(error)
+
+    def _fail_all(self, error: Exception) -> None:
+        for replies in self._replies.values():
+            replies.put_nowait(error)
 
     # ---- the process ----
 
@@ -172,7 +226,8 @@ class EngineClient:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "holotron.server.worker", str(theirs.fileno()), pass_fds=[theirs.fileno()]
+                *(sys.executable, "-m", "holotron.server.worker", str(theirs.fileno()), self._log_format),
+                pass_fds=[theirs.fileno()],
             )
         channel = await Channel.open(ours)
         try:
@@ -201,19 +256,29 @@ class EngineClient:
                 if self.ready is not None:
                     log.error(self._refusal)
             case m.Ready():
-                self.ready = message
-                self._channel = channel
-                self._is_ready.set()
+                self._beginning = asyncio.create_task(self._begin(message, channel))
+
+    async def _begin(self, ready: m.Ready, channel: Channel) -> None:
+        """Take an engine into use that has loaded its model; one that replaces another gets its weights first."""
+        try:
+            for update in self.weights.updates():
+                message = m.EngineCall(next(self._ids), "update_weights", (update.path,), {"epoch": update.epoch})
+                await _next(self._send(message, channel))
+        except (EngineRefused, WeightsLost) as error:
+            self.weights_lost = str(error)
+            log.error("the engine's weights of version %s are lost: %s", self.version_of(self._epoch), error)
+        self.ready = ready
+        self._channel = channel
+        self._is_ready.set()
 
     def _lose(self) -> None:
         """Requests that wait for an answer get an error instead."""
+        if self._beginning is not None:
+            self._beginning.cancel()
         self._is_ready.clear()
         self._channel = None
         self.stats = EngineStats()
-        self.versions = {}
-        error = EngineDown("the engine ended while it worked on this; it is being started again")
-        for replies in self._replies.values():
-            replies.put_nowait(error)
+        self._fail_all(EngineDown("the engine ended while it worked on this; it is being started again"))
         self._replies.clear()
         self._on_loss()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +27,7 @@ REFUSALS: dict[str, tuple[int, str, str | None]] = {
 }
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 LONGEST_MESSAGE = 1000
+_OUR_TYPES = re.compile(r" or instance of \w+| or object to extract fields from")
 LONGEST_PARAM = 200
 
 
@@ -48,11 +50,30 @@ class ApiError(HTTPException):
         message = _tellable(self.message, LONGEST_MESSAGE)
         return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}
 
+    def anthropic_body(self) -> dict[str, Any]:
+        """The same for Anthropic's clients, who know fewer types."""
+        body = self.body()["error"]
+        kind = {"server_error": "overloaded_error" if self.status == 503 else "api_error"}.get(body["type"])
+        return {"type": "error", "error": body | ({"type": kind} if kind else {})}
+
+    def renamed(self, fields: Mapping[str, str]) -> ApiError:
+        """The same error in the words of a client that calls fields otherwise: by the longest name that is known."""
+        known = [name for name in fields if self.param == name or (self.param or "").startswith(f"{name}.")]
+        if self.param is None or not known:
+            return self
+        longest = max(known, key=len)
+        own = fields[longest] + self.param[len(longest) :]
+        message = own + self.message.removeprefix(self.param) if self.message.startswith(self.param) else self.message
+        return ApiError(self.status, message, param=own, code=self.code, retry=self.retry)
+
     def response(self) -> JSONResponse:
         headers = {"Retry-After": str(self.retry)} if self.retry is not None else {}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         return JSONResponse(self.body(), self.status, headers)
+
+
+STOPPING = ApiError(503, "the server is stopping; ask again when it is back", code="shutting_down", retry=5)
 
 
 def _tellable(text: str, most: int) -> str:
@@ -97,8 +118,13 @@ def as_api_error(error: Exception) -> ApiError:
 def add_handlers(app: FastAPI) -> None:
     """Let every error come out in the same form."""
 
-    async def answer(_: Request, error: Exception) -> JSONResponse:
-        response = as_api_error(error).response()
+    async def answer(request: Request, error: Exception) -> JSONResponse:
+        found = as_api_error(error)
+        request.state.code = found.code
+        response = found.response()
+        if request.url.path.startswith("/v1/messages"):
+            response.body = response.render(found.anthropic_body())
+            response.headers["content-length"] = str(len(response.body))
         response.headers.update(getattr(error, "headers", None) or {})
         return response
 
@@ -116,5 +142,5 @@ def _explain(error: RequestValidationError) -> ApiError:
     if first.get("type") == "json_invalid":
         reason = first.get("ctx", {}).get("error", first["msg"])
         return ApiError(400, f"the body is not valid JSON: {reason}", param="body", code="invalid_json")
-    message = str(first["msg"]).removeprefix("Value error, ")
+    message = _OUR_TYPES.sub("", str(first["msg"]).removeprefix("Value error, "))
     return field_error(field or "body", message, "invalid_value")

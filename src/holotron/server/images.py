@@ -40,10 +40,13 @@ class ImageReader:
         self._decoders = decoders
 
     async def read(self, messages: Sequence[ChatMessage]) -> list[SentImage]:
-        places = list(_places(messages))
+        return await self.read_urls(list(_places(messages)), "messages")
+
+    async def read_urls(self, places: Sequence[tuple[str, str]], within: str) -> list[SentImage]:
+        """The images at URLs, each with its field of the request."""
         if len(places) > self._settings.max_images:
             problem = f"{len(places)} images are more than the {self._settings.max_images} a request may have"
-            raise field_error("messages", problem, "too_many_images")
+            raise field_error(within, problem, "too_many_images")
         return list(await asyncio.gather(*(self._one(field, url) for field, url in places)))
 
     async def _one(self, field: str, url: str) -> SentImage:
@@ -77,6 +80,9 @@ def _decode(url: str, most: int) -> bytes:
         raise ValueError(f"the image is larger than the {most:,} bytes that are taken")
     try:
         pieces = [body[start : start + PIECE] for start in range(0, len(body), PIECE)]
-        return b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
+        data = b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"the data URL is not valid base64: {error}") from error
+    if len(data) > most:
+        raise ValueError(f"the image has {len(data):,} bytes; {most:,} are the most that are taken")
+    return data

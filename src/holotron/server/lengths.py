@@ -11,6 +11,8 @@ PIECE = 64 * 1024
 # Tokens that a text cut in two may have more than in one piece.
 SLACK = 16
 
+MOST_COUNTED = 2**18  # tokens that /tokenize tells; a session may have more
+
 
 def check_length(tokenizer: Tokenizer, texts: Iterable[str], most: int, field: str) -> None:
     """Count as far as the most tokens a session can have; beyond, the work would be in vain."""

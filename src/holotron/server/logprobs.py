@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Sequence
-from itertools import accumulate
+from dataclasses import dataclass, field
 from typing import Any
 
 from holotron.engine.requests import TokenLogprobs
@@ -14,43 +15,87 @@ CERTAIN = TokenLogprobs(0.0, 0.0)
 LOWEST = -9999.0  # JSON has no infinity
 
 
-def token_text(tokenizer: Tokenizer, id_: int) -> str:
-    """The token's text; one that is only a part of a character goes by its id."""
-    text = tokenizer.decode([id_], skip_special=False)
-    return text if text and "\ufffd" not in text else f"token_id:{id_}"
+@dataclass(frozen=True)
+class TokenNames:
+    """What tokens are called: by their text, a part of a character by its bytes; with `by_id` all as token_id:N."""
+
+    tokenizer: Tokenizer
+    by_id: bool = False
+
+    def __call__(self, id_: int) -> str:
+        if self.by_id:
+            return f"token_id:{id_}"
+        data = self.tokenizer.token_bytes(id_)
+        try:
+            return data.decode() if data else f"token_id:{id_}"
+        except UnicodeDecodeError:
+            return "".join(chr(byte) if byte < 128 else f"\\x{byte:02x}" for byte in data)
 
 
 def chat_logprobs(
-    tokenizer: Tokenizer, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs | None]
+    name: TokenNames, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs | None]
 ) -> list[dict[str, Any]]:
     """One entry per token; `sampling_logprob` is under the distribution that it was really drawn from."""
     entries = []
     for id_, known in zip(token_ids, logprobs, strict=True):
         known = known or CERTAIN
-        entry = _entry(tokenizer, id_, known.model)
-        entry["top_logprobs"] = [_entry(tokenizer, other, logprob) for other, logprob in known.top]
+        entry = _entry(name, id_, known.model)
+        entry["top_logprobs"] = [_entry(name, other, logprob) for other, logprob in known.top]
         entry["sampling_logprob"] = max(LOWEST, known.sampling)
         entries.append(entry)
     return entries
 
 
+@dataclass
+class TextOffsets:
+    """Where in a text each of its tokens begins. A token that only goes on with a character begins where that does."""
+
+    tokenizer: Tokenizer
+    letters: int = 0
+    _decoder: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"), repr=False
+    )
+
+    def take(self, token_ids: Sequence[int]) -> list[int]:
+        offsets = []
+        for id_ in token_ids:
+            offsets.append(self.letters)
+            if not self.tokenizer.is_hidden(id_):
+                self.letters += len(self._decoder.decode(self.tokenizer.token_bytes(id_)))
+        return offsets
+
+
 def completion_logprobs(
-    tokenizer: Tokenizer, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs | None], offset: int = 0
+    name: TokenNames, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs | None], offsets: TextOffsets
 ) -> dict[str, Any]:
-    texts = [token_text(tokenizer, id_) for id_ in token_ids]
-    *offsets, _ = accumulate(map(len, texts), initial=offset)
+    """Lists of the same length. The token that was drawn is always among its alternatives."""
     known = [logprob or CERTAIN for logprob in logprobs]
     return {
-        "tokens": texts,
+        "tokens": [name(id_) for id_ in token_ids],
         "token_logprobs": [max(LOWEST, one.model) for one in known],
         "sampling_logprobs": [max(LOWEST, one.sampling) for one in known],
         "top_logprobs": [
-            {token_text(tokenizer, id_): max(LOWEST, logprob) for id_, logprob in one.top} for one in known
+            {name(other): max(LOWEST, logprob) for other, logprob in (*one.top, (id_, one.model))}
+            for id_, one in zip(token_ids, known, strict=True)
         ],
-        "text_offset": offsets,
+        "text_offset": offsets.take(token_ids),
     }
 
 
-def _entry(tokenizer: Tokenizer, id_: int, logprob: float) -> dict[str, Any]:
-    text = token_text(tokenizer, id_)
-    return {"token": text, "logprob": max(LOWEST, logprob), "bytes": list(text.encode("utf-8", "replace"))}
+def prompt_logprobs(
+    name: TokenNames, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs | None]
+) -> list[dict[str, Any] | None]:
+    """As vLLM tells them: of each token its own and the best, by their ids; None where it was not predicted."""
+    return [
+        None
+        if known is None
+        else {
+            str(other): {"logprob": max(LOWEST, logprob), "decoded_token": name(other)}
+            for other, logprob in ((id_, known.model), *known.top)
+        }
+        for id_, known in zip(token_ids, logprobs, strict=True)
+    ]
+
+
+def _entry(name: TokenNames, id_: int, logprob: float) -> dict[str, Any]:
+    return {"token": name(id_), "logprob": max(LOWEST, logprob), "bytes": list(name.tokenizer.token_bytes(id_))}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holotron.engine.options import EngineOptions
-from holotron.engine.requests import FinishEvent, StartEvent, TokenEvent
+from holotron.engine.requests import FinishEvent, PromptEvent, StartEvent, TokenEvent
 from holotron.engine.sampling import SamplingParams
 
 # ---- to the engine ----
@@ -44,6 +44,7 @@ class Generate:
     session: str | None = None
     pool: str | None = None
     choices: int = 1
+    adapter: str | None = None  # of a turn without a session; a session has its own
     id: int = 0  # given when it is sent
 
 
@@ -91,4 +92,4 @@ class TurnEvent:
 
     id: int
     choice: int
-    event: StartEvent | TokenEvent | FinishEvent
+    event: StartEvent | PromptEvent | TokenEvent | FinishEvent

@@ -9,11 +9,13 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from holotron.engine.requests import FinishEvent
 from holotron.server.auth import Admission
 from holotron.server.engine_client import EngineClient
 from holotron.server.sessions import SessionTable
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+LENGTHS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144)
 TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 # What the engine counts, by its own names.
 GAUGES = {
@@ -29,6 +31,7 @@ GAUGES = {
     "epoch": ("holotron:weight_epoch", "How often the weights were replaced"),
 }
 COUNTERS = {
+    "preempted": ("vllm:num_preemptions", "Turns whose memory had to give way to others"),
     "steps": ("holotron:steps", "Steps of the engine's loop"),
     "computed_tokens": ("holotron:computed_tokens", "Tokens that went through the model"),
     "recomputed_tokens": ("holotron:reprefilled_tokens", "Tokens computed a second time after a shortage of memory"),
@@ -58,6 +61,15 @@ class Metrics:
         self.first_token = self._histogram("vllm:time_to_first_token_seconds", "Until the first token", SECONDS)
         self.between_tokens = self._histogram("vllm:inter_token_latency_seconds", "Between tokens", TOKEN_SECONDS)
         self.loop_lag = self._histogram("holotron:event_loop_lag_seconds", "Lateness of the event loop", TOKEN_SECONDS)
+        phases = {"queue": "Waiting", "prefill": "Computing the prompt", "decode": "Generating", "inference": "At work"}
+        self._phases = [
+            self._histogram(f"vllm:request_{name}_time_seconds", about, SECONDS) for name, about in phases.items()
+        ]
+        self._prompt_lengths = self._histogram("vllm:request_prompt_tokens", "Tokens of a prompt", LENGTHS)
+        self._answer_lengths = self._histogram("vllm:request_generation_tokens", "Tokens of an answer", LENGTHS)
+        self._token_time = self._histogram(
+            "vllm:request_time_per_output_token_seconds", "Seconds for each token after the first", TOKEN_SECONDS
+        )
         self._whole = self._histogram("vllm:e2e_request_latency_seconds", "Until the last token", SECONDS)
 
     def prompted(self, tokens: int, cached: int) -> None:
@@ -65,9 +77,16 @@ class Metrics:
         self._queried_tokens.inc(tokens)
         self._cached_tokens.inc(cached)
 
-    def finished(self, reason: str, seconds: float) -> None:
+    def finished(self, reason: str, seconds: float, event: FinishEvent, prompt_tokens: int, tokens: int) -> None:
         self._succeeded.labels(self._model, reason).inc()
         self._whole.observe(seconds)
+        queue, prefill, decode = event.seconds
+        for histogram, value in zip(self._phases, (queue, prefill, decode, prefill + decode), strict=True):
+            histogram.observe(value)
+        self._prompt_lengths.observe(prompt_tokens)
+        self._answer_lengths.observe(tokens)
+        if tokens > 1:
+            self._token_time.observe(decode / (tokens - 1))
 
     def answered(self, path: str, status: int) -> None:
         self._requests.labels(path, str(status)).inc()

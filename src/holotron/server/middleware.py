@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import logging
+import re
 import sys
 import time
 from typing import Any
@@ -12,19 +13,22 @@ from uuid import uuid4
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holotron.server.auth import Keys
-from holotron.server.errors import ApiError, as_api_error
+from holotron.server.auth import Hosts, Keys
+from holotron.server.errors import STOPPING, ApiError, as_api_error
 from holotron.server.metrics import Metrics
 
 log = logging.getLogger("holotron.server")
+BODY_SECONDS = 60.0  # that the next piece of a body may take
+NAME = re.compile(r"[\w.:-]{1,128}", re.ASCII)  # that a client may give its request
 UNLIMITED = ("/admin/weights",)  # weights are as large as they are, and only the operator sends them
 
 
 class RequestMiddleware:
     """Plain ASGI rather than Starlette's base class, which gets in the way of streams and disconnects."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, keys: Keys, max_body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, keys: Keys, hosts: Hosts, max_body_bytes: int) -> None:
         self._app = app
+        self._hosts = hosts
         self._keys = keys
         self._metrics = metrics
         self._most = max_body_bytes
@@ -34,17 +38,25 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         began = time.monotonic()
-        request_id = uuid4().hex
+        named = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
+        request_id = named if NAME.fullmatch(named) else uuid4().hex
         status = 0
         received = 0
+        complete = False
         most = self._most if scope["path"] not in UNLIMITED else sys.maxsize
         too_large = ApiError(413, f"body: more than the {most:,} bytes that are taken", param="body", code="too_large")
 
         async def limited() -> Message:
-            nonlocal received
+            nonlocal received, complete
             if not received:
                 self._keys.caller(Request(scope))  # without a key nothing is taken in, let alone parsed
-            message = await receive()
+            try:
+                async with asyncio.timeout(None if complete else BODY_SECONDS):
+                    message = await receive()
+            except TimeoutError:
+                problem = f"body: nothing more of it came for {BODY_SECONDS:.0f} seconds"
+                raise ApiError(408, problem, param="body", code="timeout") from None
+            complete = not message.get("more_body", False)
             if message["type"] == "http.request":
                 received += len(message.get("body", b""))
                 if received > most:
@@ -61,17 +73,26 @@ class RequestMiddleware:
                 message["headers"] = [*message.get("headers", []), *added]
             await send(message)
 
-        scope.setdefault("state", {})
+        noticed: dict[str, Any] = scope.setdefault("state", {})
+        noticed["request_id"] = request_id
         try:
+            self._hosts.check(Request(scope))
             declared = dict(scope["headers"]).get(b"content-length", b"0")
             if declared.isdigit() and int(declared) > most:
                 raise too_large
             await self._app(scope, limited, noted)
+        except asyncio.CancelledError:  # the server stops, and has waited long enough
+            noticed["code"] = STOPPING.code
+            if status:
+                raise
+            await STOPPING.response()(scope, receive, noted)
         except ApiError as error:
+            noticed["code"] = error.code
             if not status:
                 await error.response()(scope, receive, noted)
         except Exception as error:
             log.exception("request %s failed", request_id)
+            noticed["code"] = as_api_error(error).code
             if not status:
                 await as_api_error(error).response()(scope, receive, noted)
         finally:
@@ -88,6 +109,8 @@ class RequestMiddleware:
             "seconds": round(seconds, 4),
             "caller": scope["state"].get("caller"),
         }
+        if code := scope["state"].get("code"):
+            fields["code"] = code
         turn = scope["state"].get("turn")
         if turn is not None:
             fields |= {
@@ -97,18 +120,3 @@ class RequestMiddleware:
                 "finish": turn.choices[0].finish,
             }
         log.info("request", extra={"fields": fields})
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object a line. What people send and models say is never in it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-        }
-        line |= getattr(record, "fields", {})
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)

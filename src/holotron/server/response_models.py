@@ -24,7 +24,7 @@ class ErrorAnswer(ApiModel):
 
 # What every route may answer instead.
 ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 409, 413, 429, 500, 503, 504)
+    code: {"model": ErrorAnswer} for code in (400, 401, 403, 404, 408, 409, 413, 421, 429, 500, 503, 504)
 }
 
 
@@ -66,11 +66,33 @@ class TextCompletion(AnyCompletion):
     choices: list[TextChoice]
 
 
+class ResponseAnswer(ApiModel):
+    id: str
+    object: str
+    status: str
+    output: list[dict[str, Any]]
+    usage: dict[str, Any]
+
+
+class MessageAnswer(ApiModel):
+    id: str
+    type: str
+    role: str
+    content: list[dict[str, Any]]
+    stop_reason: str | None
+    usage: dict[str, Any]
+
+
+class TokenCount(ApiModel):
+    input_tokens: int
+
+
 class ModelCard(ApiModel):
     id: str
     object: str = "model"
     created: int
     owned_by: str
+    parent: str | None = None
     max_model_len: int
     policy_format: dict[str, Any] | None = None
 
@@ -86,6 +108,12 @@ class Tokenized(ApiModel):
     max_model_len: int
 
 
+class TokenizerInfo(ApiModel):
+    tokenizer_class: str
+    vocab_size: int
+    chat_template: str
+
+
 class Detokenized(ApiModel):
     prompt: str
 
@@ -93,6 +121,7 @@ class Detokenized(ApiModel):
 class SessionAnswer(ApiModel):
     id: str
     object: str = "session"
+    adapter: str | None = None
     created: int
     ttl: float
     expires_in: float
@@ -112,6 +141,14 @@ class Deleted(ApiModel):
 
 class Health(ApiModel):
     status: str
+
+
+class Load(ApiModel):
+    server_load: int
+
+
+class Aborted(ApiModel):
+    aborted: int
 
 
 class Done(ApiModel):

@@ -64,7 +64,7 @@ class RetryMiddleware:
         name = (self._keys.caller(Request(scope)).name, key or digest.hex())
         if not key and count == b"0":
             self._forget(name)  # whoever counts from nothing asks anew, if in the same words
-        if key or "/sessions/" in scope["path"] or b'"session_id"' in body:
+        if key or "/sessions/" in scope["path"] or b'"session_id"' in body or b'"previous_response_id"' in body:
             with suppress(ClientGone):
                 await self._once(name, digest, body, scope, receive, send)
         else:

@@ -7,24 +7,26 @@ import logging
 import signal
 import socket
 import sys
+from dataclasses import replace
 
-import uvicorn
-
+from holotron.agent.policy_format import find_format
 from holotron.server.app import create_app
+from holotron.server.http_server import HttpServer
 from holotron.server.loading import load_texts
-from holotron.server.middleware import JsonLines
+from holotron.server.log_lines import write_logs
 from holotron.server.settings import ServerSettings
 
 BACKLOG = 2048
+SWITCH_SECONDS = 0.001  # that a thread which writes prompts may keep the event loop waiting
 
 
 def serve(settings: ServerSettings) -> None:
     """Serve until Ctrl-C or SIGTERM; turns under way then have `grace_seconds`. OSError if it cannot start."""
     listener = listen(settings.host, settings.port)  # before anything that takes long
     texts = load_texts(settings.engine)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    if settings.policy_format is not None:
+        texts = replace(texts, policy_format=find_format(settings.policy_format))
+    write_logs(settings.log_format, logging.INFO)
     for name in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
     failures: list[str] = []
@@ -33,18 +35,11 @@ def serve(settings: ServerSettings) -> None:
         failures.append(reason)
         server.should_exit = True
 
-    config = uvicorn.Config(
-        create_app(settings, texts, give_up),
-        log_config=None,
-        access_log=False,  # the application writes its own, with more in it
-        timeout_graceful_shutdown=int(settings.grace_seconds),
-        timeout_keep_alive=30,
-        server_header=False,
-    )
     # Once it has shut down, uvicorn raises the signal that told it to anew; being told to stop is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    server = uvicorn.Server(config)
+    server = HttpServer(create_app(settings, texts, give_up), settings)
+    sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # what is loaded by now stays: looking through it again and again would stop the event loop
     server.run(sockets=[listener])
     if failures or not server.started:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from holotron.engine.limits import MAX_LOGPROBS, MAX_STOP_LENGTH, MAX_STOPS
 
@@ -20,9 +20,11 @@ MAX_TOKENS = 1_000_000
 MAX_MESSAGES = 16_384
 MAX_PARTS = 16_384  # of all messages of a request
 # JSON that is the client's own: null in it is null.
-VERBATIM = {"parameters", "schema", "chat_template_kwargs", "metadata", "prompt", "tokens"}
+VERBATIM = {"parameters", "schema", "json", "input_schema", "input", "chat_template_kwargs", "metadata"}
+VERBATIM |= {"prompt", "tokens"}
 DEEPEST_NULL = 8  # body, messages, message, content, part, image_url: no field of a request is deeper
 Text = Annotated[str, Field(max_length=16_000_000)]
+ImageText = Annotated[str, Field(max_length=128 * 2**20)]  # settings have the limit of an image, and of the body
 ShortText = Annotated[str, Field(max_length=512)]
 StopText = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31, strict=True)]
@@ -76,7 +78,7 @@ class TextPart(Request):
 
 
 class ImageUrl(Request):
-    url: Text
+    url: ImageText
     detail: ShortText = "auto"
 
 
@@ -143,24 +145,29 @@ class ResponseFormat(Options):
 
 
 class StructuredOutputs(Request):
-    """Other forms than JSON: a regular expression, a choice of texts, or a Lark grammar."""
+    """A JSON schema, a regular expression, a choice of texts, or a Lark grammar."""
 
     model_config = ConfigDict(extra="forbid")  # every field of it changes the answer
 
+    json_: dict[str, JsonValue] | Text | None = Field(default=None, alias="json")
     regex: Text | None = None
     choice: Annotated[list[ShortText], Field(min_length=1, max_length=4096)] | None = None
     grammar: Text | None = None
 
     @model_validator(mode="after")
     def _one(self) -> StructuredOutputs:
-        if sum(value is not None for value in (self.regex, self.choice, self.grammar)) != 1:
-            raise ValueError("give exactly one of regex, choice and grammar")
+        if sum(value is not None for value in (self.json_, self.regex, self.choice, self.grammar)) != 1:
+            raise ValueError("give exactly one of json, regex, choice and grammar")
         return self
 
     def as_grammar(self) -> Grammar:
         """What the engine holds an answer to. GrammarError if it cannot."""
         from holotron.engine.grammar import Grammar
 
+        if isinstance(self.json_, str):
+            return Grammar("json_schema", self.json_)
+        if self.json_ is not None:
+            return Grammar.from_schema(self.json_)
         if self.regex is not None:
             return Grammar("regex", self.regex)
         if self.choice is not None:
@@ -191,6 +198,7 @@ class NamedTool(Options):
 
 class StreamOptions(Options):
     include_usage: bool = False
+    continuous_usage_stats: bool = False
     include_obfuscation: bool | None = None
 
 
@@ -201,6 +209,7 @@ class Sampling(Body):
     top_p: Annotated[Number, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[Count, Field(ge=-1, le=2**31)] = 0
     min_p: Annotated[Number, Field(ge=0, le=1)] = 0.0
+    prompt_logprobs: Annotated[Count, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63, strict=True)] | None = None
     stop: StopText | Annotated[list[StopText], Field(max_length=MAX_STOPS)] | None = None
     stop_token_ids: Annotated[list[TokenId], Field(max_length=64)] = Field(default_factory=list)
@@ -219,9 +228,16 @@ class Sampling(Body):
     session_id: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     expected_turns: Annotated[Count, Field(ge=0, le=2**31)] | None = None  # of the session, before this one
     keep_partial: bool = False  # in the session, if the client leaves or time is up
+    cache_salt: Annotated[str, Field(min_length=1, max_length=256)] | None = None  # only prompts with the same share
     return_token_ids: bool = False
+    return_tokens_as_token_ids: bool = False
     model: ShortText | None = None
     user: ShortText | None = None
+
+    @property
+    def prompt_logprob_count(self) -> int | None:
+        """How many alternatives each token of the prompt is told with; None: none is."""
+        return self.prompt_logprobs
 
 
 class ChatRequest(Sampling):
@@ -237,6 +253,7 @@ class ChatRequest(Sampling):
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool = True
     chat_template_kwargs: dict[ShortText, JsonValue] = Field(default_factory=dict)
+    separate_reasoning: bool = True
     # What OpenAI's service takes and what makes no difference here.
     metadata: dict[ShortText, Text] | None = None
     store: bool | None = None
@@ -256,7 +273,21 @@ class ChatRequest(Sampling):
         forms = (self.response_format is not None and self.response_format.type != "text", self.structured_outputs)
         if sum(map(bool, forms)) > 1:
             raise ValueError("response_format and structured_outputs exclude each other")
+        if self.must_call and self.structured_outputs is not None:
+            raise ValueError("tool_choice wants a tool call, and structured_outputs another form; give one of them")
         return self
+
+    @property
+    def must_call(self) -> bool:
+        """Whether the answer has to be a tool call."""
+        return self.tool_choice == "required" or isinstance(self.tool_choice, NamedTool)
+
+    @property
+    def form(self) -> dict[str, Any] | None:
+        """The JSON schema that the text of the answer must satisfy."""
+        if self.response_format is None or self.response_format.type == "text":
+            return None
+        return self.response_format.json_schema.schema_ if self.response_format.json_schema else {"type": "object"}
 
     @property
     def token_limit(self) -> int | None:
@@ -279,15 +310,21 @@ class CompletionRequest(Sampling):
     )
     max_tokens: Annotated[Count, Field(ge=1, le=MAX_TOKENS)] | None = 16
     logprobs: Annotated[Count, Field(ge=0, le=MAX_LOGPROBS)] | None = None
-    echo: Literal[False] = False
+    echo: bool = False
     best_of: Literal[1] | None = None
     suffix: None = None
+    images: Annotated[list[ImageText], Field(max_length=1024)] | None = None  # of a prompt in tokens
 
     @model_validator(mode="after")
     def _sensible(self) -> CompletionRequest:
         if self.session_id is not None and (self.n > 1 or len(self.prompts) > 1):
             raise ValueError("n and the number of prompts must be 1 in a session, which has one future")
         return self
+
+    @property
+    def prompt_logprob_count(self) -> int | None:
+        echoed = self.logprobs if self.echo else None
+        return max((count for count in (self.prompt_logprobs, echoed) if count is not None), default=None)
 
     @property
     def prompts(self) -> Sequence[str | list[int]]:
@@ -337,8 +374,9 @@ class DetokenizeRequest(Body):
 
 
 class OpenRequest(Body):
-    """POST /v1/sessions."""
+    """POST /v1/sessions. model: the served model, or one of its adapters, with which every turn is then computed."""
 
+    model: ShortText | None = None
     ttl: Annotated[Number, Field(gt=0, le=30 * 86400)] | None = None
     on_update: Literal["keep", "recompute", "drop"] = "keep"
     keep_images: Annotated[Count, Field(ge=0, le=1000)] | None = None
@@ -371,3 +409,16 @@ class UpdateRequest(OperatorBody):
 
     path: Annotated[str, Field(min_length=1, max_length=4096)]
     version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+
+
+class AbortRequest(Body):
+    """POST /abort_request: a turn by the id of its request or its answer, or all of the caller's."""
+
+    rid: ShortText | None = Field(default=None, validation_alias=AliasChoices("rid", "request_id"))
+    abort_all: bool = False
+
+    @model_validator(mode="after")
+    def _one(self) -> AbortRequest:
+        if (self.rid is None) != self.abort_all:
+            raise ValueError("give either rid or abort_all")
+        return self

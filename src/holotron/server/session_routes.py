@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from holotron.engine.info import SessionInfo
 from holotron.server.answer import respond
+from holotron.server.auth import Caller
 from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat
 from holotron.server.errors import field_error
@@ -40,6 +41,7 @@ def _told(session: OpenSession, info: SessionInfo | None = None) -> dict[str, An
     told: dict[str, Any] = {
         "id": session.id,
         "object": "session",
+        "adapter": session.adapter,
         "created": int(session.created),
         "ttl": session.ttl,
         "expires_in": round(session.expires_in, 3),
@@ -59,11 +61,7 @@ async def _described(state: ServerState, session: OpenSession) -> dict[str, Any]
 @router.post("", response_model=SessionAnswer)
 async def open_session(state: StateDep, caller: CallerDep, body: OpenRequest | None = None) -> Any:
     """Open an empty session. It is closed when it was not used for `ttl` seconds."""
-    body = body or OpenRequest()
-    state.sessions.check_room(caller)
-    id_ = await state.client.call("open", on_update=body.on_update, keep_images=body.keep_images)
-    session = OpenSession(id_, caller.name, body.ttl or state.settings.session_seconds, state.texts.prompts.start())
-    state.sessions.add(session)
+    session = await open_for(state, caller, body or OpenRequest())
     return _told(session) | {"policy_format": state.policy_format}
 
 
@@ -143,3 +141,26 @@ async def close(state: ServerState, session: OpenSession) -> None:
     """Forget a session here and in the engine."""
     state.sessions.remove(session.id)
     await state.client.call("close", session.id)
+
+
+async def open_for(state: ServerState, caller: Caller, wanted: OpenRequest | None = None) -> OpenSession:
+    """An empty session."""
+    wanted = wanted or OpenRequest()
+    state.sessions.check_room(caller)
+    adapter = state.check_model(wanted.model)
+    id_ = await state.client.call("open", on_update=wanted.on_update, keep_images=wanted.keep_images, adapter=adapter)
+    ttl = wanted.ttl or state.settings.session_seconds
+    session = OpenSession(id_, caller.name, ttl, state.texts.prompts.start(), adapter)
+    state.sessions.add(session)
+    return session
+
+
+async def take_back(state: ServerState, caller: Caller, session: OpenSession, turns: int) -> OpenSession:
+    """A session as this one was after its first so many turns."""
+    await session.rest()
+    state.sessions.check_room(caller)
+    with session.working():
+        fork = session.fork(await state.client.call("fork_after", session.id, turns))
+    fork.rolled_back(turns, False)
+    state.sessions.add(fork)
+    return fork

@@ -24,11 +24,14 @@ class OpenSession:
     owner: str
     ttl: float
     conversation: Conversation | None
+    adapter: str | None = None
     created: float = field(default_factory=time.time)
     last_used: float = field(default_factory=time.monotonic)
     turns: int = 0
     tokens: int = 0
     busy: bool = False
+    is_response: bool = False  # opened for a chain of responses: nobody asked for it
+    instructions: str | None = None  # that the chain began with
     _idle: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     @property
@@ -69,7 +72,9 @@ class OpenSession:
 
     def fork(self, id_: str) -> OpenSession:
         conversation = self.conversation.fork() if self.conversation is not None else None
-        return OpenSession(id_, self.owner, self.ttl, conversation, turns=self.turns, tokens=self.tokens)
+        fork = OpenSession(id_, self.owner, self.ttl, conversation, self.adapter, turns=self.turns, tokens=self.tokens)
+        fork.is_response, fork.instructions = self.is_response, self.instructions
+        return fork
 
 
 class SessionTable:
@@ -87,6 +92,13 @@ class SessionTable:
         if owned + more > most:
             message = f"you have {owned} sessions open, and {most} are the most; delete some"
             raise ApiError(429, message, code="too_many_sessions", retry=10)
+
+    def oldest_response(self, caller: Caller) -> OpenSession | None:
+        """Of a caller who has as many sessions as may be, the chain of responses that was not used for longest."""
+        owned = self.owned_by(caller)
+        chains = [session for session in owned if session.is_response and not session.busy]
+        is_full = len(owned) >= self._settings.max_sessions_per_key
+        return min(chains, key=lambda session: session.last_used, default=None) if is_full else None
 
     def add(self, session: OpenSession) -> None:
         self._sessions[session.id] = session

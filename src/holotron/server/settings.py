@@ -17,8 +17,10 @@ class ServerSettings:
     max_queue: turns that may be under way at once, over all keys; more are told to come back later.
     kept_seconds, kept_most: how long, and how many, sessions of requests without one wait for a request that goes on.
     image_hosts: hosts whose images are fetched by URL, such as "images.example.com" or "*.example.com"; empty: none.
+    allowed_hosts: names besides loopback's that requests may be for; "*" is any. log_format: json or text.
     strict: unknown fields of requests are errors.
     episodes: a folder of episodes that is shown at /view/, on this machine only.
+    policy_format: how clients are told to ask the model, in place of what its checkpoint says.
     """
 
     engine: EngineOptions = field(default_factory=EngineOptions)
@@ -44,6 +46,9 @@ class ServerSettings:
     cors_origins: tuple[str, ...] = ()
     strict: bool = False
     episodes: str | None = None
+    policy_format: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    log_format: str = "json"
 
     def __post_init__(self) -> None:
         for name in ("max_body_bytes", "max_image_bytes", "max_choices", "max_queue", "max_per_key"):
@@ -52,6 +57,9 @@ class ServerSettings:
         for name in ("request_seconds", "session_seconds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be more than 0")
+        names = [name for name, _ in self.engine.adapters]
+        if wrong := [name for name in names if not name.strip() or name in (self.model_name, self.engine.model)]:
+            raise ValueError(f"an adapter cannot be called {wrong[0]!r}: clients could not tell it from the model")
         if any(not key.strip() for key in self.api_keys) or self.admin_key == "":
             raise ValueError("an API key is empty; leave it out to serve without one")
 

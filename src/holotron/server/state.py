@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
@@ -18,6 +18,8 @@ from holotron.server.errors import ApiError
 from holotron.server.images import ImageReader
 from holotron.server.loading import Texts
 from holotron.server.metrics import Metrics
+from holotron.server.reasoning import ReasoningDialect
+from holotron.server.running import RunningAnswers
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
 from holotron.server.tools import ToolDialect
@@ -40,6 +42,9 @@ class ServerState:
     writers: Executor  # prompts are written here, a few at a time
     metrics: Metrics
     dialect: ToolDialect | None
+    reasoning: ReasoningDialect | None
+    deep_check: asyncio.Task[float] | None = None  # of /health, while one runs
+    running: RunningAnswers = field(default_factory=RunningAnswers)
 
     @property
     def max_context(self) -> int:
@@ -54,12 +59,16 @@ class ServerState:
         """The result of work that takes a while, done by one of a few threads: many would starve the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self.writers, work)
 
-    def check_model(self, name: str | None) -> None:
-        """Whether a request means the model that is served here."""
-        known = {self.settings.model_name, self.settings.engine.model}
-        if name is not None and name not in known:
-            message = f"the model {name[:128]!r} is not served here; {self.settings.model_name!r} is"
+    def check_model(self, name: str | None) -> str | None:
+        """The adapter that a request means by its model, None for the model alone; 404 if it is not served here."""
+        adapters = dict(self.settings.engine.adapters)
+        if name in adapters:
+            return name
+        if name is not None and name not in (self.settings.model_name, self.settings.engine.model):
+            served = ", ".join(map(repr, (self.settings.model_name, *adapters)))
+            message = f"the model {name[:128]!r} is not served here; there is {served}"
             raise ApiError(404, message, param="model", code="model_not_found")
+        return None
 
 
 # Dependencies of routes. Async, or each would cost a thread every time.

@@ -15,6 +15,7 @@ Result = TypeVar("Result")
 
 
 DONE = b"data: [DONE]\n\n"
+SEND_SECONDS = 60.0  # that a client may leave an event unread
 
 
 class ClientGone(Exception):
@@ -24,6 +25,11 @@ class ClientGone(Exception):
 def sse(value: Any) -> bytes:
     """One server-sent event."""
     return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n\n"
+
+
+def named_sse(value: dict[str, Any]) -> bytes:
+    """One server-sent event with the name of its type."""
+    return f"event: {value['type']}\n".encode() + sse(value)
 
 
 class EventStream(Response):
@@ -42,7 +48,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            with suppress(ClientGone, OSError):
+            with suppress(ClientGone, OSError):  # a client that reads nothing any more is gone, too
                 await unless_gone(receive, self._send(send))
         finally:
             self._close()
@@ -51,7 +57,8 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._chunks):  # the iterator's own finally runs in the task that iterates
             async for chunk in self._chunks:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                async with asyncio.timeout(SEND_SECONDS):
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -7,23 +7,23 @@ from typing import Any
 
 from fastapi import APIRouter, Depends
 
-from holotron.model.errors import ModelError
 from holotron.server.bodies import BodyRoute
-from holotron.server.chat import plain, template_kwargs, texts_of, tools_of
-from holotron.server.errors import blaming, field_error
-from holotron.server.lengths import check_length
-from holotron.server.response_models import ERRORS, Detokenized, ModelCard, ModelList, Tokenized
+from holotron.server.chat import write_prompt
+from holotron.server.errors import field_error
+from holotron.server.lengths import MOST_COUNTED, check_length
+from holotron.server.response_models import ERRORS, Detokenized, ModelCard, ModelList, Tokenized, TokenizerInfo
 from holotron.server.schemas import DetokenizeRequest, TokenizeRequest
 from holotron.server.state import ServerState, StateDep, caller_of
 
 router = APIRouter(responses=ERRORS, dependencies=[Depends(caller_of)], route_class=BodyRoute)
-MOST_COUNTED = 2**18  # tokens that /tokenize tells; a session may have more
 _started = int(time.time())
 
 
-def _card(state: ServerState) -> dict[str, Any]:
+def _card(state: ServerState, adapter: str | None = None) -> dict[str, Any]:
     return {
-        "id": state.settings.model_name,
+        "id": adapter or state.settings.model_name,
+        "root": dict(state.settings.engine.adapters)[adapter] if adapter else state.settings.engine.model,
+        "parent": state.settings.model_name if adapter else None,
         "object": "model",
         "created": _started,
         "owned_by": "holotron",
@@ -35,45 +35,58 @@ def _card(state: ServerState) -> dict[str, Any]:
 
 @router.get("/v1/models", response_model=ModelList)
 async def models(state: StateDep) -> Any:
-    return {"object": "list", "data": [_card(state)]}
+    """The model, and its adapters, whose parent it is."""
+    adapters = dict(state.settings.engine.adapters)
+    return {"object": "list", "data": [_card(state), *(_card(state, name) for name in adapters)]}
 
 
 @router.get("/v1/models/{model_id:path}", response_model=ModelCard)
 async def model(model_id: str, state: StateDep) -> Any:
-    state.check_model(model_id)
-    return _card(state)
+    return _card(state, state.check_model(model_id))
+
+
+@router.get("/tokenizer_info", response_model=TokenizerInfo)
+async def tokenizer_info(state: StateDep) -> Any:
+    """What a client needs to write prompts itself."""
+    texts = state.texts
+    return {
+        "tokenizer_class": type(texts.tokenizer).__name__,
+        "vocab_size": texts.tokenizer.vocab_size,
+        "model_max_length": state.max_context,
+        "chat_template": texts.template.source,
+        "markup": texts.tokenizer.markup,
+        "eos_token_ids": list(texts.config.eos_token_ids),
+        "image_token_id": texts.config.vision.image_token_id if texts.config.vision else None,
+        **texts.template.special_tokens,
+    }
 
 
 @router.post("/tokenize", response_model=Tokenized)
 async def tokenize(state: StateDep, body: TokenizeRequest) -> Any:
     """The token ids of a text, or of messages as the chat template writes them."""
     state.check_model(body.model)
-    most = max(MOST_COUNTED, state.max_context)
-    messages = body.messages or []
-    sizes = [image.size for image in await state.images.read(messages)]
-    more = template_kwargs(body)
+    if body.prompt is None:
+        ids = list((await write_prompt(state, body, body.add_generation_prompt)).token_ids)
+    else:
+        text, tokenizer = body.prompt, state.texts.tokenizer
 
-    def encode() -> list[int]:
-        tokenizer = state.texts.tokenizer
-        if body.prompt is not None:
-            check_length(tokenizer, [body.prompt], most, "prompt")
-            return tokenizer.encode(body.prompt)
-        check_length(tokenizer, texts_of(messages), most, "messages")
-        with blaming("messages", ModelError):
-            written = state.texts.prompts.write(
-                list(map(plain, messages)), sizes, tools_of(body), body.add_generation_prompt, **more
-            )
-        return list(written.token_ids)
+        def encode() -> list[int]:
+            check_length(tokenizer, [text], max(MOST_COUNTED, state.max_context), "prompt")
+            return tokenizer.encode(text)
 
-    ids = await state.off_loop(encode)
+        ids = await state.off_loop(encode)
     return {"tokens": ids, "count": len(ids), "max_model_len": state.max_context}
 
 
 @router.post("/detokenize", response_model=Detokenized)
 async def detokenize(state: StateDep, body: DetokenizeRequest) -> Any:
     state.check_model(body.model)
-    size = max(state.texts.config.vocab_size, state.texts.tokenizer.vocab_size)
-    if wrong := [i for i, id_ in enumerate(body.tokens) if id_ >= size]:
-        raise field_error(f"tokens.{wrong[0]}", f"there is no token {body.tokens[wrong[0]]}", "invalid_value")
-    decode = state.texts.tokenizer.decode
-    return {"prompt": await state.off_loop(lambda: decode(body.tokens, skip_special=body.skip_special_tokens))}
+    tokenizer = state.texts.tokenizer
+    size = max(state.texts.config.vocab_size, tokenizer.vocab_size)
+
+    def decode() -> str:
+        if wrong := [i for i, id_ in enumerate(body.tokens) if id_ >= size]:
+            raise field_error(f"tokens.{wrong[0]}", f"there is no token {body.tokens[wrong[0]]}", "invalid_value")
+        return tokenizer.decode(body.tokens, skip_special=body.skip_special_tokens)
+
+    return {"prompt": await state.off_loop(decode)}

@@ -26,8 +26,11 @@ def call_grammar(
     name: str | None,
     parallel: bool,
     token_ids: Mapping[str, int] | None = None,
+    otherwise: Schema | None = None,
 ) -> Grammar:
     """The grammar of one call of the named tool or, without a name, of any; with `parallel`, of one or more calls.
+
+    With `otherwise`, a JSON text of that schema will do instead of calls.
 
     `token_ids` are the vocabulary's own tokens for tags, as in `Tokenizer.markup`: where it has one for the opening
     or closing tag, models expect it, and the text of the tag would be something else to them.
@@ -42,6 +45,9 @@ def call_grammar(
     else:
         rules = {"start": f"block {_repeated(chr(10), 'block', parallel)}"}
         rules["block"] = f"{opening} {_text(chr(10))} call {_text(chr(10))} {closing}"
+    if otherwise is not None:
+        rules["start"] = f"({rules['start']}) | answer"
+        rules["answer"] = f"%json {json.dumps({**otherwise, 'x-guidance': {'whitespace_flexible': False}})}"
     rules["call"] = " | ".join(f"tool{number}" for number in range(len(chosen)))
     write = _xml_rules if dialect.name == "xml" else _json_rules
     for number, tool in enumerate(chosen):

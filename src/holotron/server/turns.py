@@ -6,19 +6,22 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from holotron.engine.errors import GrammarFailed
 from holotron.engine.grammar import Grammar
-from holotron.engine.requests import Event, FinishEvent, TokenEvent, TokenLogprobs
+from holotron.engine.requests import Event, FinishEvent, PromptEvent, TokenEvent, TokenLogprobs
 from holotron.engine.sampling import SamplingParams
 from holotron.model.text.conversation import Conversation
+from holotron.model.text.tokenizer import Tokenizer
 from holotron.server import messages as m
 from holotron.server.auth import Caller
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, PendingGeneration
 from holotron.server.errors import ApiError, as_api_error, field_error
 from holotron.server.images import SentImage
 from holotron.server.lengths import too_long
+from holotron.server.reasoning import ReasoningDialect, Thinking
 from holotron.server.schemas import ChatRequest, CompletionRequest, Sampling
 from holotron.server.sessions import OpenSession
 from holotron.server.state import ServerState
@@ -27,7 +30,7 @@ DEFAULT_TOKENS = 4096
 REASONS = {"eos": "stop", "stop": "stop", "length": "length", "cancelled": "abort"}
 # Fields of a request that the engine takes as they are.
 SAME_FIELDS = {field.name for field in fields(SamplingParams)} & Sampling.model_fields.keys()
-SAME_FIELDS -= {"top_k", "stop", "stop_token_ids", "logit_bias"}
+SAME_FIELDS -= {"prompt_logprobs", "top_k", "stop", "stop_token_ids", "logit_bias"}
 
 
 @dataclass
@@ -42,6 +45,7 @@ class Choice:
     text: str = ""
     finish: str | None = None
     stop: str | int | None = None
+    prompt_logprobs: Sequence[TokenLogprobs | None] | None = None  # if they were asked for
 
     @property
     def epoch(self) -> int:
@@ -71,21 +75,40 @@ class Prompt:
     token_ids: tuple[int, ...]
     images: Sequence[tuple[int, SentImage]] = ()
     conversation: Conversation | None = None  # with the prompt in it; None where no messages stand for the tokens
+    thinking: Thinking = Thinking.OVER
+    around: str = ""  # the grammar of what may come before the form of the answer
+
+    def thinking_in(self, dialect: ReasoningDialect | None, tokenizer: Tokenizer) -> Prompt:
+        """The prompt of a model that thinks, with where its answer begins."""
+        if dialect is None:
+            return self
+        thinking = dialect.begins(tokenizer, self.token_ids)
+        return replace(self, thinking=thinking, around=dialect.grammar_around(thinking, tokenizer.markup))
 
 
 class ActiveTurn:
     """A generation that is under way. Its owner must `close` it, however it ends."""
 
-    def __init__(self, generation: PendingGeneration, held: ExitStack, state: ServerState, prompt: Prompt) -> None:
+    def __init__(
+        self,
+        generation: PendingGeneration,
+        held: ExitStack,
+        state: ServerState,
+        prompt: Prompt,
+        adapter: str | None,
+        grammar_field: str = "structured_outputs",
+    ) -> None:
         self.generation = generation
+        self.model = adapter or state.settings.model_name
+        self.prompt = prompt
         self.prompt_ids = prompt.token_ids  # in a session only those that were new
         self.choices = [Choice(i) for i in range(generation.choices)]
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self._held = held
+        self._grammar_field = grammar_field
         self._failed = self._closed = False
         self._session: tuple[OpenSession, Conversation | None, bool] | None = None
-        self._prompt = prompt
         self._client = state.client
         self._metrics = state.metrics
         self._began = self._last = time.monotonic()
@@ -108,11 +131,14 @@ class ActiveTurn:
             except StopAsyncIteration:
                 return
             choice = self.choices[number]
+            if isinstance(event, PromptEvent):
+                choice.prompt_logprobs = event.logprobs
+                continue
             choice.add(event)
             self._measure(choice, event)
             if isinstance(event, FinishEvent) and event.error is not None:
                 self._failed = True
-                raise ApiError(500, f"the generation failed: {event.error}", code="generation_failed")
+                raise self._failure(event.error)
             yield choice, event
 
     async def collect(self) -> None:
@@ -123,7 +149,7 @@ class ActiveTurn:
     def enter(self, session: OpenSession, keep_partial: bool) -> None:
         """Make it a turn of the session, now that the engine has taken it."""
         self._session = session, session.conversation, keep_partial
-        session.conversation = self._prompt.conversation
+        session.conversation = self.prompt.conversation
         session.turns += 1
 
     @property
@@ -142,16 +168,21 @@ class ActiveTurn:
             return
         session, before, keep_partial = self._session
         if self.complete or keep_partial:
-            _remember(session, self._prompt.conversation, self)
+            _remember(session, self.prompt.conversation, self)
             self._held.close()
         else:  # or a client that tries again would have asked twice
             session.conversation = before
             session.turns -= 1
-            self._client.run_in_background(_undo(self._client, session, self._held, self._prompt))
+            self._client.run_in_background(_undo(self._client, session, self._held, self.prompt))
 
     @property
     def completion_tokens(self) -> int:
         return sum(len(choice.token_ids) for choice in self.choices)
+
+    def _failure(self, error: Exception) -> ApiError:
+        if isinstance(error, GrammarFailed):
+            return field_error(self._grammar_field, f"the answer could not be held to it: {error}", "invalid_grammar")
+        return ApiError(500, f"the generation failed: {error}", code="generation_failed")
 
     def _measure(self, choice: Choice, event: Event) -> None:
         now = time.monotonic()
@@ -163,7 +194,8 @@ class ActiveTurn:
             self._last = now
             self._metrics.generated_tokens.inc(len(event.token_ids))
         else:
-            self._metrics.finished(choice.finish or "stop", now - self._began)
+            tokens = len(choice.token_ids)
+            self._metrics.finished(choice.finish or "stop", now - self._began, event, self.prompt_tokens, tokens)
 
 
 async def begin_turn(
@@ -179,6 +211,7 @@ async def begin_turn(
     `blamed` are the fields of the request that the engine may find invalid, too long, or a bad grammar.
     """
     session: OpenSession | None = None
+    adapter = state.check_model(request.model)
     held = ExitStack()  # closed when the turn ends, however that happens
     try:
         held.enter_context(state.admission.enter(caller, request.n))
@@ -186,6 +219,10 @@ async def begin_turn(
             session = state.sessions.find(request.session_id, caller)
             await session.rest()
             held.enter_context(session.working())
+            if request.model is not None and adapter != session.adapter:
+                problem = f"the session was opened with {session.adapter or state.settings.model_name!r}"
+                raise field_error("model", f"{problem}; what it remembers is of no use to {request.model!r}")
+            adapter = session.adapter
             session.expect(request.expected_turns)
         elif request.expected_turns is not None:
             raise field_error("expected_turns", "it is about a session, and there is none")
@@ -193,11 +230,15 @@ async def begin_turn(
             prompt = await prompt(session)
         if len(prompt.token_ids) > state.max_context:
             raise too_long(blamed["too_long"], state.max_context)
+        if grammar is not None and prompt.around:
+            grammar = replace(grammar, within=prompt.around)
         sampling = _sampling_params(state, request, session.tokens if session else 0, prompt, grammar)
         images = tuple((offset, image.data) for offset, image in prompt.images)
-        wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, caller.name, request.n)
+        # A key's requests share what was computed; salted ones only with those of the same salt.
+        pool = caller.name if request.cache_salt is None else f"{caller.name}/{request.cache_salt}"
+        wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, pool, request.n, adapter)
         generation = state.client.generate(wanted)
-        turn = ActiveTurn(generation, held, state, prompt)
+        turn = ActiveTurn(generation, held, state, prompt, adapter, blamed["grammar"])
     except BaseException:
         held.close()
         raise
@@ -259,6 +300,10 @@ def _sampling_params(
         if wrong := [id_ for id_ in ids if id_ >= vocabulary]:
             problem = f"there is no token {wrong[0]}; the vocabulary has {vocabulary}"
             raise field_error(name, problem, "invalid_value")
+    if grammar is not None and request.min_tokens:
+        raise field_error("min_tokens", "the form that the answer must have says itself where it ends", "invalid_value")
+    if request.n > 1 and request.prompt_logprob_count is not None:
+        raise field_error("n", "it must be 1 where the prompt's log-probabilities are told", "invalid_value")
     room = max(1, min(DEFAULT_TOKENS, state.max_context - known - len(prompt.token_ids)))
     try:
         return SamplingParams(
@@ -267,6 +312,7 @@ def _sampling_params(
             stop=stop,
             stop_token_ids=tuple(request.stop_token_ids),
             logprobs=request.logprob_count,
+            prompt_logprobs=request.prompt_logprob_count,
             logit_bias=bias,
             grammar=grammar,
             **request.model_dump(include=SAME_FIELDS),

@@ -1,6 +1,6 @@
 """The engine's process: takes messages from the HTTP process, and tells what the sessions say.
 
-Started as `python -m holotron.server.worker FD`; it ends when the other end of that socket does.
+Started as `python -m holotron.server.worker FD json|text`; it ends when the other end of that socket does.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ from safetensors.torch import load_file
 
 from holotron.engine.build import build_engine
 from holotron.engine.engine import Engine
-from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
+from holotron.engine.errors import EngineError, GenerationFailed, SessionBusy, SessionClosed, TooLong
 from holotron.engine.grammar import GrammarError
 from holotron.engine.images import PreparedImage
-from holotron.engine.requests import Event, FinishEvent, StartEvent
+from holotron.engine.requests import AnyEvent, FinishEvent
 from holotron.engine.submission import Submission
+from holotron.engine.weights import read_weights
 from holotron.model.errors import ImageError, ModelError
 from holotron.server import messages as m
 from holotron.server.channel import Channel
+from holotron.server.log_lines import write_logs
 
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 1.0
-SESSION_METHODS = ("open", "fork", "rollback", "park", "resume", "close", "describe")
+INTERNAL = "something went wrong in the engine; its log has the details"
+SESSION_METHODS = ("open", "fork", "fork_after", "rollback", "park", "resume", "close", "describe")
 
 # What an exception is called on the other side; the first that fits.
 KINDS: tuple[tuple[type[BaseException], str], ...] = (
@@ -104,7 +107,7 @@ class Worker:
         kind = next((kind for type_, kind in KINDS if isinstance(error, type_)), "internal")
         if kind == "internal":
             log.error("request %d failed", request, exc_info=error)
-        message = str(error) if kind != "internal" else f"{type(error).__name__} in the engine; its log has the details"
+        message = str(error) if kind != "internal" else INTERNAL
         self.channel.send(m.Failed(request, kind, message, error.index if isinstance(error, BadImage) else None))
 
     # ---- calls ----
@@ -143,14 +146,15 @@ class Worker:
         self._paused = True
         await asyncio.to_thread(self.engine.pause)
 
-    def _update_weights(self, path: str) -> int:
-        """From a checkpoint folder, or from a single file that has tensors by parameter name."""
-        if not Path(path).is_file():
-            return self.engine.update_weights(path)
+    def _update_weights(self, path: str, epoch: int) -> bool:
+        """From a checkpoint folder, or a single file that has tensors by name; whether those were all weights."""
         try:
-            return self.engine.update_weights(load_file(path))
+            source = load_file(path) if Path(path).is_file() else path
         except SafetensorError as error:
             raise EngineError(f"no safetensors file: {error}") from error
+        weights = read_weights(self.engine.model, source)
+        self.engine.update_weights(weights, epoch=epoch)
+        return weights.whole
 
     # ---- turns ----
 
@@ -169,6 +173,7 @@ class Worker:
                 images=images,
                 grammar=compiled,
                 choices=message.choices,
+                adapter=message.adapter,
             )
             self._turns[message.id] = RunningTurn(submission, message.choices)
             await submission
@@ -184,10 +189,11 @@ class Worker:
         except ImageError as error:
             raise BadImage(index, error) from error
 
-    def _tell(self, request: int, choice: int, event: Event | StartEvent) -> None:
+    def _tell(self, request: int, choice: int, event: AnyEvent) -> None:
         """Put an event of a turn on the channel."""
         if isinstance(event, FinishEvent) and event.error is not None:
-            event = replace(event, error=EngineError(str(event.error)))  # not every exception can be pickled
+            log.error("a turn of request %d failed", request, exc_info=event.error)
+            event = replace(event, error=_tellable(event.error))
         self.channel.send(m.TurnEvent(request, choice, event))
         if not isinstance(event, FinishEvent):
             return
@@ -217,6 +223,11 @@ class Worker:
             await asyncio.sleep(SWEEP_SECONDS)
 
 
+def _tellable(error: Exception) -> Exception:
+    """What a client may know of it, in a type that can be pickled."""
+    return error if isinstance(error, GenerationFailed) else EngineError(INTERNAL)
+
+
 async def serve(end: socket.socket) -> None:
     channel = await Channel.open(end)
     frames = channel.frames()
@@ -244,7 +255,7 @@ async def serve(end: socket.socket) -> None:
 
 
 def main() -> None:
-    logging.basicConfig(level=logging.WARNING, format="engine: %(levelname)s %(name)s: %(message)s")
+    write_logs(sys.argv[2], logging.WARNING, process="engine")
     end = socket.socket(fileno=int(sys.argv[1]))
     with suppress(StopAsyncIteration):
         asyncio.run(serve(end))

@@ -15,14 +15,10 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from holotron.model.checkpoint.adapter import ADAPTER, ADAPTER_CONFIG, PLACES, PREFIX, A, B, linear_layers
 from holotron.model.checkpoint.names import default_dialect
 from holotron.model.errors import ModelError
 from holotron.model.model import Model
-
-# Where the linear layers are that a change can be learned for; all of them are run as modules.
-PLACES = ("decoder.layers.", "vision.blocks.", "projector.")
-ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
-A, B = "lora_A", "lora_B"
 
 
 @dataclass(frozen=True)
@@ -69,11 +65,7 @@ def add_lora(model: Model, config: LoraConfig, seed: int = 0) -> None:
     """Freeze the model, and give its targets changes to learn. It computes what it did before, at first."""
     model.requires_grad_(False)
     generator = torch.Generator().manual_seed(seed)
-    linears = {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and name.startswith(PLACES)
-    }
+    linears = linear_layers(model)
     for target in config.targets:
         if not any(_ends(name, target) for name in linears):
             known = sorted({name.rpartition(".")[2] for name in linears})
@@ -108,7 +100,7 @@ def save_adapter(model: Model, changes: Mapping[str, Tensor], config: LoraConfig
     tensors = dict(_adapter_tensors(model, changes))
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors, folder / ADAPTER, {"format": "pt"})
-    modules = sorted({key.removeprefix("base_model.model.").partition(f".{A}")[0] for key in tensors if A in key})
+    modules = sorted({key.removeprefix(PREFIX).partition(f".{A}")[0] for key in tensors if A in key})
     settings = {
         "peft_type": "LORA",
         "r": config.rank,
@@ -128,4 +120,4 @@ def _adapter_tensors(model: Model, changes: Mapping[str, Tensor]) -> Iterator[tu
         for stored in dialect.stored(f"{stem}.weight", model.config):
             # A part of a weight's rows is the same part of B's.
             part = stored.part_of(change) if leaf == B else change
-            yield f"base_model.model.{stored.name.removesuffix('.weight')}.{leaf}.weight", part.cpu().clone()
+            yield f"{PREFIX}{stored.name.removesuffix('.weight')}.{leaf}.weight", part.cpu().clone()

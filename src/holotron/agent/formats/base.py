@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ BROWSER_KINDS = (
 WIDGET_KINDS = ("click", "double_click", "hover", "drag", "type", "press", "scroll", "select", "wait")
 # A page, no address bar and no tabs: what small policies are taught.
 PAGE_KINDS = (*WIDGET_KINDS, "answer")
+# How an environment begins to tell of a secret (`holotron.env.safety.secrets`).
+SECRET_NOTICE = re.compile(r"there is a secret named '([\w.-]+)'")
 LAST_STEP = "This is the last step: give the answer now."
 
 
@@ -103,6 +106,10 @@ class PolicyFormat(ABC):
     ) -> list[Message]:
         """What the conversation of the steps so far goes on with; forced: only an answer is of use now."""
 
+    def instruction(self, task: str, past: Sequence[Taken], seen: Seen) -> str:
+        """The task as `messages` gets it: with the secrets that the first observation told of."""
+        return "\n".join([task, *_secret_notices(past, seen)])
+
     @abstractmethod
     def schema(self, forced: bool = False) -> dict[str, Any]:
         """The form of an answer: a JSON schema, or {"lark": …} for a family that does not write JSON."""
@@ -122,11 +129,13 @@ class PolicyFormat(ABC):
         """A conversation as it is sent whole, to a server without sessions: with all but the last screenshots gone."""
         return trimmed(messages, self.keep_images)
 
+    def fitted(self, options: ChatOptions) -> ChatOptions:
+        """The options with which a model of this family is talked to."""
+        template = {**self.template, **options.template}
+        return replace(options, keep_images=self.keep_images, template=template, history=self.history)
+
     def options(self, max_tokens: int, temperature: float = 0.0) -> ChatOptions:
-        """How a model of this family is talked to."""
-        return ChatOptions(
-            max_tokens, temperature, keep_images=self.keep_images, template=self.template, history=self.history
-        )
+        return self.fitted(ChatOptions(max_tokens, temperature))
 
     def with_kinds(self, kinds: Sequence[str]) -> Self:
         """With these kinds of actions, as far as the family has words for them."""
@@ -184,6 +193,16 @@ class PolicyFormat(ABC):
         """What the policy must know beside the picture: that something failed, or that time is up."""
         failed = [outcome(past[-1])] if past and (past[-1].error or past[-1].feedback is not None) else []
         return [*failed, LAST_STEP] if forced and self._can_answer else failed
+
+
+def _secret_notices(past: Sequence[Taken], seen: Seen) -> list[str]:
+    first: Seen = past[0].observation if past else seen
+    return [notice for notice in first.notices if SECRET_NOTICE.match(notice)]
+
+
+def secret_names(past: Sequence[Taken], seen: Seen) -> list[str]:
+    """The names of the secrets that the first observation told of."""
+    return [found[1] for notice in _secret_notices(past, seen) if (found := SECRET_NOTICE.match(notice))]
 
 
 def outcome(step: Taken) -> str:
@@ -259,4 +278,6 @@ def conversation(
     """For each step of an episode, the messages that were sent. image_of: the picture of a stored observation."""
     for index, step in enumerate(steps):
         seen = step.observation
-        yield policy_format.messages(task, steps[:index], seen, image_of(seen), step.forced)
+        past = steps[:index]
+        told = policy_format.instruction(task, past, seen)
+        yield policy_format.messages(told, past, seen, image_of(seen), step.forced)

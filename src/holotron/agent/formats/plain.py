@@ -19,6 +19,7 @@ from holotron.agent.formats.base import (
     compact,
     load_object,
     outcome,
+    secret_names,
 )
 
 if TYPE_CHECKING:
@@ -79,6 +80,11 @@ class NanoFormat(_ActionJsonFormat):
     kinds: tuple[str, ...] = PAGE_KINDS
     size: Size | None = (1024, 768)
 
+    def instruction(self, task: str, past: Sequence[Taken], seen: Seen) -> str:
+        """The task with what is to be typed for each secret that it does not mention itself."""
+        mentions = {name: f"{{{{secret:{name}}}}}" for name in secret_names(past, seen)}
+        return task + "".join(f', {name} "{mention}"' for name, mention in mentions.items() if mention not in task)
+
     def messages(
         self, task: str, past: Sequence[Taken], seen: Seen, image: bytes | None, forced: bool = False
     ) -> list[Message]:
@@ -101,6 +107,10 @@ class JsonFormat(_ActionJsonFormat):
     reasons: ClassVar[bool] = True
 
     keep_images: int | None = 3
+
+    def instruction(self, task: str, past: Sequence[Taken], seen: Seen) -> str:
+        """The task alone: all notices are told with the screenshot."""
+        return task
 
     def messages(
         self, task: str, past: Sequence[Taken], seen: Seen, image: bytes | None, forced: bool = False

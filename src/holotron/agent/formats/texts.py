@@ -1,4 +1,4 @@
-"""The words of published contracts, kept in files beside this one: a model was trained on exactly them."""
+"""The words of published contracts, kept to the letter in files beside this one."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ async def launch(playwright: Playwright, options: LaunchOptions, sandbox: bool =
     if executable is None:
         executable, how = find_chromium(window=not options.headless)
     if executable is None and os.environ.get(VARIABLE):
-        raise BrowserMissing(f"no Chromium ({how})")
+        raise BrowserMissing(f"no Chromium ({how}); `holotron doctor` says what is missing")
     if executable is None and not options.headless:
         raise BrowserMissing(f"a browser with a window is needed, and there is none here: {WINDOW_FIX}")
     if not options.headless and sys.platform == "linux" and not has_screen():

@@ -5,12 +5,11 @@ A key that changes the mathematics in a way this code does not follow is an erro
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from holotron.model.checkpoint.companions import IdOf, overlay_companions, read_json, token_ids
 from holotron.model.checkpoint.json_fields import ATTENTION as _ATTENTION
 from holotron.model.checkpoint.json_fields import Keys, Raw
 from holotron.model.checkpoint.json_fields import attention_sizes as _attention_sizes
@@ -20,20 +19,13 @@ from holotron.model.checkpoint.json_fields import integer as _integer
 from holotron.model.checkpoint.json_fields import refuse as _refuse
 from holotron.model.checkpoint.json_fields import render_common as _render_common
 from holotron.model.checkpoint.json_fields import written as _written
-from holotron.model.checkpoint.qwen_config import (
-    QWEN_VL_TYPES,
-    parse_qwen_vl,
-    processor_fields,
-    render_qwen_processor,
-    render_qwen_vl,
-)
+from holotron.model.checkpoint.qwen_config import QWEN_VL_TYPES, parse_qwen_vl, render_qwen_vl
 from holotron.model.config import (
     AttentionConfig,
     MambaConfig,
     MlpConfig,
     ModelConfig,
     MoeConfig,
-    QwenVisionConfig,
     VisionConfig,
 )
 from holotron.model.errors import ConfigError
@@ -85,33 +77,31 @@ _TOWERS = {
     "vit_huge_patch16_224": (1280, 32, 16, 5120),
 }
 
-PROCESSOR = "preprocessor_config.json"
-_PROCESSOR_KEYS = {
-    "min_num_patches": "min_patches",
-    "max_num_patches": "max_patches",
-    "max_num_tiles": "max_tiles",
-    "use_thumbnail": "thumbnail",
-    "norm_mean": "mean",
-    "norm_std": "std",
+# transformers clamps step sizes below at time_step_min while it reads a prompt, and not while it generates. Nothing is
+# clamped here unless time_step_limit says so, and what is written here says so to transformers, too.
+NO_CLAMP = 1e-30
+
+# The text of the tokens that stand for, start and end an image, where a config does not say another.
+_IMAGE_TEXTS = {
+    "image_token_id": ("img_context_token", "<image>"),
+    "image_start_token_id": ("img_start_token", "<img>"),
+    "image_end_token_id": ("img_end_token", "</img>"),
 }
 
 
 def read_raw_config(folder: Path) -> dict[str, Any]:
     """config.json of a checkpoint folder as it stands."""
-    path = folder / "config.json"
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist; a checkpoint folder holds config.json and *.safetensors") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path} holds a {type(raw).__name__}, not an object")
+    raw = read_json(folder / "config.json")
+    if raw is None:
+        raise ConfigError(
+            f"{folder / 'config.json'} does not exist; a checkpoint folder holds config.json and *.safetensors"
+        )
     return raw
 
 
-def parse_config(raw: Raw, name: str) -> ModelConfig:
-    """The model that a config.json describes."""
+def parse_config(raw: Raw, name: str, id_of: IdOf | None = None) -> ModelConfig:
+    """The model that a config.json describes. id_of: the tokenizer's ids, for tokens that it gives by their text."""
+    _refuse_quantised(raw, name)
     kind = raw.get("model_type") or next(iter(raw.get("architectures") or ()), None)
     if kind in ("nemotron_h", "NemotronHForCausalLM"):
         return _nemotron(raw, name)
@@ -120,7 +110,7 @@ def parse_config(raw: Raw, name: str) -> ModelConfig:
     if kind in QWEN_VL_TYPES:
         return parse_qwen_vl(raw, name)
     if kind in TILED_TYPES or kind in DYNAMIC_TYPES:
-        return _vision_language(raw, name)
+        return _vision_language(raw, name, id_of)
     raise ConfigError(
         f"{name}: model_type {kind!r} is not supported; supported are {', '.join(SUPPORTED_TYPES)}. "
         "Other architectures can be used through --endpoint with a server that runs them"
@@ -130,26 +120,24 @@ def parse_config(raw: Raw, name: str) -> ModelConfig:
 def read_config(folder: str | Path) -> ModelConfig:
     """The model that a checkpoint folder holds, from its JSON files alone."""
     folder = Path(folder)
-    return overlay_processor(parse_config(read_raw_config(folder), folder.name), folder)
-
-
-def overlay_processor(config: ModelConfig, folder: Path) -> ModelConfig:
-    """The config with the image sizes that preprocessor_config.json, if there is one, says otherwise."""
-    path = folder / PROCESSOR
-    if config.vision is None or not path.exists():
-        return config
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(config.vision, QwenVisionConfig):
-            return replace(config, vision=replace(config.vision, **processor_fields(raw, str(path))))
-        given = {ours: raw[theirs] for theirs, ours in _PROCESSOR_KEYS.items() if raw.get(theirs) is not None}
-    except (OSError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
-    given |= {key: tuple(given[key]) for key in ("mean", "std") if key in given}
-    return replace(config, vision=replace(config.vision, **given))
+    if quantised := read_json(folder / "hf_quant_config.json"):
+        _refuse_quantised({"quantization_config": quantised}, folder.name)
+    return overlay_companions(parse_config(read_raw_config(folder), folder.name, token_ids(folder)), folder)
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def _refuse_quantised(raw: Raw, name: str) -> None:
+    for part in (raw, raw.get("llm_config"), raw.get("text_config")):
+        stated = (part.get("quantization_config") or part.get("compression_config")) if isinstance(part, dict) else None
+        if stated:
+            within = stated.get("quantization", stated) if isinstance(stated, dict) else {}
+            said = [within.get(key) for key in ("quant_method", "quant_algo", "format", "bits")]
+            how = ", ".join(str(value) for value in said if value) or "see its quantization_config"
+            raise ConfigError(
+                f"{name}: the checkpoint is quantised ({how}), which is not supported; use its release in BF16"
+            )
 
 
 def _nemotron(raw: Raw, name: str, vision: VisionConfig | None = None) -> ModelConfig:
@@ -202,7 +190,7 @@ def _pattern(raw: Raw, name: str) -> str:
 
 
 def _limits(raw: Raw, name: str) -> tuple[float, float]:
-    limits = raw.get("time_step_limit", (0.0, math.inf))
+    limits = raw.get("time_step_limit", raw.get("mamba_dt_limit", (0.0, math.inf)))
     try:
         low, high = (_float(value) for value in limits)
     except (TypeError, ValueError, KeyError):
@@ -234,7 +222,7 @@ def _qwen3(raw: Raw, name: str) -> ModelConfig:
     )
 
 
-def _vision_language(raw: Raw, name: str) -> ModelConfig:
+def _vision_language(raw: Raw, name: str, id_of: IdOf | None) -> ModelConfig:
     text = raw.get("llm_config") or raw.get("text_config")
     tower = raw.get("vision_config")
     if not isinstance(text, dict) or not isinstance(tower, dict):
@@ -257,27 +245,44 @@ def _vision_language(raw: Raw, name: str) -> ModelConfig:
         shape["mlp_size"] = int(shape.get("width", VisionConfig.width) * float(tower.get("mlp_ratio", 4.0)))
         shape["prefix_tokens"] = int(tower.get("num_cls_tokens", 3)) + int(tower.get("num_registers", 7))
     kind = raw.get("model_type") or raw["architectures"][0]
-    dynamic = kind in DYNAMIC_TYPES or "min_num_patches" in args
+    patches = tower | args
+    dynamic = kind in DYNAMIC_TYPES or "min_num_patches" in patches
     frames = tower.get("video_temporal_patch_size", raw.get("video_temporal_patch_size"))
     vision = VisionConfig(
         **shape,
-        **_given(VisionConfig, _IMAGE_TOKENS, raw, name),
+        **_image_tokens(raw, name, id_of),
         patch_size=_integer(tower, name, "patch_size", _integer(raw, name, "patch_size", 16)),
         norm_eps=float(tower.get("layer_norm_eps", 1e-6)),
         projector_size=_integer(raw, name, "projector_hidden_size", 20480 if args else 4096),
         # Checkpoints whose language model predicts several tokens ahead also normalise the tower's output.
         final_norm=int(text.get("num_nextn_predict_layers") or 0) > 0 and kind in DYNAMIC_TYPES,
-        video_frames=frames if frames and frames > 1 else None,
+        video_frames=frames if frames and frames > 1 and tower.get("separate_video_embedder", True) else None,
         mode="dynamic" if dynamic else "tiles",
         tile_size=int(raw.get("force_image_size") or 512),
         max_tiles=int(raw.get("max_num_tiles") or 12),
         thumbnail=bool(raw.get("use_thumbnail", True)),
-        min_patches=int(args.get("min_num_patches", 1024)),
-        max_patches=int(args.get("max_num_patches", 13312)),
+        min_patches=int(patches.get("min_num_patches", 1024)),
+        max_patches=int(patches.get("max_num_patches", 13312)),
         mean=_triple(raw, tower, name, "norm_mean", VisionConfig.mean),
         std=_triple(raw, tower, name, "norm_std", VisionConfig.std),
     )
     return _nemotron(text, name, vision)
+
+
+def _image_tokens(raw: Raw, name: str, id_of: IdOf | None) -> dict[str, Any]:
+    """The ids around an image: those of the config, else the tokenizer's for the texts that the config gives."""
+    found: dict[str, Any] = {}
+    for field, keys in _IMAGE_TOKENS.items():
+        if (key := next((key for key in keys if key in raw), None)) is not None:
+            found[field] = None if raw[key] is None else _integer(raw, name, key)
+            continue
+        where, usual = _IMAGE_TEXTS[field]
+        found[field] = id_of(raw.get(where) or usual) if id_of else None
+        if id_of and found[field] is None and where in raw:
+            raise ConfigError(f"{name}: {where} is {raw[where]!r}, which the tokenizer does not have as one token")
+    if found["image_token_id"] is None:
+        raise ConfigError(f"{name}: neither image_token_id nor a token <image> of the tokenizer says where images go")
+    return found
 
 
 def _triple(raw: Raw, tower: Raw, name: str, key: str, default: tuple[float, ...]) -> tuple[float, float, float]:
@@ -299,7 +304,6 @@ def render_config(config: ModelConfig) -> dict[str, Any]:
     text = _render_nemotron(config)
     if (v := config.vision) is None:
         return text
-    frames = v.video_frames
     return {
         "architectures": ["NemotronH_Omni_Reasoning_V3" if v.mode == "dynamic" else "NemotronH_Nano_VL_V2"],
         "model_type": "nemotron_h_omni" if v.mode == "dynamic" else "NemotronH_Nano_VL_V2",
@@ -314,23 +318,21 @@ def render_config(config: ModelConfig) -> dict[str, Any]:
             "num_registers": v.prefix_tokens - min(3, v.prefix_tokens),
             "norm_mean": list(v.mean),
             "norm_std": list(v.std),
-            "video_temporal_patch_size": frames,
+            **render_video(v),
         },
         "vision_hidden_size": v.width,
         "projector_hidden_size": v.projector_size,
         "downsample_ratio": 0.5,
         "force_image_size": v.tile_size,
         **_written(v, _IMAGE_TOKENS),
-        **({"video_temporal_patch_size": frames} if frames else {}),
+        "video_temporal_patch_size": render_video(v)["video_temporal_patch_size"],
     }
 
 
-def render_processor(vision: VisionConfig) -> dict[str, Any]:
-    """A preprocessor_config.json for a model that was made here."""
-    if isinstance(vision, QwenVisionConfig):
-        return render_qwen_processor(vision)
-    values = {theirs: getattr(vision, ours) for theirs, ours in _PROCESSOR_KEYS.items()}
-    return values | {"patch_size": vision.patch_size, "downsample_ratio": 0.5}
+def render_video(vision: VisionConfig) -> dict[str, Any]:
+    """transformers knows no tower for images alone: one that has no weights for video says so beside the number."""
+    frames = vision.video_frames
+    return {"video_temporal_patch_size": frames or 2, **({} if frames else {"separate_video_embedder": False})}
 
 
 def _render_nemotron(config: ModelConfig) -> dict[str, Any]:
@@ -343,6 +345,7 @@ def _render_nemotron(config: ModelConfig) -> dict[str, Any]:
     }
     if m := config.mamba:
         raw |= _written(m, _MAMBA)
+        raw["time_step_min"] = max(m.dt_limit[0], NO_CLAMP)
         if m.dt_limit != (0.0, math.inf):
             raw["time_step_limit"] = list(m.dt_limit)
     if a := config.attention:

@@ -165,6 +165,13 @@ def default_dialect(config: ModelConfig, *, released: bool = True) -> Dialect:
     return Dialect(prefix="language_model." if config.vision else "", released=released)
 
 
+def all_dialects(config: ModelConfig) -> list[Dialect]:
+    """Every spelling that a model of this kind comes in."""
+    if isinstance(config.vision, QwenVisionConfig):
+        return [_qwen_dialect(nested=nested) for nested in (True, False)]
+    return [default_dialect(config, released=released) for released in (True, False)]
+
+
 def _qwen_dialect(*, nested: bool) -> Dialect:
     """nested: as Qwen3-VL is released. Qwen2.5-VL is released with the tower beside the language model."""
     if nested:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from holotron.model.checkpoint import int8
-from holotron.model.checkpoint.config_json import overlay_processor, parse_config, read_raw_config
+from holotron.model.checkpoint.config_json import read_config, read_raw_config
 from holotron.model.checkpoint.names import Dialect, Stored, default_dialect, detect, is_dropped, is_kept
 from holotron.model.checkpoint.source import CheckpointSource
 from holotron.model.checkpoint.storage import WEIGHT_TYPES, TensorHeader, first_non_finite, open_tensors, read_headers
@@ -37,10 +37,12 @@ def load_checkpoint(
     folder = Path(folder)
     raw = read_raw_config(folder)
     headers = read_headers(folder)
-    config = _fit_vision(overlay_processor(parse_config(raw, folder.name), folder), headers)
+    config = _fit_vision(read_config(folder), headers)
+    dialect = _fit_experts(detect(headers, config), config, headers)
+    if config.tied_embeddings and _has_own_head(config, dialect, headers):
+        config = replace(config, tied_embeddings=False)
     with torch.device("meta"):
         model = Model(config)
-    dialect = _fit_experts(detect(headers, config), config, headers)
     parameters = dict(model.named_parameters())
     plan = _plan(parameters, config, dialect, headers)
     if dtype is None:
@@ -60,6 +62,25 @@ def _fit_vision(config: ModelConfig, headers: dict[str, TensorHeader]) -> ModelC
         if header is not None and len(header.shape) == 2:
             return replace(config, vision=replace(config.vision, prefix_tokens=header.shape[0]))
     return config
+
+
+def _has_own_head(config: ModelConfig, dialect: Dialect, headers: dict[str, TensorHeader]) -> bool:
+    """Whether a head is stored that is not the embedding: it is the one to use then, whatever the config says."""
+    head, embeddings = (dialect.stored(f"decoder.{name}.weight", config)[0].name for name in ("lm_head", "embeddings"))
+    if head not in headers or embeddings not in headers:
+        return False
+    for suffix in ("", int8.SUFFIX):
+        pair = [headers.get(name + suffix) for name in (head, embeddings)]
+        if pair[0] is None or pair[1] is None:
+            if pair[0] is not pair[1]:
+                return True
+            continue
+        if (pair[0].shape, pair[0].dtype) != (pair[1].shape, pair[1].dtype):
+            return True
+        with open_tensors(pair[0].file) as one, open_tensors(pair[1].file) as other:
+            if not torch.equal(one.get_tensor(head + suffix), other.get_tensor(embeddings + suffix)):
+                return True
+    return False
 
 
 def _fit_experts(dialect: Dialect, config: ModelConfig, headers: dict[str, TensorHeader]) -> Dialect:
@@ -85,7 +106,7 @@ def _plan(
     wanted = {stored.name: (name, stored) for name, tensors in plan.items() for stored in tensors}
     if missing := [name for name in wanted if name not in headers]:
         raise CheckpointError(f"the checkpoint lacks {_listed(missing)}")
-    tied = "lm_head.weight" if config.tied_embeddings else None
+    tied = dialect.stored("decoder.lm_head.weight", config)[0].name if config.tied_embeddings else None
     scales = {name + int8.SUFFIX for name in wanted if headers[name].dtype == "I8"}
     unexpected = [
         n for n in headers if n not in wanted and n not in scales and not is_kept(n) and not is_dropped(n) and n != tied

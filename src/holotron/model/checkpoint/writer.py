@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -14,9 +15,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from holotron.model.checkpoint import int8
-from holotron.model.checkpoint.config_json import PROCESSOR, read_config, render_config, render_processor
+from holotron.model.checkpoint.companions import GENERATION, PROCESSOR, WHOLE_PROCESSOR, render_processor
+from holotron.model.checkpoint.config_json import NO_CLAMP, read_config, render_config, render_video
 from holotron.model.checkpoint.names import Dialect, default_dialect
 from holotron.model.checkpoint.storage import INDEX
+from holotron.model.config import ModelConfig
 from holotron.model.errors import CheckpointError
 from holotron.model.model import Model
 
@@ -28,8 +31,8 @@ COMPANIONS = (
     "chat_template.jinja",
     "chat_template.json",
     PROCESSOR,
-    "processor_config.json",
-    "generation_config.json",
+    WHOLE_PROCESSOR,
+    GENERATION,
     "policy.json",
 )
 
@@ -58,14 +61,14 @@ def save_checkpoint(
 
 def _write(model: Model, folder: Path, max_shard_bytes: int, bits: int) -> None:
     source = model.source
-    raw = dict(source.raw_config) if source else render_config(model.config)
+    raw = _stated(source.raw_config, model.config) if source else render_config(model.config)
     for key in ("audio_config", "sound_config"):
         if raw.get(key) is not None:
             raw[key] = None  # its weights were not read
     raw["dtype"] = str(model.dtype).removeprefix("torch.")
     raw.pop("torch_dtype", None)
     dialect = source.dialect if source else default_dialect(model.config)
-    tensors = _stored_tensors(model, dialect)
+    tensors = _stored_tensors(model, dialect, twice=bits == 16)
     shards = list(_shards(_packed(tensors) if bits == 8 else tensors, max_shard_bytes))
     weight_map: dict[str, str] = {}
     for number, shard in enumerate(shards, 1):
@@ -89,13 +92,31 @@ def _write(model: Model, folder: Path, max_shard_bytes: int, bits: int) -> None:
 def _write_processor(folder: Path, wanted: dict[str, Any]) -> None:
     """The sizes of images, where the files that are there already do not say them."""
     path, said = folder / PROCESSOR, read_config(folder).vision
-    if path.exists() and said and render_processor(said) == wanted:
+    is_there = path.exists() or (folder / WHOLE_PROCESSOR).exists()
+    if is_there and said and render_processor(said) == wanted:
         return
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     _write_json(path, kept | wanted)
 
 
-def _stored_tensors(model: Model, dialect: Dialect) -> Iterator[tuple[str, Tensor]]:
+def _stated(raw_config: dict[str, Any], config: ModelConfig) -> dict[str, Any]:
+    """The config as it was read, with what transformers would take otherwise than it is here said in it."""
+    raw = copy.deepcopy(raw_config)
+    for part in (part for part in (raw, raw.get("text_config"), raw.get("llm_config")) if isinstance(part, dict)):
+        if part.get("tie_word_embeddings") and not config.tied_embeddings:
+            part["tie_word_embeddings"] = False
+        if config.mamba and "mamba_num_heads" in part:
+            part.setdefault("time_step_min", max(config.mamba.dt_limit[0], NO_CLAMP))
+    if config.vision and isinstance(tower := raw.get("vision_config"), dict) and "args" not in tower:
+        tower |= render_video(config.vision)
+        raw["video_temporal_patch_size"] = tower["video_temporal_patch_size"]
+    return raw
+
+
+def _stored_tensors(model: Model, dialect: Dialect, *, twice: bool) -> Iterator[tuple[str, Tensor]]:
+    """twice: a tied head is stored beside the embedding, too, for transformers never ties those of the hybrids."""
+    if twice and model.config.tied_embeddings and not dialect.dense:
+        yield dialect.stored("decoder.lm_head.weight", model.config)[0].name, model.decoder.lm_head.weight.detach()
     for name, parameter in model.named_parameters():
         for stored in dialect.stored(name, model.config):
             yield stored.name, stored.part_of(parameter.detach()).contiguous()

@@ -151,8 +151,6 @@ class ConversationWriter:
         wanted = ids.count(vision.image_token_id)
         if wanted != len(sizes):
             raise ModelError(f"the prompt has places for {wanted} images, but {len(sizes)} were given")
-        start = [] if vision.image_start_token_id is None else [vision.image_start_token_id]
-        end = [] if vision.image_end_token_id is None else [vision.image_end_token_id]
         remaining = iter(sizes)
         widened: list[int] = []
         places: list[int] = []
@@ -160,8 +158,9 @@ class ConversationWriter:
             if id_ != vision.image_token_id:
                 widened.append(id_)
                 continue
-            places.append(len(widened) + len(start))
-            widened += [*start, *[id_] * image_tokens(*next(remaining), vision), *end]
+            image_ids, first = vision.image_ids(image_tokens(*next(remaining), vision))
+            places.append(len(widened) + first)
+            widened += image_ids
         return Written(tuple(widened), tuple(places))
 
     # ---- keeping text text --------------------------------------------------------------------------------------

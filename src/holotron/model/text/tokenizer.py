@@ -16,8 +16,18 @@ GUARD, GUARD_ITSELF = "\ufdd0", "\ufdd1"
 
 # Half of a pair, which JSON can carry and UTF-8 cannot.
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# From here on a text is encoded as a batch of one: only a batch lets other threads run meanwhile.
+# From here on texts and tokens are a batch of one: only in a batch does the library let other threads run meanwhile.
 _LONG = 16 * 1024
+
+
+def _byte_letters() -> dict[str, int]:
+    """The letters in which byte-level vocabularies write bytes: printable ones as they are, the rest from 256 on."""
+    plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    other = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(256 + number): byte for number, byte in enumerate(other)}
+
+
+_BYTE_OF = _byte_letters()
 
 
 class Tokenizer:
@@ -129,7 +139,25 @@ class Tokenizer:
         """The text of ids; ids beyond the vocabulary have none. Tags the file does not call special always stay."""
         if skip_special:
             ids = [id_ for id_ in ids if id_ not in self._hidden_ids]
+        if len(ids) >= _LONG:
+            return self._tokenizer.decode_batch([list(ids)], skip_special_tokens=False)[0]
         return self._tokenizer.decode(list(ids), skip_special_tokens=False)
+
+    def token_bytes(self, id_: int) -> bytes:
+        """The bytes that one token stands for, which may be a part of a character; none beyond the vocabulary."""
+        text = self._tokenizer.decode([id_], skip_special_tokens=False)
+        if "\ufffd" not in text:
+            return text.encode("utf-8", "replace")
+        token = self._tokenizer.id_to_token(id_) or ""
+        if match := re.fullmatch("<0x([0-9A-F]{2})>", token):
+            return bytes.fromhex(match[1])
+        if all(letter in _BYTE_OF for letter in token):
+            return bytes(_BYTE_OF[letter] for letter in token)
+        return text.encode()
+
+    def is_hidden(self, id_: int) -> bool:
+        """Whether `decode` leaves the token out."""
+        return id_ in self._hidden_ids
 
     def _find_markup(self, text: str) -> Iterator[tuple[int, str]]:
         """Every place where markup starts, with the longest token that does; places may overlap."""

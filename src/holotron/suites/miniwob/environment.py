@@ -81,6 +81,8 @@ class MiniWoBEnvironment(LocalPage):
         self.seed = 0
         self.instruction = ""
         self._result = MiniWoBResult(done=True)
+        self._still = False  # nothing moves by itself, and nothing was done since the page was asked
+        self._first: Observation | None = None  # what reset saw, as long as it shows the page
 
     @property
     def size(self) -> tuple[int, int]:
@@ -97,23 +99,31 @@ class MiniWoBEnvironment(LocalPage):
         limit_ms = -1 if limit == "task" else 0 if limit is None else int(limit * 1000)
         self.task, self.seed, self.name = name, seed, f"{name} seed {seed}"
         self._result = MiniWoBResult(done=False)
+        self._still, self._first = False, None
         await self.ensure_open()
         await self._park_mouse()
         await self.guarded(self.opened.page.goto(url, wait_until="load", timeout=0))
         self.instruction = await self.evaluate(f"holotron.start({seed}, {limit_ms})")
         observation = await self._look()
-        await self.evaluate("holotron.run_clock()")
+        still = await self.evaluate("holotron.run_clock()")
+        self._still = still and limit is None
+        self._first = observation if self._still else None
         return observation
 
     async def observe(self) -> Observation:
-        """What the page shows once it is quiet."""
-        await self.result()
+        """What the page shows once it is quiet: after `reset` what that saw, if nothing on the page moves by itself."""
+        first, self._first = self._first, None
+        if first is not None and not self.opened.page.is_closed():
+            return first
+        if not self._still:
+            await self.result()
         return await self._look()
 
     async def act(self, action: Action) -> None:
         """Carry out an action. After the end of the episode nothing happens."""
         if self._result.done:
             return
+        self._still, self._first = False, None
         try:
             await execute(self, action)
         except MiniWoBError as error:
@@ -143,7 +153,8 @@ class MiniWoBEnvironment(LocalPage):
             if state is None:
                 self._result = MiniWoBResult(True, -1.0, -1.0, "the page was left")
             else:
-                done, raw, reward, reason, self.instruction = state
+                done, raw, reward, reason, self.instruction, still = state
+                self._still = still and self.config.time_limit is None
                 self._result = MiniWoBResult(done, _number(raw), _number(reward), reason)
         return self._result
 

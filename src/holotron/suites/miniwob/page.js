@@ -5,6 +5,7 @@
   // A page is busy while a one-shot timer this short is pending, or an interval short enough to be an animation.
   const SHORT_TIMEOUT_MS = 500, SHORT_INTERVAL_MS = 40;
   const LONGEST_SCROLL_MS = 1000; // for wheels that the task catches
+  const LONGEST_FRAME_MS = 500; // on a busy machine
   const LONGEST_TIMER_MS = 2 ** 31 - 1; // a longer one fires at once
 
   const real = {};
@@ -81,11 +82,21 @@
     };
     look();
   });
+  // What moved last leaves other edges until the page was drawn without it.
+  const drawn = () => Promise.race([
+    new Promise((resolve) => real.requestAnimationFrame(() => real.requestAnimationFrame(resolve))),
+    new Promise((resolve) => real.setTimeout(resolve, LONGEST_FRAME_MS)),
+  ]);
   const ends = (animation) => animation.playState === "running" && isFinite(animation.effect.getComputedTiming().endTime);
   const busy = () => {
     for (const timer of timers.values()) if (timer.busy) return true;
     return document.getAnimations().some(ends);
   };
+
+  // Nothing will change before something is done to the page; the episode's own timers do not count.
+  const still = () =>
+    [...timers.keys()].every((id) => id === core.EP_TIMER || id === core.CD_TIMER) &&
+    window.frames.length === 0 && document.getAnimations().every((animation) => animation.playState !== "running");
 
   // Every picture the page shows or may come to show, loaded and decoded: the browser draws without those that are not.
   const pictures = () => {
@@ -143,7 +154,11 @@
       await document.fonts.ready;
       return utterance();
     },
-    run_clock,
+    // Whether the page then stays as it was seen.
+    run_clock() {
+      run_clock();
+      return still();
+    },
     // Whether a wheel turned there will move something; `scrolled` then waits until it has.
     expect_scroll(x, y, dx, dy) {
       const room = (at, visible, all, by) => (by > 0 ? at + visible < all - 1 : by < 0 && at > 0);
@@ -164,9 +179,10 @@
       if (!started) return null;
       if (limit > 0 && !restless && !result && busy()) {
         await until(() => result || !busy(), limit);
+        await drawn();
         restless = !result && busy(); // something that never ends, such as a turning cube
       }
-      return result ? [true, ...result, utterance()] : [false, 0, 0, "", utterance()];
+      return result ? [true, ...result, utterance(), true] : [false, 0, 0, "", utterance(), still()];
     },
   };
 })();

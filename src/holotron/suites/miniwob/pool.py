@@ -13,6 +13,10 @@ ARGUMENTS = (
     "--disable-checker-imaging",  # never a frame without a picture that is still being decoded
     "--disable-partial-raster",  # redrawn parts of a page get edges that differ from those of a page drawn at once
     "--disable-smooth-scrolling",  # a screenshot right after the wheel shows the place scrolled to
+    "--renderer-process-limit=4",  # a process for each page would spend more on its start than on an episode
+    # Scripts are compiled where they run, which finds the libraries of all tasks compiled already: a page loads with a
+    # third less work. Chromium heeds the last such switch alone, so those of Playwright's that matter here come again.
+    "--disable-features=ScriptStreaming,PaintHolding,AvoidUnnecessaryBeforeUnloadCheckSync,MediaRouter",
 )
 CONTEXT = {
     # Not the size of the task's area: dialogs centre themselves on the viewport, and the package's pages expect this.

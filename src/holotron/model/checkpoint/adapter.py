@@ -1,0 +1,143 @@
+"""LoRA adapters as PEFT writes them: a folder with adapter_config.json and adapter_model.safetensors.
+
+Shapes: I inputs and O outputs of a linear layer, R rank.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from holotron.model.checkpoint.companions import read_json
+from holotron.model.checkpoint.names import Stored, all_dialects
+from holotron.model.checkpoint.storage import first_non_finite, open_tensors
+from holotron.model.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from holotron.model.model import Model
+
+ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
+A, B = "lora_A", "lora_B"
+PREFIX = "base_model.model."
+# Where the linear layers are that can be changed; all of them are run as modules.
+PLACES = ("decoder.layers.", "vision.blocks.", "projector.")
+
+# Settings that would change what is computed, and the values under which they do not.
+_PLAIN: Mapping[str, tuple[Any, ...]] = {
+    "peft_type": ("LORA",),
+    "bias": ("none", None),
+    "use_dora": (False, None),
+    "lora_bias": (False, None),
+    "fan_in_fan_out": (False, None),
+    "modules_to_save": (None, []),
+    "trainable_token_indices": (None, {}, []),
+    "layer_replication": (None, []),
+    "alora_invocation_tokens": (None, []),
+    # Others begin by changing the base itself, so that the file alone is not the difference.
+    "init_lora_weights": (True, False, None, "gaussian", "eva", "orthogonal"),
+}
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """What an adapter adds to a weight: B A, with the scale in B."""
+
+    A_RI: Tensor
+    B_OR: Tensor
+
+
+def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
+    """The layers of a model that an adapter can change, by name."""
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and name.startswith(PLACES)
+    }
+
+
+def read_adapter(model: Model, name: str, folder: Path) -> dict[str, LowRank]:
+    """What the adapter in a folder changes, by the layer's name here; CheckpointError says what is wrong with it."""
+    settings = read_json(folder / ADAPTER_CONFIG)
+    if settings is None or not (folder / ADAPTER).is_file():
+        raise CheckpointError(f"adapter {name}: {folder} must hold {ADAPTER_CONFIG} and {ADAPTER}, as PEFT writes them")
+    for key, plain in _PLAIN.items():
+        if key in settings and settings[key] not in plain:
+            raise CheckpointError(f"adapter {name}: {key} is {settings[key]!r}, which is not supported")
+    layers = linear_layers(model)
+    homes = _homes(model, layers)
+    parts: dict[str, list[tuple[Stored, LowRank]]] = {}
+    for module, (a_RI, b_OR) in _pairs(name, folder).items():
+        if module not in homes:
+            known = ", ".join(sorted({layer.rpartition(".")[2] for layer in layers}))
+            raise CheckpointError(
+                f"adapter {name}: it changes {module}, which is no linear layer of {model.config.name} that can be "
+                f"changed; those are {known}"
+            )
+        layer, stored = homes[module]
+        inputs, outputs = layers[layer].in_features, layers[layer].out_features // stored.count
+        if a_RI.ndim != 2 or b_OR.shape != (outputs, len(a_RI)) or a_RI.shape[1] != inputs:
+            raise CheckpointError(
+                f"adapter {name}: {A} {list(a_RI.shape)} and {B} {list(b_OR.shape)} of {module} do not fit a layer "
+                f"of {inputs} inputs and {outputs} outputs"
+            )
+        scaled = b_OR * _scale(name, settings, module, len(a_RI))
+        parts.setdefault(layer, []).append((stored, LowRank(a_RI, scaled)))
+    return {layer: _joined(layers[layer].out_features, found) for layer, found in parts.items()}
+
+
+def _pairs(name: str, folder: Path) -> dict[str, tuple[Tensor, Tensor]]:
+    """A and B by the module they change, in float32."""
+    found: dict[str, dict[str, Tensor]] = {}
+    with open_tensors(folder / ADAPTER) as tensors:
+        for key in tensors.keys():  # noqa: SIM118 - this is not a dict
+            match = re.fullmatch(rf"{re.escape(PREFIX)}(.+)\.({A}|{B})\.weight", key)
+            if match is None:
+                raise CheckpointError(f"adapter {name}: the tensor {key} is no {A} or {B} of a linear layer")
+            found.setdefault(match[1], {})[match[2]] = tensors.get_tensor(key).float()
+    if not found:
+        raise CheckpointError(f"adapter {name}: {folder / ADAPTER} holds no tensors")
+    for module, pair in found.items():
+        if len(pair) < 2:
+            raise CheckpointError(f"adapter {name}: {module} has {next(iter(pair))} alone; {A} and {B} come together")
+    if bad := first_non_finite([(module, t) for module, pair in found.items() for t in pair.values()]):
+        raise CheckpointError(f"adapter {name}: the change of {bad} holds NaN or infinity; the file is damaged")
+    return {module: (pair[A], pair[B]) for module, pair in found.items()}
+
+
+def _homes(model: Model, layers: Mapping[str, nn.Linear]) -> dict[str, tuple[str, Stored]]:
+    """Our layers by the names of modules, in every spelling."""
+    homes: dict[str, tuple[str, Stored]] = {}
+    for dialect in all_dialects(model.config):
+        for layer in layers:
+            for stored in dialect.stored(f"{layer}.weight", model.config):
+                homes[stored.name.removesuffix(".weight")] = (layer, stored)
+    return homes
+
+
+def _scale(name: str, settings: Mapping[str, Any], module: str, rank: int) -> float:
+    alpha = settings.get("lora_alpha")
+    for pattern, value in (settings.get("alpha_pattern") or {}).items():
+        if re.match(rf"(.*\.)?({pattern})$", module):
+            alpha = value
+            break
+    if not isinstance(alpha, int | float) or isinstance(alpha, bool):
+        raise CheckpointError(f"adapter {name}: lora_alpha is {alpha!r}; it must be a number")
+    return alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
+
+
+def _joined(outputs: int, parts: list[tuple[Stored, LowRank]]) -> LowRank:
+    """One change of a layer: what changes a part of its rows alone (q of qkv, say) has ranks of its own."""
+    if len(parts) == 1 and parts[0][0].count == 1:
+        return parts[0][1]
+    ranks = [len(change.A_RI) for _, change in parts]
+    joined_OR = torch.zeros(outputs, sum(ranks))
+    for (stored, change), columns in zip(parts, joined_OR.split(ranks, dim=1), strict=True):
+        stored.part_of(columns).copy_(change.B_OR)
+    return LowRank(torch.cat([change.A_RI for _, change in parts]), joined_OR)

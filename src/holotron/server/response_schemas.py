@@ -1,0 +1,219 @@
+"""Requests to /v1/responses as they arrive, and the chat requests that they are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue
+
+from holotron.engine.limits import MAX_LOGPROBS
+from holotron.server.schemas import MAX_TOKENS, ChatRequest, Count, ImageText, Request, Sampling, ShortText, Text
+from holotron.server.translation import chat_request
+
+
+class InputText(Request):
+    type: Literal["input_text", "output_text", "text"]
+    text: Text
+    annotations: JsonValue = None
+    logprobs: JsonValue = None
+
+
+class InputImage(Request):
+    type: Literal["input_image"]
+    image_url: ImageText
+    detail: Literal["auto", "low", "high", "original"] | None = "auto"
+    file_id: None = None
+
+
+class InputRefusal(Request):
+    type: Literal["refusal"]
+    refusal: Text
+
+
+InputPart = Annotated[InputText | InputImage | InputRefusal, Field(discriminator="type")]
+InputParts = Annotated[list[InputPart], Field(max_length=4096)]
+
+
+class InputMessage(Request):
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Text | InputParts
+    id: ShortText | None = None
+    status: ShortText | None = None
+    phase: ShortText | None = None
+
+
+class InputCall(Request):
+    type: Literal["function_call"]
+    call_id: ShortText
+    name: ShortText
+    arguments: Text
+    id: ShortText | None = None
+    status: ShortText | None = None
+
+
+class InputCallOutput(Request):
+    type: Literal["function_call_output"]
+    call_id: ShortText
+    output: Text | InputParts
+    id: ShortText | None = None
+    status: ShortText | None = None
+
+
+class ReasoningText(Request):
+    type: Literal["reasoning_text", "summary_text"]
+    text: Text
+
+
+class InputReasoning(Request):
+    type: Literal["reasoning"]
+    summary: list[ReasoningText] = Field(default_factory=list)
+    content: list[ReasoningText] | None = None
+    encrypted_content: Text | None = None
+    id: ShortText | None = None
+    status: ShortText | None = None
+
+
+InputItem = InputMessage | InputCall | InputCallOutput | InputReasoning
+
+
+class FunctionTool(Request):
+    type: Literal["function"]
+    name: ShortText
+    description: Text | None = None
+    parameters: dict[str, JsonValue] | None = None
+    strict: bool | None = None
+
+
+class NamedFunctionTool(Request):
+    type: Literal["function"]
+    name: ShortText
+
+
+class TextFormat(Request):
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    name: ShortText = "answer"
+    schema_: dict[str, JsonValue] | None = Field(default=None, alias="schema")
+    description: Text | None = None
+    strict: bool | None = None
+
+
+class TextOptions(Request):
+    format: TextFormat | None = None
+    verbosity: ShortText | None = None
+
+
+class ResponsesRequest(Sampling):
+    """POST /v1/responses. `previous_response_id` goes on in the session of that response."""
+
+    input: Text | Annotated[list[InputItem], Field(max_length=65536)]
+    instructions: Text | None = None
+    max_output_tokens: Annotated[Count, Field(ge=1, le=MAX_TOKENS)] | None = None
+    previous_response_id: ShortText | None = None
+    store: bool | None = None
+    tools: Annotated[list[FunctionTool], Field(max_length=512)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedFunctionTool | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextOptions | None = None
+    top_logprobs: Annotated[Count, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    include: list[ShortText] | None = None
+    chat_template_kwargs: dict[ShortText, JsonValue] | None = None
+    background: Literal[False] | None = None
+    conversation: None = None
+    # What OpenAI's service takes and what makes no difference here.
+    metadata: dict[ShortText, Text] | None = None
+    reasoning: dict[ShortText, JsonValue] | None = None
+    truncation: ShortText | None = None
+    service_tier: ShortText | None = None
+    prompt_cache_key: ShortText | None = None
+    safety_identifier: ShortText | None = None
+
+    @property
+    def wants_logprobs(self) -> bool:
+        return "message.output_text.logprobs" in (self.include or ())
+
+    def as_chat(self, session_id: str | None, instructions: str | None) -> tuple[ChatRequest, dict[str, str]]:
+        """The chat request that this is, in that session, and what the client calls its fields."""
+        messages, fields = _messages(self.input, instructions)
+        options: dict[str, Any] = {
+            "messages": messages,
+            "max_completion_tokens": self.max_output_tokens,
+            "session_id": session_id or self.session_id,
+            "logprobs": self.wants_logprobs,
+            "top_logprobs": self.top_logprobs if self.wants_logprobs else None,
+            "chat_template_kwargs": self.chat_template_kwargs or {},
+        }
+        if self.tools:
+            options["tools"] = [
+                {"type": "function", "function": tool.model_dump(exclude={"type"}, exclude_none=True)}
+                for tool in self.tools
+            ]
+        if isinstance(self.tool_choice, NamedFunctionTool):
+            options["tool_choice"] = {"type": "function", "function": {"name": self.tool_choice.name}}
+        elif self.tool_choice is not None:
+            options["tool_choice"] = self.tool_choice
+        if self.parallel_tool_calls is not None:
+            options["parallel_tool_calls"] = self.parallel_tool_calls
+        if self.text is not None and self.text.format is not None:
+            form = self.text.format
+            schema = {"name": form.name, "schema": form.schema_, "strict": form.strict}
+            options["response_format"] = {"type": form.type} | ({"json_schema": schema} if form.schema_ else {})
+        fields |= {"response_format": "text.format", "max_tokens": "max_output_tokens"}
+        fields |= {"max_completion_tokens": "max_output_tokens"}
+        return chat_request(self, options, fields), fields
+
+
+def _messages(given: str | list[InputItem], instructions: str | None) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Messages as chats have them. Thoughts, text and calls of one answer are one message there."""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
+    fields = {"messages": "input", **({"messages.0": "instructions"} if instructions else {})}
+    if isinstance(given, str):
+        fields[f"messages.{len(messages)}"] = "input"
+        return [*messages, {"role": "user", "content": given}], fields
+    answering = False  # whether the last message is an answer that the next item may belong to
+    for number, item in enumerate(given):
+        own = f"input.{number}"
+        part: dict[str, Any]
+        match item:
+            case InputReasoning():
+                thought = "".join(one.text for one in item.content or item.summary)
+                part = {"role": "assistant", "reasoning_content": thought}
+            case InputCall():
+                function = {"name": item.name, "arguments": item.arguments}
+                part = {"role": "assistant", "tool_calls": [{"id": item.call_id, "function": function}]}
+            case InputCallOutput():
+                part = {"role": "tool", "tool_call_id": item.call_id, "content": _parts(item.output)}
+                own += ".output"
+            case InputMessage():
+                part = {"role": item.role, "content": _parts(item.content)}
+        is_answer = part["role"] == "assistant"
+        if is_answer and answering and not ("content" in part and "content" in messages[-1]):
+            calls = [*messages[-1].get("tool_calls", []), *part.get("tool_calls", [])]
+            messages[-1] |= part | ({"tool_calls": calls} if calls else {})
+        else:
+            fields[f"messages.{len(messages)}"] = own
+            if isinstance(item, InputCallOutput):
+                fields[f"messages.{len(messages)}.content"] = own
+            messages.append(part)
+        answering = is_answer
+    for number, message in enumerate(messages):
+        for place, content in enumerate(message["content"]) if isinstance(message.get("content"), list) else ():
+            if content["type"] == "image_url":
+                own = fields.get(f"messages.{number}.content", f"{fields[f'messages.{number}']}.content")
+                fields[f"messages.{number}.content.{place}.image_url.url"] = f"{own}.{place}.image_url"
+    return messages, fields
+
+
+def _parts(content: str | list[InputPart]) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content
+    parts: list[dict[str, Any]] = []
+    for part in content:
+        match part:
+            case InputImage():
+                parts.append({"type": "image_url", "image_url": {"url": part.image_url}})
+            case InputRefusal():
+                parts.append({"type": "text", "text": part.refusal})
+            case InputText():
+                parts.append({"type": "text", "text": part.text})
+    return parts

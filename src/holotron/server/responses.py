@@ -1,0 +1,222 @@
+"""POST /v1/responses: OpenAI's newer dialect. A chain of responses is a session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from holotron.server.answer import respond
+from holotron.server.auth import Caller
+from holotron.server.blocks import AnswerBlock, BlockAnswer
+from holotron.server.bodies import BodyRoute
+from holotron.server.chat import begin_chat
+from holotron.server.errors import ApiError, field_error
+from holotron.server.logprobs import TokenNames, chat_logprobs
+from holotron.server.response_models import ERRORS, ResponseAnswer
+from holotron.server.response_schemas import ResponsesRequest
+from holotron.server.schemas import OpenRequest
+from holotron.server.session_routes import close, open_for, take_back
+from holotron.server.sessions import OpenSession
+from holotron.server.state import CallerDep, ServerState, StateDep
+from holotron.server.streaming import named_sse
+
+router = APIRouter(responses=ERRORS, route_class=BodyRoute)
+
+
+@router.post("/v1/responses", responses={200: {"model": ResponseAnswer}}, response_model=None)
+async def responses(http: Request, state: StateDep, caller: CallerDep, body: ResponsesRequest) -> Response:
+    """An answer in items. It can be gone on from by its id, unless `store` is false."""
+    return await respond(http, _begin(state, body, caller))
+
+
+class ResponsesAnswer(BlockAnswer):
+    """Items of OpenAI's responses, and the events that they are streamed in."""
+
+    asked: ResponsesRequest
+    instructions: str | None
+    _events_told = 0
+
+    def began(self) -> Iterator[dict[str, Any]]:
+        for kind in ("response.created", "response.in_progress"):
+            yield self._numbered({"type": kind, "response": self._response("in_progress", None)})
+
+    def opened(self, block: AnswerBlock) -> Iterator[dict[str, Any]]:
+        item = self._item(block, "in_progress")
+        yield self._numbered({"type": "response.output_item.added", "output_index": block.index, "item": item})
+        if block.kind != "call":
+            yield self._numbered({"type": "response.content_part.added", "part": self._part(block, "")} | _at(block))
+
+    def grown(self, block: AnswerBlock, more: str) -> Iterator[dict[str, Any]]:
+        kinds = {"reasoning": "reasoning_text", "text": "output_text", "call": "function_call_arguments"}
+        extra: dict[str, Any] = {"logprobs": []} if block.kind == "text" else {}
+        yield self._numbered({"type": f"response.{kinds[block.kind]}.delta", "delta": more} | _at(block) | extra)
+
+    def closed(self, block: AnswerBlock) -> Iterator[dict[str, Any]]:
+        done: dict[str, Any]
+        match block.kind:
+            case "call":
+                done = {"type": "response.function_call_arguments.done", "arguments": block.text, "name": block.name}
+            case "text":
+                done = {"type": "response.output_text.done", "text": block.text, "logprobs": []}
+            case "reasoning":
+                done = {"type": "response.reasoning_text.done", "text": block.text}
+        yield self._numbered(done | _at(block))
+        if block.kind != "call":
+            part = self._part(block, block.text)
+            yield self._numbered({"type": "response.content_part.done", "part": part} | _at(block))
+        item = self._item(block, "completed")
+        yield self._numbered({"type": "response.output_item.done", "output_index": block.index, "item": item})
+
+    def ended(self) -> Iterator[dict[str, Any]]:
+        response = self.told()
+        yield self._numbered({"type": f"response.{response['status']}", "response": response})
+
+    def broken(self, error: ApiError) -> Iterator[bytes]:
+        found = {"code": error.code or "server_error", "message": error.message}
+        failed = self._response("failed", None) | {"error": found}
+        yield named_sse(self._numbered({"type": "error", "param": error.param} | found))
+        yield named_sse(self._numbered({"type": "response.failed", "response": failed}))
+
+    def told(self) -> dict[str, Any]:
+        reason = {"length": "max_output_tokens", "abort": "cancelled"}.get(self.choice.finish or "")
+        status = "completed" if reason is None else "incomplete"
+        response = self._response(status, reason)
+        response["output"] = [self._item(block, "completed") for block in self.blocks]
+        response["usage"] = self._tokens()
+        return response | self.extras() | self._token_ids()
+
+    def _token_ids(self) -> dict[str, Any]:
+        return self.choice.tokens(self._state.client.version_of) if self.request.return_token_ids else {}
+
+    def _response(self, status: str, reason: str | None) -> dict[str, Any]:
+        asked = self.asked
+        tools = [{"strict": None} | tool.model_dump() for tool in asked.tools or ()]
+        choice = asked.tool_choice or "auto"
+        return {
+            "id": self.head["id"],
+            "object": "response",
+            "created_at": self.head["created"],
+            "completed_at": int(time.time()) if status == "completed" else None,
+            "status": status,
+            "error": None,
+            "incomplete_details": {"reason": reason} if reason else None,
+            "instructions": self.instructions,
+            "max_output_tokens": asked.max_output_tokens,
+            "metadata": asked.metadata or {},
+            "model": self.head["model"],
+            "output": [],
+            "parallel_tool_calls": self.request.parallel_tool_calls,
+            "previous_response_id": asked.previous_response_id,
+            "reasoning": {"effort": None, "summary": None},
+            "store": self.request.session_id is not None,
+            "temperature": self.request.temperature,
+            "text": {"format": {"type": "text"}} if asked.text is None else asked.text.model_dump(by_alias=True),
+            "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
+            "tools": tools,
+            "top_p": self.request.top_p,
+            "truncation": "disabled",
+            "usage": None,
+        }
+
+    def _item(self, block: AnswerBlock, status: str) -> dict[str, Any]:
+        done = status == "completed"
+        if block.kind == "call":
+            arguments = block.text if done else ""
+            call = {"type": "function_call", "call_id": f"call_{block.id}", "name": block.name, "arguments": arguments}
+            return {"id": f"fc_{block.id}", "status": status} | call
+        content = [self._part(block, block.text)] if done else []
+        if block.kind == "reasoning":
+            return {"id": _item_id(block), "type": "reasoning", "summary": [], "content": content, "status": status}
+        return {"id": _item_id(block), "type": "message", "role": "assistant", "status": status, "content": content}
+
+    def _part(self, block: AnswerBlock, text: str) -> dict[str, Any]:
+        if block.kind == "reasoning":
+            return {"type": "reasoning_text", "text": text}
+        logprobs: list[dict[str, Any]] = []
+        if text and self.request.logprobs:
+            names = TokenNames(self._state.texts.tokenizer, self.request.return_tokens_as_token_ids)
+            logprobs = chat_logprobs(names, self.choice.token_ids, self.choice.logprobs)
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+
+    def _tokens(self) -> dict[str, Any]:
+        usage = self.usage()
+        return {
+            "input_tokens": usage["prompt_tokens"],
+            "input_tokens_details": {**usage["prompt_tokens_details"], "cache_write_tokens": 0},
+            "output_tokens": usage["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": usage["total_tokens"],
+        }
+
+    def _numbered(self, event: dict[str, Any]) -> dict[str, Any]:
+        self._events_told += 1
+        return event | {"sequence_number": self._events_told - 1}
+
+
+def _item_id(block: AnswerBlock) -> str:
+    return f"{ {'reasoning': 'rs', 'text': 'msg', 'call': 'fc'}[block.kind] }_{block.id}"
+
+
+def _at(block: AnswerBlock) -> dict[str, Any]:
+    place = {"item_id": _item_id(block), "output_index": block.index}
+    return place if block.kind == "call" else place | {"content_index": 0}
+
+
+# ---- chains ----
+
+
+async def _begin(state: ServerState, body: ResponsesRequest, caller: Caller) -> ResponsesAnswer:
+    if body.n != 1:
+        raise field_error("n", "a response has one answer")
+    session, is_new = await _session(state, body, caller)
+    try:
+        instructions = body.instructions if session is None or session.turns == 0 else None
+        chat, fields = body.as_chat(session.id if session else None, instructions)
+        try:
+            answer = await begin_chat(state, chat, caller, ResponsesAnswer)
+        except ApiError as error:
+            raise error.renamed(fields) from error
+    except BaseException:
+        if session is not None and is_new:
+            state.client.run_in_background(close(state, session))
+        raise
+    assert isinstance(answer, ResponsesAnswer)
+    if session is not None:
+        session.instructions = session.instructions or body.instructions
+        answer.head["id"] = f"resp_{session.id}_{session.turns}"
+    answer.asked, answer.fields = body, fields
+    answer.instructions = session.instructions if session else body.instructions
+    return answer
+
+
+async def _session(state: ServerState, body: ResponsesRequest, caller: Caller) -> tuple[OpenSession | None, bool]:
+    """The session that a response goes on in, and whether it was opened for it."""
+    if body.previous_response_id is None:
+        if body.store is False or body.session_id is not None:
+            return None, False
+        if (oldest := state.sessions.oldest_response(caller)) is not None:
+            await close(state, oldest)  # what nobody asked to keep makes room
+        session = await open_for(state, caller, OpenRequest(model=body.model))
+        session.is_response = True
+        return session, True
+    if body.session_id is not None:
+        raise field_error("session_id", "previous_response_id names the session already")
+    id_, _, turns = body.previous_response_id.removeprefix("resp_").rpartition("_")
+    try:
+        session = state.sessions.find(id_, caller)
+        count = int(turns)
+        if not 0 < count <= session.turns:
+            raise ValueError(count)
+    except (ApiError, ValueError):
+        problem = f"there is no response {body.previous_response_id[:128]!r}: it has expired, or was not stored"
+        message = f"previous_response_id: {problem}"
+        raise ApiError(404, message, param="previous_response_id", code="previous_response_not_found") from None
+    if body.instructions is not None and body.instructions != session.instructions:
+        raise field_error("instructions", "they stay those that the chain of responses began with; begin another")
+    if count == session.turns:
+        return session, False
+    return await take_back(state, caller, session, count), True

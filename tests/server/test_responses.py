@@ -1,0 +1,179 @@
+"""/v1/responses with the real `openai` client."""
+
+from __future__ import annotations
+
+import json
+
+import openai
+import pytest
+
+from .live import serving
+from .test_openai_client import picture
+
+CLICK = {
+    "type": "function",
+    "name": "click",
+    "parameters": {
+        "type": "object",
+        "properties": {"x": {"type": "integer", "minimum": 0, "maximum": 99}},
+        "required": ["x"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+
+
+@pytest.fixture(scope="module")
+def client(live):
+    with openai.OpenAI(base_url=f"{live.url}/v1", api_key="any", max_retries=0) as client:
+        yield client
+
+
+def ask(client, given="Hello", **more):
+    more = {"model": "tiny", "max_output_tokens": 8, "temperature": 0, "extra_body": {"ignore_eos": True}} | more
+    return client.responses.create(input=given, **more)
+
+
+def test_an_answer_is_that_of_a_chat(client):
+    response = ask(client, instructions="Be brief.")
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    chat = client.chat.completions.create(
+        model="tiny", messages=messages, max_tokens=8, temperature=0, extra_body={"ignore_eos": True}
+    )
+    assert response.output_text == chat.choices[0].message.content
+    assert response.status == "incomplete"
+    assert response.incomplete_details.reason == "max_output_tokens"
+    assert response.usage.input_tokens == chat.usage.prompt_tokens
+    assert response.usage.output_tokens == 8
+    assert response.instructions == "Be brief."
+    assert response.output[0].type == "message"
+
+
+def test_a_stream_has_the_published_events(client):
+    more = {"max_output_tokens": 20, "extra_body": {"structured_outputs": {"regex": "[a-z]{8}"}}}
+    whole = ask(client, **more)
+    with client.responses.stream(model="tiny", input="Hello", temperature=0, **more) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    kinds = [event.type for event in events]
+    assert kinds[:4] == [
+        *("response.created", "response.in_progress", "response.output_item.added", "response.content_part.added")
+    ]
+    assert set(kinds[4:-4]) == {"response.output_text.delta"}
+    assert kinds[-4:] == [
+        *("response.output_text.done", "response.content_part.done", "response.output_item.done", "response.completed")
+    ]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == whole.output_text
+    assert final.output_text == whole.output_text
+    assert len(final.output_text) == 8
+    assert events[0].response.id == final.id
+
+
+def test_a_chain_is_a_session(client, live):
+    first = ask(client, "One", instructions="Count.")
+    second = ask(client, "Two", previous_response_id=first.id, instructions="Count.")
+    held = first.usage.total_tokens
+    assert second.usage.input_tokens_details.cached_tokens == held
+    assert second.usage.input_tokens - held < 30
+    assert second.session_id == first.session_id
+    other = ask(client, "Three", previous_response_id=first.id)  # from an earlier one: a branch
+    again = ask(client, "Three", previous_response_id=first.id)
+    assert other.session_id != first.session_id
+    assert other.output_text == again.output_text
+    assert other.usage.input_tokens_details.cached_tokens >= held - 1
+    third = ask(client, "Three", previous_response_id=second.id)
+    assert third.usage.input_tokens_details.cached_tokens == second.usage.total_tokens
+    for wrong in ("resp_none_1", first.id[:-1] + "9", "x"):
+        with pytest.raises(openai.NotFoundError, match="previous_response_id"):
+            ask(client, previous_response_id=wrong)
+    with pytest.raises(openai.BadRequestError, match="instructions"):
+        ask(client, previous_response_id=first.id, instructions="Forget it.")
+    stateless = ask(client, store=False)
+    assert not hasattr(stateless, "session_id")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_tools(client, stream):
+    more = {"tools": [CLICK], "tool_choice": "required", "temperature": 1, "max_output_tokens": 200}
+    more |= {"parallel_tool_calls": False, "extra_body": {"seed": 3}}
+    if stream:
+        events = list(ask(client, stream=True, **more))
+        response = events[-1].response
+        kinds = [event.type for event in events if "function_call" in event.type]
+        assert kinds == ["response.function_call_arguments.delta", "response.function_call_arguments.done"]
+    else:
+        response = ask(client, **more)
+    (call,) = response.output
+    assert response.status == "completed"
+    assert call.type == "function_call"
+    assert 0 <= json.loads(call.arguments)["x"] <= 99
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "clicked"}
+    followed = ask(client, [result], previous_response_id=response.id, tools=[CLICK])
+    assert followed.usage.input_tokens_details.cached_tokens >= response.usage.total_tokens - 1
+    history = [{"role": "user", "content": "Hello"}, call.model_dump(exclude_none=True), result]
+    assert ask(client, history, tools=[CLICK], store=False).output_text == followed.output_text
+    named = ask(client, **(more | {"tool_choice": {"type": "function", "name": "click"}, "stream": False}))
+    assert named.output[0].name == "click"
+
+
+def test_images_and_forms(client):
+    parts = [{"type": "input_text", "text": "What?"}, {"type": "input_image", "image_url": picture(), "detail": "auto"}]
+    seen = ask(client, [{"role": "user", "content": parts}], extra_body={"return_token_ids": True})
+    assert seen.prompt_token_ids.count(5) == 6
+    assert len(seen.token_ids) == seen.usage.output_tokens
+    schema = {"type": "object", "properties": {"n": {"enum": [7]}}, "required": ["n"], "additionalProperties": False}
+    form = {"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}
+    assert json.loads(ask(client, text=form, max_output_tokens=50).output_text) == {"n": 7}
+
+
+def test_thoughts_are_an_item(client):
+    body = {"chat_template_kwargs": {"enable_thinking": True}, "structured_outputs": {"regex": "yes"}, "seed": 1}
+    events = list(ask(client, stream=True, max_output_tokens=400, temperature=1, extra_body=body))
+    response = events[-1].response
+    assert response.output[0].type == "reasoning"
+    assert "response.reasoning_text.delta" in [event.type for event in events]
+    if response.status == "completed":
+        assert response.output_text == "yes"
+        history = [item.model_dump(exclude_none=True) for item in response.output]
+        assert ask(client, [{"role": "user", "content": "Hello"}, *history, {"role": "user", "content": "So?"}]).id
+
+
+def test_logprobs(client):
+    response = ask(client, include=["message.output_text.logprobs"], top_logprobs=2)
+    assert len(response.output[0].content[0].logprobs) == 8
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "no"}]}]},
+            "input.0.content.0.image_url",
+        ),
+        ({"input": [{"role": "user", "content": 5}]}, "input.0.content"),
+        ({"input": "a", "tool_choice": "required"}, "tool_choice"),
+        ({"input": "a" * 9000}, "input"),
+        ({"input": "a", "text": {"format": {"type": "json_schema", "schema": {"type": 5}}}}, "text.format"),
+        ({"input": "a", "max_output_tokens": 0}, "max_output_tokens"),
+        ({"input": "a", "n": 2}, "n"),
+    ],
+)
+def test_errors_are_in_the_clients_words(http, body, field):
+    answer = http.post("/v1/responses", json=body)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["param"] == field or field in error["message"]
+    assert "messages" not in error["message"]
+
+
+def test_chains_that_nobody_asked_for_make_room(checkpoint):
+    with serving(checkpoint, max_sessions_per_key=2) as live:
+        with openai.OpenAI(base_url=f"{live.url}/v1", api_key="any", max_retries=0) as client:
+            responses = [ask(client, str(number)) for number in range(4)]
+            assert ask(client, previous_response_id=responses[-1].id).id
+            with pytest.raises(openai.NotFoundError):
+                ask(client, previous_response_id=responses[0].id)
+        with live.client() as http:
+            http.post("/v1/responses", json={"input": "a", "tool_choice": "required"})
+            assert len(http.get("/v1/sessions").json()["data"]) <= 2
