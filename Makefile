@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-clients test-gpu soak edge lint clean
+.PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-clients test-gpu
+.PHONY: soak edge lint clean
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile

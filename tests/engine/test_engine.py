@@ -64,9 +64,9 @@ def test_a_small_model_takes_its_steps_on_one_core_and_prompts_on_all(model, mon
     monkeypatch.setattr("holotron.engine.runner.SMALL_LAYER", 4_000_000 if is_small else 0)
     threads, forward = [], model.decoder.forward
 
-    def watched(x, *rest):
+    def watched(x, *rest, **more):
         threads.append((len(x), torch.get_num_threads()))
-        return forward(x, *rest)
+        return forward(x, *rest, **more)
 
     monkeypatch.setattr(model.decoder, "forward", watched)
 

@@ -57,6 +57,17 @@ def test_a_request_names_its_adapter(http):
         assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
 
 
+def test_prompts_are_scored_by_the_adapter(http):
+    """Scoring begins a session of its own, which must be the adapter's, too."""
+    ask = {"prompt": "hello there", "max_tokens": 1, "echo": True, "logprobs": 0, "temperature": 0}
+    scores = []
+    for name in (None, "shop", "mail"):
+        reply = http.post("/v1/completions", json=ask | {"model": name})
+        assert reply.status_code == 200, reply.text
+        scores.append(tuple(reply.json()["choices"][0]["logprobs"]["token_logprobs"][1:-1]))
+    assert len(set(scores)) == 3
+
+
 def test_an_unknown_adapter_is_not_found(http):
     reply = http.post(CHAT, json=ASK | {"model": "chess"})
     assert reply.status_code == 404

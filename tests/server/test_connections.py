@@ -54,7 +54,9 @@ def test_a_connection_without_a_whole_request_is_closed(live, monkeypatch, befor
     with connect(live) as end:
         if before:
             end.sendall(before)
-            assert end.recv(65536).endswith(b"}")
+            answered = b""
+            while not answered.endswith(b"}"):  # head and body may come one after the other
+                answered += end.recv(65536)
         end.sendall(sent)
         assert rest(end) == b""  # and ends only when the server closes
 

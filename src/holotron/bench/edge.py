@@ -125,7 +125,11 @@ async def _probe(url: str, watch: Watch) -> None:
 
 
 async def _stream(url: str, watch: Watch, number: int) -> None:
-    body = {"messages": [{"role": "user", "content": f"Stream {number}"}], "max_tokens": 4000, "ignore_eos": True}
+    body: dict[str, Any] = {
+        "messages": [{"role": "user", "content": f"Stream {number}"}],
+        "max_tokens": 200 + 8 * number,
+    }
+    body["ignore_eos"] = True  # short and of different lengths: as a stream grows its pieces come slower
     request = _request(url, CHAT, json.dumps(body | {"stream": True}).encode())
     while True:
         reader, writer = await asyncio.open_connection(*_address(url))

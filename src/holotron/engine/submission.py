@@ -85,7 +85,7 @@ class Submission:
                 raise EngineError(f"the session {session.id!r} was not opened with the adapter {self.adapter!r}")
             return session, 0, session.held
         if self.sampling.prompt_logprobs is not None:  # what was computed before has not been scored
-            return loop.open(pool=self.pool), 0, 0
+            return loop.open(pool=self.pool, adapter=self.adapter), 0, 0
         keys = [(offset, prepared.key) for offset, prepared in self.images]
         session, known = continue_or_open(loop, self.token_ids, keys, self.pool, adapter=self.adapter)
         return session, known, min(known, session.held)

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from holotron.model.checkpoint.companions import IdOf, overlay_companions, read_json, token_ids
-from holotron.model.checkpoint.json_fields import ATTENTION as _ATTENTION
-from holotron.model.checkpoint.json_fields import Keys, Raw
-from holotron.model.checkpoint.json_fields import attention_sizes as _attention_sizes
-from holotron.model.checkpoint.json_fields import common as _common
-from holotron.model.checkpoint.json_fields import given as _given
-from holotron.model.checkpoint.json_fields import integer as _integer
-from holotron.model.checkpoint.json_fields import refuse as _refuse
-from holotron.model.checkpoint.json_fields import render_common as _render_common
-from holotron.model.checkpoint.json_fields import written as _written
+from holotron.model.checkpoint.json_fields import (
+    ATTENTION,
+    Keys,
+    Raw,
+    attention_sizes,
+    common,
+    given,
+    integer,
+    refuse,
+    render_common,
+    written,
+)
 from holotron.model.checkpoint.qwen_config import QWEN_VL_TYPES, parse_qwen_vl, render_qwen_vl
 from holotron.model.config import (
     AttentionConfig,
@@ -142,21 +145,21 @@ def _refuse_quantised(raw: Raw, name: str) -> None:
 
 def _nemotron(raw: Raw, name: str, vision: VisionConfig | None = None) -> ModelConfig:
     pattern = _pattern(raw, name)
-    _refuse(raw, name, "mlp_hidden_act", allowed=("relu2",))
-    _refuse(raw, name, "mamba_hidden_act", allowed=("silu",))
+    refuse(raw, name, "mlp_hidden_act", allowed=("relu2",))
+    refuse(raw, name, "mamba_hidden_act", allowed=("silu",))
     for key in ("attention_bias", "mlp_bias", "use_bias", "mamba_proj_bias", "residual_in_fp32"):
-        _refuse(raw, name, key, allowed=(False,))
-    _refuse(raw, name, "sliding_window", allowed=(None,))
+        refuse(raw, name, key, allowed=(False,))
+    refuse(raw, name, "sliding_window", allowed=(None,))
     mamba = attention = mlp = moe = None
     if "M" in pattern:
-        mamba = MambaConfig(**_given(MambaConfig, _MAMBA, raw, name), dt_limit=_limits(raw, name))
+        mamba = MambaConfig(**given(MambaConfig, _MAMBA, raw, name), dt_limit=_limits(raw, name))
     if "*" in pattern:
-        attention = AttentionConfig(*_attention_sizes(raw, name))
+        attention = AttentionConfig(*attention_sizes(raw, name))
     if "-" in pattern:
-        mlp = MlpConfig(_integer(raw, name, "intermediate_size"))
+        mlp = MlpConfig(integer(raw, name, "intermediate_size"))
     if "E" in pattern:
-        _refuse(raw, name, "n_shared_experts", allowed=(1,))
-        moe = MoeConfig(**_given(MoeConfig, _MOE, raw, name))
+        refuse(raw, name, "n_shared_experts", allowed=(1,))
+        moe = MoeConfig(**given(MoeConfig, _MOE, raw, name))
     return ModelConfig(
         pattern=pattern,
         mamba=mamba,
@@ -165,8 +168,8 @@ def _nemotron(raw: Raw, name: str, vision: VisionConfig | None = None) -> ModelC
         moe=moe,
         vision=vision,
         norm_eps=float(raw.get("layer_norm_epsilon", raw.get("rms_norm_eps", 1e-5))),
-        max_positions=_integer(raw, name, "max_position_embeddings", 4096),
-        **_common(raw, name, bos=1, eos=2, pad=0),
+        max_positions=integer(raw, name, "max_position_embeddings", 4096),
+        **common(raw, name, bos=1, eos=2, pad=0),
     )
 
 
@@ -204,8 +207,8 @@ def _float(value: Any) -> float:
 
 
 def _qwen3(raw: Raw, name: str) -> ModelConfig:
-    _refuse(raw, name, "hidden_act", allowed=("silu",))
-    _refuse(raw, name, "attention_bias", allowed=(False,))
+    refuse(raw, name, "hidden_act", allowed=("silu",))
+    refuse(raw, name, "attention_bias", allowed=(False,))
     if raw.get("use_sliding_window") and raw.get("sliding_window") is not None:
         raise ConfigError(f"{name}: use_sliding_window is true; windowed attention is not supported")
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
@@ -213,12 +216,12 @@ def _qwen3(raw: Raw, name: str) -> ModelConfig:
         raise ConfigError(f"{name}: rope_type is {kind!r}; only the default rotary embedding is supported")
     theta = float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0)
     return ModelConfig(
-        pattern="*-" * _integer(raw, name, "num_hidden_layers"),
-        attention=AttentionConfig(*_attention_sizes(raw, name), rope_theta=theta, qk_norm=True),
-        mlp=MlpConfig(_integer(raw, name, "intermediate_size"), gated=True),
+        pattern="*-" * integer(raw, name, "num_hidden_layers"),
+        attention=AttentionConfig(*attention_sizes(raw, name), rope_theta=theta, qk_norm=True),
+        mlp=MlpConfig(integer(raw, name, "intermediate_size"), gated=True),
         norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
-        max_positions=_integer(raw, name, "max_position_embeddings", 32768),
-        **_common(raw, name, bos=None, eos=None, pad=None),
+        max_positions=integer(raw, name, "max_position_embeddings", 32768),
+        **common(raw, name, bos=None, eos=None, pad=None),
     )
 
 
@@ -227,7 +230,7 @@ def _vision_language(raw: Raw, name: str, id_of: IdOf | None) -> ModelConfig:
     tower = raw.get("vision_config")
     if not isinstance(text, dict) or not isinstance(tower, dict):
         raise ConfigError(f"{name}: a vision-language config needs llm_config (or text_config) and vision_config")
-    _refuse(raw, name, "downsample_ratio", allowed=(0.5,))
+    refuse(raw, name, "downsample_ratio", allowed=(0.5,))
     args = tower.get("args") or {}
     if not isinstance(args, dict):
         raise ConfigError(f"{name}: vision_config.args is {args!r}; it must be an object")
@@ -238,10 +241,10 @@ def _vision_language(raw: Raw, name: str, id_of: IdOf | None) -> ModelConfig:
         shape: dict[str, Any] = dict(zip(("width", "depth", "heads", "mlp_size"), _TOWERS[model], strict=True))
         shape["max_image_size"] = int(args.get("cpe_max_size") or tower.get("max_resolution") or 2048)
     else:
-        _refuse(tower, f"{name}: vision_config", "hidden_act", allowed=("gelu",))
-        _refuse(tower, f"{name}: vision_config", "use_swiglu_ffn", allowed=(False,))
-        _refuse(tower, f"{name}: vision_config", "qkv_bias", allowed=(True,))
-        shape = _given(VisionConfig, _TOWER, tower, name)
+        refuse(tower, f"{name}: vision_config", "hidden_act", allowed=("gelu",))
+        refuse(tower, f"{name}: vision_config", "use_swiglu_ffn", allowed=(False,))
+        refuse(tower, f"{name}: vision_config", "qkv_bias", allowed=(True,))
+        shape = given(VisionConfig, _TOWER, tower, name)
         shape["mlp_size"] = int(shape.get("width", VisionConfig.width) * float(tower.get("mlp_ratio", 4.0)))
         shape["prefix_tokens"] = int(tower.get("num_cls_tokens", 3)) + int(tower.get("num_registers", 7))
     kind = raw.get("model_type") or raw["architectures"][0]
@@ -251,9 +254,9 @@ def _vision_language(raw: Raw, name: str, id_of: IdOf | None) -> ModelConfig:
     vision = VisionConfig(
         **shape,
         **_image_tokens(raw, name, id_of),
-        patch_size=_integer(tower, name, "patch_size", _integer(raw, name, "patch_size", 16)),
+        patch_size=integer(tower, name, "patch_size", integer(raw, name, "patch_size", 16)),
         norm_eps=float(tower.get("layer_norm_eps", 1e-6)),
-        projector_size=_integer(raw, name, "projector_hidden_size", 20480 if args else 4096),
+        projector_size=integer(raw, name, "projector_hidden_size", 20480 if args else 4096),
         # Checkpoints whose language model predicts several tokens ahead also normalise the tower's output.
         final_norm=int(text.get("num_nextn_predict_layers") or 0) > 0 and kind in DYNAMIC_TYPES,
         video_frames=frames if frames and frames > 1 and tower.get("separate_video_embedder", True) else None,
@@ -274,7 +277,7 @@ def _image_tokens(raw: Raw, name: str, id_of: IdOf | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field, keys in _IMAGE_TOKENS.items():
         if (key := next((key for key in keys if key in raw), None)) is not None:
-            found[field] = None if raw[key] is None else _integer(raw, name, key)
+            found[field] = None if raw[key] is None else integer(raw, name, key)
             continue
         where, usual = _IMAGE_TEXTS[field]
         found[field] = id_of(raw.get(where) or usual) if id_of else None
@@ -310,7 +313,7 @@ def render_config(config: ModelConfig) -> dict[str, Any]:
         "text_config": text,
         "vision_config": {
             "model_type": "radio",
-            **_written(v, _TOWER),
+            **written(v, _TOWER),
             "mlp_ratio": v.mlp_size / v.width,
             "patch_size": v.patch_size,
             "layer_norm_eps": v.norm_eps,
@@ -324,7 +327,7 @@ def render_config(config: ModelConfig) -> dict[str, Any]:
         "projector_hidden_size": v.projector_size,
         "downsample_ratio": 0.5,
         "force_image_size": v.tile_size,
-        **_written(v, _IMAGE_TOKENS),
+        **written(v, _IMAGE_TOKENS),
         "video_temporal_patch_size": render_video(v)["video_temporal_patch_size"],
     }
 
@@ -341,19 +344,19 @@ def _render_nemotron(config: ModelConfig) -> dict[str, Any]:
         "model_type": "nemotron_h",
         "layers_block_type": [_LAYER_NAMES[symbol] for symbol in config.pattern],
         "layer_norm_epsilon": config.norm_eps,
-        **_render_common(config),
+        **render_common(config),
     }
     if m := config.mamba:
-        raw |= _written(m, _MAMBA)
+        raw |= written(m, _MAMBA)
         raw["time_step_min"] = max(m.dt_limit[0], NO_CLAMP)
         if m.dt_limit != (0.0, math.inf):
             raw["time_step_limit"] = list(m.dt_limit)
     if a := config.attention:
-        raw |= _written(a, _ATTENTION)
+        raw |= written(a, ATTENTION)
     if config.mlp:
         raw["intermediate_size"] = config.mlp.size
     if e := config.moe:
-        raw |= _written(e, _MOE)
+        raw |= written(e, _MOE)
     return raw
 
 
@@ -365,9 +368,9 @@ def _render_qwen3(config: ModelConfig) -> dict[str, Any]:
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",
         "num_hidden_layers": config.layers // 2,
-        **_written(a, _ATTENTION),
+        **written(a, ATTENTION),
         "rope_theta": a.rope_theta,
         "intermediate_size": f.size,
         "rms_norm_eps": config.norm_eps,
-        **_render_common(config),
+        **render_common(config),
     }
