@@ -8,7 +8,7 @@ ARG BASE=debian:bookworm-slim
 FROM ${BASE} AS base
 ENV DEBIAN_FRONTEND=noninteractive PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PATH=/opt/holotron/bin:$PATH
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends ca-certificates python3 python3-venv fonts-liberation fonts-dejavu-core \
+    && apt-get install -y --no-install-recommends ca-certificates libatomic1 python3 python3-venv fonts-liberation fonts-dejavu-core \
     && rm -rf /var/lib/apt/lists/*
 RUN python3 -m venv /opt/holotron
 WORKDIR /src

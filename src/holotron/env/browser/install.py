@@ -11,7 +11,7 @@ from pathlib import Path
 from holotron.env.browser.chromium import find_chromium
 
 # Debian has the browser itself; elsewhere the package is missing or a snap, which a service cannot start.
-DEBIAN_PACKAGES = ("chromium-headless-shell", "fonts-liberation", "fonts-dejavu-core")
+DEBIAN_PACKAGES = ("chromium-headless-shell", "libatomic1", "fonts-liberation", "fonts-dejavu-core")
 
 
 def install() -> Path | None:

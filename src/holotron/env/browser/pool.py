@@ -12,7 +12,7 @@ from playwright.async_api import Browser, BrowserContext, Error, Playwright, asy
 
 from holotron.env.browser.clipboard import Clipboard
 from holotron.env.browser.launch import LaunchOptions, launch
-from holotron.env.errors import BrowserCrashed, InfrastructureError
+from holotron.env.errors import BrowserCrashed, BrowserMissing, InfrastructureError
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +177,12 @@ class _Process:
             return self._running
 
     async def _start(self) -> Browser:
-        self._playwright = await async_playwright().start()
+        try:
+            self._playwright = await async_playwright().start()
+        except Exception as error:  # its driver is a program of its own, which a bare system may lack a library for
+            raise BrowserMissing(
+                f"Playwright does not start ({error}); on Debian: apt-get install libatomic1"
+            ) from error
         return await launch(self._playwright, self._options)
 
     async def _end(self) -> None:
