@@ -174,7 +174,8 @@ def test_a_session_of_tokens(http, session):
     ok(http.delete(f"{SESSIONS}/{fork}"))
 
 
-def test_one_thing_at_a_time(live, http, session):
+def test_one_thing_at_a_time(live, http, session, monkeypatch):
+    monkeypatch.setattr("holotron.server.sessions.MOMENT", 0.05)
     body = says("Long", max_tokens=3000, stream=True)
     with live.client() as other, other.stream("POST", f"{session}/turns", json=body) as stream, live.paused():
         lines = stream.iter_lines()

@@ -67,17 +67,24 @@ class Application(FastAPI):
         return super().openapi()
 
 
-def create_app(settings: ServerSettings, texts: Texts, on_failure: Callable[[str], None] = lambda _: None) -> FastAPI:
+def create_app(
+    settings: ServerSettings,
+    texts: Texts,
+    on_failure: Callable[[str], None] = lambda _: None,
+    on_ready: Callable[[], None] = lambda: None,
+) -> FastAPI:
     """An application that starts its engine when it is started, and ends it with itself.
 
-    It answers from the beginning, with 503 until the engine has its model. on_failure: called if it cannot have it.
+    It answers from the beginning, with 503 until the engine has its model. on_ready: called when it has it, also after
+    a crash. on_failure: called if it cannot have it.
     """
     metrics, keys = Metrics(settings.model_name), Keys(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.server = await _assemble(settings, texts, metrics, keys, on_failure, stack)
+            app.state.server = state = await _assemble(settings, texts, metrics, keys, stack)
+            state.client.start(on_failure, on_ready)
             yield
 
     app = Application(title="Holotron", version=__version__, description=ABOUT, lifespan=lifespan)
@@ -104,13 +111,11 @@ async def _assemble(
     texts: Texts,
     metrics: Metrics,
     keys: Keys,
-    on_failure: Callable[[str], None],
     stack: AsyncExitStack,
 ) -> ServerState:
     sessions = SessionTable(settings)
     start = m.Start(settings.engine, settings.kept_seconds, settings.kept_most)
-    client = EngineClient(start, on_loss=sessions.clear, on_failure=on_failure, log_format=settings.log_format)
-    client.start()
+    client = EngineClient(start, on_loss=sessions.clear, log_format=settings.log_format)
     stack.callback(client.weights.clear)
     stack.push_async_callback(client.close)
     policy = FetchPolicy(allowed_hosts=settings.image_hosts, max_bytes=settings.max_image_bytes)

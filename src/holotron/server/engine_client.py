@@ -82,7 +82,6 @@ class EngineClient:
         self,
         start: m.Start,
         on_loss: Callable[[], None] = lambda: None,
-        on_failure: Callable[[str], None] = lambda _: None,
         log_format: str = "json",
     ) -> None:
         self.stats = EngineStats()
@@ -98,7 +97,6 @@ class EngineClient:
         self._on_loss = on_loss
         self._log_format = log_format
         self._abandoned: Exception | None = None  # what all requests get from now on
-        self._on_failure = on_failure
         self._refusal: str | None = None
         self._ids = itertools.count(1)
         self._channel: Channel | None = None
@@ -116,8 +114,11 @@ class EngineClient:
         """What the weights of that epoch are called: the version given with them, or their number."""
         return self.versions.get(epoch, str(epoch))
 
-    def start(self) -> None:
+    def start(
+        self, on_failure: Callable[[str], None] = lambda _: None, on_ready: Callable[[], None] = lambda: None
+    ) -> None:
         """Have the engine's process started. `on_failure` is told why if it never gets its model."""
+        self._on_failure, self._on_ready = on_failure, on_ready
         self._supervisor = asyncio.create_task(self._supervise())
 
     async def close(self) -> None:
@@ -270,6 +271,7 @@ class EngineClient:
         self.ready = ready
         self._channel = channel
         self._is_ready.set()
+        self._on_ready()
 
     def _lose(self) -> None:
         """Requests that wait for an answer get an error instead."""

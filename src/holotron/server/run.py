@@ -16,6 +16,8 @@ from holotron.server.loading import load_texts
 from holotron.server.log_lines import write_logs
 from holotron.server.settings import ServerSettings
 
+log = logging.getLogger(__name__)
+
 BACKLOG = 2048
 SWITCH_SECONDS = 0.001  # that a thread which writes prompts may keep the event loop waiting
 
@@ -38,7 +40,10 @@ def serve(settings: ServerSettings) -> None:
     # Once it has shut down, uvicorn raises the signal that told it to anew; being told to stop is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    server = HttpServer(create_app(settings, texts, give_up), settings)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"http://{host}:{listener.getsockname()[1]}"
+    app = create_app(settings, texts, give_up, lambda: log.info("serving %s on %s", settings.model_name, address))
+    server = HttpServer(app, settings)
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # what is loaded by now stays: looking through it again and again would stop the event loop
     server.run(sockets=[listener])

@@ -14,6 +14,7 @@ from holotron.server.errors import ApiError
 from holotron.server.settings import ServerSettings
 
 MOMENT = 1.0
+ENDING_SECONDS = 30.0
 
 
 @dataclass(eq=False)
@@ -30,6 +31,7 @@ class OpenSession:
     turns: int = 0
     tokens: int = 0
     busy: bool = False
+    ending: bool = False  # its turn was left, and is being taken back
     is_response: bool = False  # opened for a chain of responses: nobody asked for it
     instructions: str | None = None  # that the chain began with
     _idle: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
@@ -39,10 +41,10 @@ class OpenSession:
         return max(0.0, self.last_used + self.ttl - time.monotonic())
 
     async def rest(self) -> None:
-        """Wait a moment for a turn that is about to end: one whose client left a stream, say, and is back already."""
+        """Wait a moment for a turn that is about to end, and longer for one whose client left and is back already."""
         if self.busy:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), MOMENT)
+                await asyncio.wait_for(self._idle.wait(), ENDING_SECONDS if self.ending else MOMENT)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -54,7 +56,7 @@ class OpenSession:
         try:
             yield
         finally:
-            self.busy = False
+            self.busy = self.ending = False
             self._idle.set()
             self.last_used = time.monotonic()
 

@@ -173,7 +173,7 @@ class ActiveTurn:
         else:  # or a client that tries again would have asked twice
             session.conversation = before
             session.turns -= 1
-            self._client.run_in_background(_undo(self._client, session, self._held, self.prompt))
+            _take_back(self._client, session, self._held, self.prompt)
 
     @property
     def completion_tokens(self) -> int:
@@ -247,7 +247,7 @@ async def begin_turn(
     except BaseException as error:
         generation.cancel()
         if session and isinstance(error, asyncio.CancelledError | TimeoutError):
-            state.client.run_in_background(_undo(state.client, session, held, prompt))
+            _take_back(state.client, session, held, prompt)
         else:
             held.close()
         if isinstance(error, EngineRefused):
@@ -274,6 +274,11 @@ def _remember(session: OpenSession, conversation: Conversation | None, turn: Act
         ended = choice.finish == "stop" and choice.token_ids and not isinstance(choice.stop, str)
         conversation.answered(choice.text, choice.token_ids[-1] if ended else None)
     session.tokens = turn.prompt_tokens + len(choice.token_ids)
+
+
+def _take_back(client: EngineClient, session: OpenSession, held: ExitStack, prompt: Prompt) -> None:
+    session.ending = True
+    client.run_in_background(_undo(client, session, held, prompt))
 
 
 async def _undo(client: EngineClient, session: OpenSession, held: ExitStack, prompt: Prompt) -> None:
