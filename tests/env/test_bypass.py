@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holotron.env.environment import Observation
 from holotron.env.errors import Refused
 from holotron.env.safety.egress_proxy import EgressProxy
 from holotron.env.safety.policy import SafetyPolicy
@@ -120,12 +121,16 @@ def test_the_forbidden_site_hears_nothing(world: World, sites: tuple[Site, Site]
         async with world.env(good.origin, settle_seconds=2.0) as env:
             await env.goto(f"{good.origin}/start")
             await env.goto(f"{good.origin}/")
-            seen = await observe_until(env, refusals, 0.5 if name in UNTRIED else 4.0)
+            seen = await observe_until(env, refusals, 0.5 if name in UNTRIED else 30.0)
             assert refusals(seen) or name in UNTRIED, "the attempt was not even made"
             # The page stays, or the one before it comes back; no tab shows anything else.
             allowed = (good.origin, "about:blank")
-            seen += await observe_until(env, lambda seen: seen[-1].url.startswith(allowed))
-            assert all(tab.url.startswith(allowed) for tab in seen[-1].tabs)
+
+            def is_home(seen: list[Observation]) -> bool:
+                return all(url.startswith(allowed) for url in (seen[-1].url, *(tab.url for tab in seen[-1].tabs)))
+
+            seen += await observe_until(env, is_home, 30.0)
+            assert is_home(seen)
             if name in NAVIGATIONS:
                 assert any(refusal.kind == "navigation" for refusal in refusals(seen))
 
