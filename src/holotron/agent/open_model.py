@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from holotron.agent.chat import ChatModel, ChatOptions
-from holotron.agent.policy_format import PolicyFormat, format_of, format_of_name, read_format
-from holotron.agent.policy_format import stated_format as checkpoint_format
+from holotron.agent.policy_format import PolicyFormat, format_of, format_of_name, read_format, stated_format
 from holotron.agent.providers import PROVIDERS, open_provider
 
 
-def stated_format(model: str | None, endpoint: str | None = None, name: str | None = None) -> PolicyFormat | None:
+def resolve_format(model: str | None, endpoint: str | None = None, name: str | None = None) -> PolicyFormat | None:
     """How the model is asked by its checkpoint, here or at the endpoint, or by its name there; None if nothing tells.
 
     ModelUnavailable if the endpoint is away.
@@ -56,7 +55,7 @@ async def open_model(model: str, options: ChatOptions, device: str | None = None
     from holotron.model.text.chat_template import load_chat_template
     from holotron.model.text.conversation import ConversationWriter
 
-    if checkpoint_format(find_checkpoint(model)) is not None:  # a policy that was made here
+    if stated_format(find_checkpoint(model)) is not None:  # a policy that was made here
         with loaded(model, device, style=options) as policy:
             yield policy
         return
@@ -64,8 +63,3 @@ async def open_model(model: str, options: ChatOptions, device: str | None = None
         assert engine.tokenizer is not None
         template = load_chat_template(find_checkpoint(model))
         yield EngineModel(engine, ConversationWriter(engine.tokenizer, template, engine.model.config), options)
-
-
-def options_for(policy_format: PolicyFormat, options: ChatOptions) -> ChatOptions:
-    """The options with as many screenshots in view as the format keeps, and its history and template."""
-    return policy_format.fitted(options)

@@ -112,9 +112,9 @@ class Chosen:
     @cached_property
     def stated_format(self) -> PolicyFormat | None:
         """How the model's checkpoint says that it is asked, here or at the endpoint (ModelUnavailable if away)."""
-        from holotron.agent.open_model import stated_format
+        from holotron.agent.open_model import resolve_format
 
-        return stated_format(None if self.random else self.local, self.endpoint, self.name)
+        return resolve_format(None if self.random else self.local, self.endpoint, self.name)
 
     def policy_format(self, bare: bool = False, kinds: tuple[str, ...] | None = None) -> PolicyFormat:
         """How it is asked: as the command line says, else its checkpoint, else as any chat model."""

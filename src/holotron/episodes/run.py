@@ -18,7 +18,7 @@ from holotron.agent.agent import Agent, Budget, Hook, StepRecord, call_hook
 from holotron.agent.chat import ChatModel, ChatOptions, Message
 from holotron.agent.cost import TokenUsage, usage_of
 from holotron.agent.formats.base import json_part
-from holotron.agent.open_model import open_endpoint, open_model, options_for, stated_format
+from holotron.agent.open_model import open_endpoint, open_model, resolve_format
 from holotron.agent.policy_format import JsonFormat, PolicyFormat
 from holotron.agent.stuck import StuckLimits
 from holotron.env.browser.environment import BrowserEnv, complete_address
@@ -114,7 +114,7 @@ async def arun(
     if model is not None and endpoint is not None:
         raise ValueError("model acts in this process and endpoint elsewhere; give one of them")
     local = None if endpoint is not None else str(model or BUNDLED)
-    found = policy_format or await asyncio.to_thread(stated_format, local, endpoint, name) or JsonFormat()
+    found = policy_format or await asyncio.to_thread(resolve_format, local, endpoint, name) or JsonFormat()
     found = found.on(date.today().isoformat())
     address, env_options = browser_options(
         url,
@@ -126,7 +126,7 @@ async def arun(
         ask=ask,
         on_question=on_question,
     )
-    options = options_for(found, chat or ChatOptions())
+    options = found.fitted(chat or ChatOptions())
     info = PolicyInfo(model=name or local or endpoint or "", extra={"format": found.spec})
     opened = open_model(local, options, device) if local is not None else open_endpoint(endpoint or "", name, options)
     async with opened as policy:
