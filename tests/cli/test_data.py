@@ -15,7 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from holotron.actions.action import Answer, Click
-from holotron.cli import data
+from holotron.cli import data, transfer
 from holotron.cli.main import CommandGroup
 from holotron.env.browser.pool import Browsers
 from holotron.episodes.shards import read_shard, shard_paths
@@ -60,21 +60,21 @@ def test_without_a_command_the_help_is_shown_as_misuse():
     )
 
 
-@pytest.mark.parametrize("format", data.FORMATS)
-@pytest.mark.parametrize("images", data.IMAGES)
+@pytest.mark.parametrize("format", transfer.EPISODES)
+@pytest.mark.parametrize("images", transfer.IMAGES)
 def test_out_and_in_again(store, tmp_path, format, images):
     out, copy = tmp_path / "out", tmp_path / "copy"
-    result = holo("export", store.folder, out, "--format", format, "--images", images)
+    result = holo("export", store.folder, out, "--as", format, "--images", images)
     assert (result.exit_code, result.stderr) == (0, "")
     assert "3 episodes written to" in result.stdout
-    source = ["--images-from", store.folder] if images == "reference" else []
-    result = holo("import", out, copy, "--format", format, "--json", *source)
+    source = ["--images", store.folder] if images == "reference" else []
+    result = holo("import", format, out, "--out", copy, "--json", *source)
     assert (result.exit_code, result.stderr) == (0, "")
     answer = json.loads(result.stdout)
     assert answer["imported"] == [info.id for info in store.list_episodes()]
     if format == "parquet":
         check_store(EpisodeStore(copy), 3)
-    result = holo("import", out, copy, "--format", format, *source)
+    result = holo("import", format, out, "--out", copy, *source)
     assert (result.exit_code, result.stdout) == (0, f"0 episodes brought into {copy}\n")
     result = holo("check", copy, "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (0, {"episodes": 3, "unfinished": 0, "problems": []})
@@ -83,9 +83,13 @@ def test_out_and_in_again(store, tmp_path, format, images):
 def test_formats_are_those_there_are():
     from typing import get_args
 
+    from holotron.episodes.datasets.exporter import DatasetFormat
+    from holotron.episodes.datasets.layouts import LAYOUTS
     from holotron.episodes.transfer import Format
 
-    assert get_args(Format) == data.FORMATS
+    assert get_args(Format) == transfer.EPISODES
+    assert tuple(LAYOUTS) == transfer.LAYOUTS
+    assert (*get_args(Format), *get_args(DatasetFormat)) == transfer.EXPORTS
 
 
 def test_damage_is_listed_and_left_out(store, tmp_path):
@@ -119,16 +123,20 @@ def test_damage_is_listed_and_left_out(store, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["export", "STORE", "OUT"], "--format"),
-        (["export", "STORE", "OUT", "--format", "csv"], "'csv'; choose one of parquet, openai"),
+        (["export", "STORE", "OUT"], "--as"),
+        (["export", "STORE", "OUT", "--as", "csv"], "'csv'; choose one of parquet, responses"),
+        (["export", "STORE", "OUT", "--as", "openai", "--policy-format", "x"], "there is no policy format 'x'"),
         (["export", "STORE", "OUT", "--format", "openai", "--images", "no"], "--images is 'no'"),
         (["export", "OUT", "OUT", "--format", "openai"], "is no store"),
         (["export", "STORE", "STORE", "--format", "openai"], "it is a folder"),
         (["export", "STORE", "OUT/deeper/file", "--format", "openai"], "its folder is not there"),
-        (["import", "OUT", "STORE", "--format", "openai"], "there is no file"),
-        (["import", "FILE", "STORE", "--format", "x"], "--format is 'x'"),
-        (["import", "FILE", "FILE", "--format", "openai"], "a store is a folder"),
-        (["import", "FILE", "STORE", "--format", "openai", "--images-from", "OUT"], "is no store"),
+        (["import", "openai", "OUT", "--out", "STORE"], "there is no file"),
+        (["import", "x", "FILE", "--out", "STORE"], "FORMAT is 'x'"),
+        (["import", "openai", "FILE", "--out", "FILE"], "is a file"),
+        (["import", "responses", "FILE", "--out", "STORE", "--images", "OUT"], "is no store"),
+        (["import", "llava", "FILE", "--out", "OUT", "--space", "metres"], "there is no space 'metres'; choose one of"),
+        (["import", "llava", "FILE", "--out", "OUT", "--answers", "songs"], "answers is 'songs'; choose one of"),
+        (["import", "screenspot", "FILE", "--out", "OUT", "--boxes", "yx"], "boxes is 'yx'; choose one of xywh, xyxy"),
         (["check", "OUT"], "is no store"),
         (["screens"], "say one of --out FOLDER, for shards, and --view"),
         (["screens", "--out", "OUT", "--mix", "widgets=1,films=2"], "there is no source films; known are widgets,"),
@@ -177,8 +185,8 @@ def test_failures_are_one_line(tmp_path):
     assert "no finished episode" in result.stderr
     file = tmp_path / "file.jsonl"
     file.write_text("nonsense\n")
-    for format in data.FORMATS:
-        result = holo("import", file, tmp_path / "store", "--format", format)
+    for format in (*transfer.EPISODES, *transfer.LAYOUTS):
+        result = holo("import", format, file, "--out", tmp_path / f"store-{format}")
         assert result.exit_code == 1
         assert "file.jsonl" in result.stderr
         assert result.stderr.count("\n") == 1
