@@ -23,6 +23,7 @@ from holotron.episodes.store import EpisodeStore
 from holotron.suites.pages.task import all_templates
 from tests.env.driver import descendants
 from tests.env.site import Site
+from tests.episodes import dataset_files
 from tests.episodes.samples import check_store, write_task
 from tests.episodes.test_replay import START, record
 
@@ -90,6 +91,29 @@ def test_formats_are_those_there_are():
     assert get_args(Format) == transfer.EPISODES
     assert tuple(LAYOUTS) == transfer.LAYOUTS
     assert (*get_args(Format), *get_args(DatasetFormat)) == transfer.EXPORTS
+
+
+def test_a_data_set_in_looked_at_and_out(tmp_path):
+    source, out = dataset_files.agentnet(tmp_path / "source"), tmp_path / "out"
+    result = holo("import", "agentnet", source, "--out", out, "--check", "--samples", "3")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert f"3 episodes with 12 steps in {out}; space 0..1 (detected)" in result.stdout
+    assert f"look at {out / 'check.html'}" in result.stdout
+    assert (out / "check.html").read_text().count('class="sample"') == 3
+    result = holo("import", "agentnet", source, "--out", out, "--json")
+    assert json.loads(result.stdout)["already"] == 3
+    result = holo("check", out, "--page", tmp_path / "page.html", "--policy-format", "nano", "--json")
+    assert json.loads(result.stdout)["page"] == str(tmp_path / "page.html")
+    result = holo("export", out, tmp_path / "chat.jsonl", "--as", "openai", "--json")
+    assert json.loads(result.stdout)["records"] == 3
+    result = holo("import", "openai", tmp_path / "chat.jsonl", "--out", tmp_path / "again")
+    assert "3 episodes with 11 steps" in result.stdout
+    with source.open("a") as file:
+        file.write("oops\n")
+    result = holo("import", "agentnet", source, "--out", tmp_path / "bad", "--check")
+    assert result.exit_code == 1
+    assert "25.0% of the records are bad, and 2% may be: most often broken JSON (1), such as" in result.stderr
+    assert "check.html" in result.stderr
 
 
 def test_damage_is_listed_and_left_out(store, tmp_path):

@@ -11,9 +11,10 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 WIDTH, HEIGHT = 1600, 900
+SMALL = (320, 180)
 
 
-def picture(shade: int, size: tuple[int, int] = (WIDTH, HEIGHT), kind: str = "PNG") -> bytes:
+def picture(shade: int, size: tuple[int, int] = SMALL, kind: str = "PNG") -> bytes:
     """A window with a few things in it."""
     image = Image.new("RGB", size, (shade, 220, 240))
     draw = ImageDraw.Draw(image)
@@ -29,7 +30,7 @@ def write_jsonl(path: Path, records: list[Any]) -> Path:
     return path
 
 
-def write_images(folder: Path, *names: str, size: tuple[int, int] = (WIDTH, HEIGHT)) -> None:
+def write_images(folder: Path, *names: str, size: tuple[int, int] = SMALL) -> None:
     for shade, name in enumerate(names):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,8 +84,8 @@ def scalecua_step(task: str, image: str, previous: list[str], operation: str, ac
     return {
         "image": image,
         "conversations": [{"from": "human", "value": asked}, {"from": "gpt", "value": answer}],
-        "width": WIDTH,
-        "height": HEIGHT,
+        "width": SMALL[0],
+        "height": SMALL[1],
     }
 
 
@@ -181,7 +182,7 @@ def screenspot(folder: Path, form: str = "v2") -> Path:
         "pro": lambda *box: list(box),
         "hub": lambda x, y, right, low: [x / WIDTH, y / HEIGHT, right / WIDTH, low / HEIGHT],
     }
-    write_images(folder / "images", "pc_0.png", "pc_1.png")
+    write_images(folder / "images", "pc_0.png", "pc_1.png", size=(WIDTH, HEIGHT))
     records = [
         {
             "img_filename": f"pc_{number % 2}.png",

@@ -148,6 +148,7 @@ def import_(
         raise Misuse(f"there is no file or folder {source}")
     with misuse(ValueError):
         words = _policy_format(policy_format)
+    written: dict[str, str] = {}
     if format in EPISODES:
         told = _import_episodes(format, source, out, images, quiet=json)
     else:
@@ -157,13 +158,19 @@ def import_(
         form: Any = boxes  # checked there
         with misuse(DatasetError):
             settings = ImportSettings(format, source, images, space, form, answers, thoughts, max_bad, limit)
-        told = _import_dataset(settings, out, quiet=json)
+        try:
+            told = _import_dataset(settings, out, quiet=json)
+        except DatasetError as error:
+            if not (check and (out / "import.json").exists()):
+                raise
+            # That too much is bad is best seen on the page.
+            raise DatasetError(f"{error} (look at {_write_page(out, out / CHECK_PAGE, words, samples)})") from error
     if check:
-        told["page"] = _write_page(out, out / CHECK_PAGE, words, samples)
+        written = {"page": _write_page(out, out / CHECK_PAGE, words, samples)}
     if json:
-        print_json(told)
+        print_json(told | written)
     elif check:
-        console().print(f"look at {told['page']}", soft_wrap=True)
+        console().print(f"look at {out / CHECK_PAGE}", soft_wrap=True)
 
 
 def _import_episodes(format: str, file: Path, out: Path, images: Path | None, quiet: bool) -> dict[str, Any]:
@@ -193,7 +200,7 @@ def _import_dataset(settings: ImportSettings, out: Path, quiet: bool) -> dict[st
 def _tell(report: ImportReport, out: Path) -> None:
     """What came in, in which space, and what did not."""
     known = {name: report.settings[name] for name in ("space", "boxes", "answers") if report.settings[name]}
-    ways = ", ".join(f"{name} {value}{' (found out)' * (name in report.found_out)}" for name, value in known.items())
+    ways = ", ".join(f"{name} {value}{' (detected)' * (name in report.found_out)}" for name, value in known.items())
     lines = [f"{report.episodes} episodes with {report.steps} steps in {out}; {ways}"]
     lines += [f"already there: {report.already}"] * bool(report.already)
     lines += [f"cut at an action that there are no words for: {report.cut}"] * bool(report.cut)

@@ -28,6 +28,7 @@ from holotron.web.page import STATIC, STYLE, inline_policy, joined_scripts
 LOOKED_AT = 1000  # episodes whose actions are counted
 WIDEST = 1280  # pixels of a picture on the page
 SCRIPTS = ("dom.js", "marks.js", "samples.js")
+Rows = Iterable[tuple[str, object]]
 
 
 @dataclass
@@ -97,13 +98,12 @@ def _page(
     yield f"{episodes} episodes{part}. {len(samples)} samples, answers as {escape(policy_format.name)} writes them.</p>"
     yield '</header><section class="cards">'
     yield from _import_cards(report)
-    yield _card("Episodes by task", look.names.most_common(12))
     yield _card("Steps by action", look.actions.most_common(12))
-    yield _card("Sizes of screenshots", look.sizes.most_common(8))
-    dots = "".join(f'<circle cx="{x}" cy="{y * 0.6:g}" r="5"/>' for x, y in look.points[:2000])
+    yield _card("Episodes by task", look.names.most_common(8), "Sizes of screenshots", look.sizes.most_common(6))
+    dots = "".join(f'<circle cx="{x}" cy="{y * 0.6:g}" r="9"/>' for x, y in look.points[:2000])
     grid = '<path d="M0 0H1000V600H0ZM500 0V600M0 300H1000"/>'
     scatter = f'<svg class="scatter" viewBox="0 0 1000 600" role="img" aria-label="points">{grid}{dots}</svg>'
-    yield f'<div class="card"><h2>Where the points lie, of all screenshots together</h2>{scatter}</div>'
+    yield f'<div class="card"><h2>Where points lie</h2>{scatter}</div>'
     yield from _problem_card(report, look)
     yield f'</section><section class="samples">{"".join(samples)}</section></main>'
 
@@ -113,19 +113,20 @@ def _import_cards(report: Mapping[str, Any]) -> Iterator[str]:
     found_out = report.get("found_out") or []
     if not settings:
         return
-    told = {name: f"{value}{' (found out)' if name in found_out else ''}" for name, value in settings.items() if value}
+    told = {name: f"{value}{' (detected)' if name in found_out else ''}" for name, value in settings.items() if value}
     told["source"] = Path(told.get("source", "")).name
     yield _card("Import", told.items())
     left = {name: sum((report.get(name) or {}).values()) for name in ("bad", "unsupported")}
     rows = {
         "episodes": report.get("episodes", 0),
         "steps": report.get("steps", 0),
-        "cut where words are missing": report.get("cut", 0),
-        "duplicates left out": report.get("duplicates", 0),
-        "not expressible here": left["unsupported"],
+        "cut short": report.get("cut", 0),
+        "duplicates": report.get("duplicates", 0),
+        "no words for it": left["unsupported"],
         "bad": f"{left['bad']} ({100 * report.get('bad_share', 0):.2g}%)",
-        "finished": "yes" if report.get("finished") else "no: it was stopped",
     }
+    if not report.get("finished"):
+        rows["finished"] = "no: run it again"
     yield _card("Records", rows.items())
 
 
@@ -146,9 +147,14 @@ def _problem_card(report: Mapping[str, Any], look: _Look) -> Iterator[str]:
     yield f'<div class="card wide"><h2>Left out</h2><table>{rows}</table></div>'
 
 
-def _card(title: str, rows: Iterable[tuple[str, object]]) -> str:
-    cells = "".join(f"<tr><td>{escape(name)}</td><td>{escape(str(value))}</td></tr>" for name, value in rows)
-    return f'<div class="card"><h2>{escape(title)}</h2><table>{cells}</table></div>'
+def _card(title: str, rows: Rows, second: str = "", more: Rows = ()) -> str:
+    """A card with one table, or with two."""
+
+    def table(title: str, rows: Rows) -> str:
+        cells = "".join(f"<tr><td>{escape(name)}</td><td>{escape(str(value))}</td></tr>" for name, value in rows)
+        return f"<h2>{escape(title)}</h2><table>{cells}</table>"
+
+    return f'<div class="card">{table(title, rows)}{table(second, more) if second else ""}</div>'
 
 
 def _sample(store: EpisodeStore, info: EpisodeInfo, step: Step, steps: int, policy_format: PolicyFormat) -> str:
@@ -157,7 +163,7 @@ def _sample(store: EpisodeStore, info: EpisodeInfo, step: Step, steps: int, poli
     try:
         written, kind = policy_format.write(action, step.note, step.thought, size), "answer"
     except ActionError as error:
-        written, kind = str(error), "missing"
+        written, kind = str(error), "no-words"
     box = info.task.extra.get("box")
     shares = (
         [float(side) / size[index % 2] for index, side in enumerate(box.split(","))] if isinstance(box, str) else []
@@ -186,12 +192,12 @@ def _block(title: str, content: str) -> str:
 def _shot(store: EpisodeStore, step: Step) -> str:
     """The screenshot, small enough for a page of many."""
     if step.observation.image is None:
-        return '<div class="shot"><p class="missing">no screenshot</p></div>'
+        return '<div class="shot"><p class="no-words">no screenshot</p></div>'
     try:
         with Image.open(io.BytesIO(store.image(step.observation.image))) as image:
             shown = image.convert("RGB")
     except (EpisodeError, OSError) as error:
-        return f'<div class="shot"><p class="missing">{escape(str(error))}</p></div>'
+        return f'<div class="shot"><p class="no-words">{escape(str(error))}</p></div>'
     shown.thumbnail((WIDEST, WIDEST))
     buffer = io.BytesIO()
     shown.save(buffer, "WEBP", quality=80, method=2)

@@ -67,6 +67,8 @@ def to_pyautogui(action: Action) -> list[str]:
 
 def from_pyautogui(text: str, space: Space, pointer: Point | None = None) -> list[Action]:
     """The actions in the code of one step. pointer: where the last step left it, in 0–1000; a drag begins there."""
+    if not isinstance(text, str):
+        raise ActionError(f"{NAME}: the code of a step is a text, not {type(text).__name__}")
     row: list[Action] = []
     for call in parse_calls(_FENCES.sub("", _NOISE.sub("", text))):
         action = _read(call, space, pointer)

@@ -75,7 +75,7 @@ def import_dataset(
     settings: ImportSettings, out: Path, on_progress: Callable[[ImportReport], None] = lambda _: None
 ) -> ImportReport:
     """Bring a data set into the store `out`. DatasetError where too much of it is bad: what was good is there."""
-    settings, found_out = _complete(settings, _before(out))
+    settings, found_out = _complete(settings, read_report(out) or {})
     report = ImportReport(settings.told, found_out)
     _claim(out, settings, report)
     store = EpisodeStore(
@@ -153,18 +153,13 @@ def _count(report: ImportReport, draft: Draft) -> None:
 # ---- what is not said ----
 
 
-def _before(out: Path) -> dict[str, Any]:
-    found = read_report(out) or {}
-    settings = found.get("settings")
-    return settings if isinstance(settings, dict) else {}
-
-
-def _complete(settings: ImportSettings, before: dict[str, Any]) -> tuple[ImportSettings, list[str]]:
+def _complete(settings: ImportSettings, report: dict[str, Any]) -> tuple[ImportSettings, list[str]]:
     """The settings with all that was not said: as the import in the folder had it, else found out from the data."""
+    before = report.get("settings") or {}
     same = all(before.get(key) == value for key, value in settings.told.items() if value is not None)
     if before and same:
         known: dict[str, Any] = {key: before.get(key) for key in ("space", "boxes", "answers")}
-        return replace(settings, **known), []
+        return replace(settings, **known), list(report.get("found_out") or [])
     drafts = list(islice(_drafts(settings, lambda *_: None), LOOKED_AT))
     if not drafts:
         return replace(settings, space=settings.space or "0..1"), []
@@ -216,7 +211,7 @@ def _claim(out: Path, settings: ImportSettings, report: ImportReport) -> None:
     """A folder belongs to one import: going on with other settings would be neither."""
     if out.exists() and not out.is_dir():
         raise DatasetError(f"{out} is a file; an import is a folder")
-    before = _before(out)
+    before = (read_report(out) or {}).get("settings") or {}
     different = sorted(key for key in settings.told if before and before.get(key) != settings.told[key])
     if different:
         raise DatasetError(

@@ -113,9 +113,9 @@ def find_space(
     with fractions are shares of the sides: as pixels they would all be in one corner.
     """
     known = [one for one in seen if one.points or one.box is not None]
-    if not known:
-        return space or UNIT, form
     boxed = any(one.box is not None for one in known)
+    if not known or (space is not None and (form is not None or not boxed)):
+        return space or UNIT, form
     forms: list[BoxForm | None] = [form] if form is not None or not boxed else list(get_args(BoxForm))
     spaces = [space] if space is not None else _spaces(known, most_bad)
     bad = {

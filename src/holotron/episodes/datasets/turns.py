@@ -66,7 +66,8 @@ def turn_drafts(
             drafts[-1] = replace(drafts[-1], steps=(*drafts[-1].steps, step), name=TRAJECTORY)
             continue
         instruction, previous, labelled = read_question(text)
-        instruction = task if task and not drafts else instruction
+        if task and not drafts:
+            instruction, previous = task, ()
         if not instruction:
             raise BadRecord("no instruction", "a question has no words")
         name = TRAJECTORY if labelled else GROUNDING
@@ -91,8 +92,9 @@ def read_question(text: str) -> tuple[str, tuple[str, ...], bool]:
 
 
 def read_steps_before(text: str) -> tuple[str, ...]:
-    """The operations in lines of the form `Step 1: …`."""
-    return tuple(found[1].strip().strip('"') for found in _STEP.finditer(text))
+    """The operations in lines of the form `Step 1: …`, some with quotes around them."""
+    steps = (found[1].strip() for found in _STEP.finditer(text))
+    return tuple(step[1:-1] if len(step) > 1 and step[0] == step[-1] == '"' else step for step in steps)
 
 
 def placed(turns: Sequence[SourceTurn], images: Sequence[str]) -> list[SourceTurn]:
