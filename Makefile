@@ -7,7 +7,7 @@ CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
 .PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-clients test-gpu
-.PHONY: soak edge lint clean
+.PHONY: test-docs soak edge lint clean
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -51,6 +51,9 @@ pictures: $(STAMP) browser ## the pictures of README and docs, anew from a real 
 docs: $(STAMP) ## the documentation as a site, in site/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict
+
+test-docs: $(STAMP) browser ## every shell block of README and docs, with the bundled weights; the result goes to benchmarks/results
+	$(BIN)/python -m tests.docs_run --out benchmarks/results/docs.json
 
 wheel: $(STAMP) ## the package as a wheel, in dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
