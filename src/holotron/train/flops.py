@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from holotron.model.config import ModelConfig, VisionConfig
+from holotron.model.config import ModelConfig, QwenVisionConfig, VisionConfig
 from holotron.train.batches import TrainingBatch
 
 # Dense 16-bit matrix products a second, as the makers give them.
@@ -31,10 +31,13 @@ def training_flops(config: ModelConfig, batch: TrainingBatch) -> float:
 
 
 def _vision_flops(config: ModelConfig, tower: VisionConfig, batch: TrainingBatch) -> float:
-    block = 4 * tower.width**2 + 2 * tower.width * tower.mlp_size
+    block = 4 * tower.width**2 + (3 if tower.gated else 2) * tower.width * tower.mlp_size
     seen = batch.used_patches * (tower.depth * block + tower.patch_values * tower.width)
-    projector = tower.shuffled_width * tower.projector_size + tower.projector_size * config.hidden_size
-    pairs = sum(
-        len(pixels) * (rows * columns) ** 2 for pixels, (rows, columns) in zip(batch.pixels, batch.grids, strict=True)
-    )
-    return 6.0 * (seen + batch.used_patches / 4 * projector) + 12 * pairs * tower.width * tower.depth
+    projector = tower.projector_parameters(config.hidden_size)
+    windowed = tower.depth - len(tower.full_attention) if isinstance(tower, QwenVisionConfig) and tower.window else 0
+    pairs = 0
+    for pixels, (rows, columns) in zip(batch.pixels, batch.grids, strict=True):
+        whole = rows * columns
+        nearby = min(whole, tower.window**2) if tower.window else whole
+        pairs += len(pixels) * whole * ((tower.depth - windowed) * whole + windowed * nearby)
+    return 6.0 * (seen + batch.used_patches / 4 * projector) + 12 * pairs * tower.width

@@ -13,7 +13,7 @@ from torch import Tensor
 from holotron.agent.policy_format import find_format, save_format, stated_format
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.checkpoint.writer import save_checkpoint
-from holotron.model.config import ModelConfig, QwenVisionConfig
+from holotron.model.config import ModelConfig
 from holotron.model.initialize import random_model
 from holotron.model.loading import find_checkpoint, load
 from holotron.model.model import Model
@@ -23,7 +23,6 @@ from holotron.model.text.chat_template import load_chat_template
 from holotron.model.text.conversation import ConversationWriter
 from holotron.model.text.policy_tokenizer import policy_template, policy_tokenizer, save_policy_texts
 from holotron.model.text.tokenizer import load_tokenizer
-from holotron.model.vision import VisionTower
 from holotron.train.batches import TrainingBatch
 from holotron.train.cuda_graph import CudaGraphStep
 from holotron.train.forward import (
@@ -154,7 +153,6 @@ class Learner:
             return None
         dtype = torch.bfloat16 if self._half else self.model.dtype
         patches = prepare_patches(batch, tower.config, most, self.device, dtype)
-        assert isinstance(tower, VisionTower)
         return patches, place_patches(batch, tower, most)
 
     def _objective_of_seen(self, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> Losses:
@@ -227,11 +225,6 @@ def _writer(recipe: Recipe) -> ConversationWriter:
 
 def _check(recipe: Recipe, config: ModelConfig, coordinates: Coordinates) -> None:
     vision = config.vision
-    if isinstance(vision, QwenVisionConfig):
-        raise RecipeError(
-            f"{config.name} cannot be trained here yet: batches have neither the positions with three axes nor the "
-            "deepstack features of Qwen's vision-language models; start from a model with a RADIO tower or without one"
-        )
     if recipe.coordinate_jitter and not coordinates.first_ids:
         raise RecipeError(f"coordinate_jitter needs tokens for coordinates, which {config.name} does not have")
     if recipe.ocr_loss and (vision is None or vision.mode != "dynamic"):
