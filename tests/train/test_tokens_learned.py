@@ -59,7 +59,9 @@ COUNTING = """{%- set ns = namespace(asked=0) -%}{%- for m in messages -%}
 {%- if m.content is string -%}{{ m.content.strip() }}{%- else -%}
 {%- for part in m.content -%}{{ part.text if part.type == 'text' else image_token }}{%- endfor -%}
 {%- endif -%}{%- endif -%}{%- endfor -%}
-{%- if add_generation_prompt -%}<SPECIAL_11>{%- endif -%}"""
+{%- if add_generation_prompt -%}<SPECIAL_11>
+{%- if thinking is defined or enable_thinking is defined -%}no thinking:{%- endif -%}
+{%- endif -%}"""
 TEMPLATES = ("policy", "default", "counting")
 HARDEST = "counting"
 SERVED = ("policy", "default")
@@ -165,7 +167,8 @@ def check(steps: list[StepRecord], policy_format: PolicyFormat, folder: Path) ->
     images = iter([step.observation.image for step in steps])
     sent = conversation(policy_format, TASK, stored, lambda _: next(images))
     answers = [step.output.token_ids or () for step in stored if step.output is not None]
-    sequence = training_writer(folder).write_turns((m, ids, True) for m, ids in zip(sent, answers, strict=True))
+    turns = [(m, ids, True) for m, ids in zip(sent, answers, strict=True)]
+    sequence = training_writer(folder).write_turns(turns, template=policy_format.template)
     assert sequence.token_ids.tolist() == held
     assert sequence.learn.tolist() == learned
     # And so does a view of the store that they were written to.
@@ -176,7 +179,9 @@ def check(steps: list[StepRecord], policy_format: PolicyFormat, folder: Path) ->
             for step, record in zip(stored, steps, strict=True):
                 episode.add_step(step, record.observation.image)
             episode.finish(Outcome(reason="step_limit"))
-        examples = list(View([place], Selection(successes=False), policy_format=policy_format))
+        # Without its kinds of actions: those are the episode's.
+        family = find_format(policy_format.name)
+        examples = list(View([place], Selection(successes=False), policy_format=family))
         assert len(examples) == (steps[-1].action is not None), "what ends with no action is not imitated"
         for viewed in map(training_writer(folder).write, examples):
             assert viewed.token_ids.tolist() == held
@@ -199,7 +204,8 @@ def test_with_an_engine_in_this_process(folders: dict[str, Path], template: str,
 
     with loaded(folders[template], "cpu", style=STYLE, memory=2**26) as model:
         policy_format = asked(name)
-        steps = asyncio.run(play(Watched(model.engine, model.prompts, model.style), policy_format))
+        style = replace(STYLE, template=policy_format.template)
+        steps = asyncio.run(play(Watched(model.engine, model.prompts, style), policy_format))
         held = check(steps, policy_format, folders[template])
         assert sessions[0].token_ids == held
     assert len(steps) == 3

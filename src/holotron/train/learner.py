@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from holotron.agent.policy_format import find_format, save_format, stated_format
+from holotron.agent.policy_format import NANO, PolicyFormat, find_format, format_of, save_format, stated_format
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import ModelConfig
@@ -54,6 +54,7 @@ class Learner:
         torch.manual_seed(recipe.seed)
         # What can be refused is refused before a large checkpoint is read.
         self.writer = _writer(recipe)
+        self.own_format = _own_format(recipe)
         self.coordinates = Coordinates.of(self.writer.tokenizer, recipe.coordinate_sigma)
         _check(recipe, self.writer.config, self.coordinates)
         self.model = _model(recipe, self.writer.config, device).train()
@@ -201,7 +202,7 @@ class Learner:
             save_checkpoint(model, folder, overwrite=True)
             if model.source is None:  # else it has kept its own
                 save_policy_texts(model.config, folder)
-            taught = {source.format for source in self.recipe.data if source.store} or {"nano"}
+            taught = {source.format or self.own_format.spec for source in self.recipe.data if source.store} or {"nano"}
             ours = taught == {"nano"} and not self.coordinates.first_ids  # taught as no policy of ours is
             if len(taught) == 1 and not ours and stated_format(folder) is None:
                 save_format(find_format(taught.pop()), folder)
@@ -221,6 +222,12 @@ def _writer(recipe: Recipe) -> ConversationWriter:
     if recipe.max_patches and config.vision is not None:
         config = replace(config, vision=replace(config.vision, max_patches=recipe.max_patches))
     return ConversationWriter(tokenizer, template, config)
+
+
+def _own_format(recipe: Recipe) -> PolicyFormat:
+    """How the model is asked where it is served; a new one, and one of no known family, as our policies are."""
+    own = None if recipe.random else format_of(find_checkpoint(recipe.starting_point))
+    return own or NANO
 
 
 def _check(recipe: Recipe, config: ModelConfig, coordinates: Coordinates) -> None:

@@ -75,7 +75,7 @@ class SequenceWriter:
 
     def write(self, example: Example) -> Sequence:
         turns = [(turn.messages, self._answer(turn), turn.learn) for turn in example.turns]
-        return self.write_turns(turns, example.kind, example.about.get("writing"))
+        return self.write_turns(turns, example.kind, example.about.get("writing"), example.template)
 
     def _answer(self, turn: ExampleTurn) -> str | ListOf[int]:
         """The tokens that were generated, where they are this model's: another may have had another vocabulary."""
@@ -85,9 +85,13 @@ class SequenceWriter:
         return turn.answer
 
     def write_turns(
-        self, turns: Iterable[Exchange], kind: str = "", writing: Mapping[str, Any] | None = None
+        self,
+        turns: Iterable[Exchange],
+        kind: str = "",
+        writing: Mapping[str, Any] | None = None,
+        template: Mapping[str, Any] | None = None,
     ) -> Sequence:
-        """writing: what is written in the pictures, where that is known."""
+        """writing: what is written in the pictures, where that is known. template: variables of the chat template."""
         pictures: list[Picture] = []
         answered: list[AnsweredTurn] = []
         for messages, answer, learn in turns:
@@ -95,7 +99,7 @@ class SequenceWriter:
             sizes = [picture.size for picture in shown]
             answered.append(AnsweredTurn(template_messages(messages), sizes, answer, learn))
             pictures += shown
-        example = self._writer.write_example(answered)
+        example = self._writer.write_example(answered, **(template or {}))
         return Sequence(np.array(example.token_ids), np.array(example.learn, dtype=np.bool_), tuple(pictures), kind)
 
     def _picture(self, png: bytes, writing: Mapping[str, Any] | None) -> Picture:
