@@ -7,6 +7,8 @@ import json
 import openai
 import pytest
 
+from holotron.server.stored_responses import StoredResponses
+
 from .live import serving
 from .test_openai_client import picture
 
@@ -93,6 +95,45 @@ def test_a_chain_is_a_session(client, live):
     assert not hasattr(stateless, "session_id")
 
 
+def test_responses_are_read_again_and_deleted(client, http):
+    first = ask(client, "One")
+    second = list(ask(client, "Two", previous_response_id=first.id, stream=True))[-1].response
+    assert client.responses.retrieve(first.id) == first
+    assert client.responses.retrieve(second.id) == second
+    branch = ask(client, "Three", previous_response_id=first.id)
+    for unknown in ("resp_none_1", "x", f"resp_{branch.session_id}_1", ask(client, store=False).id):
+        with pytest.raises(openai.NotFoundError, match="response_id"):
+            client.responses.retrieve(unknown)
+
+    client.responses.delete(first.id)
+    for use in (client.responses.retrieve, client.responses.delete):
+        with pytest.raises(openai.NotFoundError, match="was deleted"):
+            use(first.id)
+    with pytest.raises(openai.NotFoundError, match="previous_response_id"):
+        ask(client, previous_response_id=first.id)
+    third = ask(client, "Three", previous_response_id=second.id)  # what came after it stays
+    assert third.usage.input_tokens_details.cached_tokens == second.usage.total_tokens
+    sessions = {session["id"] for session in http.get("/v1/sessions").json()["data"]}
+    assert {first.session_id, branch.session_id} <= sessions
+    for response in (second, third, branch):
+        assert http.delete(f"/v1/responses/{response.id}").json() == {
+            "id": response.id,
+            "object": "response",
+            "deleted": True,
+        }
+    sessions = {session["id"] for session in http.get("/v1/sessions").json()["data"]}
+    assert not {first.session_id, branch.session_id} & sessions
+
+
+def test_stored_responses_have_a_limit(monkeypatch):
+    monkeypatch.setattr("holotron.server.stored_responses.KEPT_BYTES", 3000)
+    stored = StoredResponses()
+    for number in range(100):
+        stored.add({"id": str(number), "text": "x" * 1000})
+        stored.add({"id": str(number), "text": "y" * 1000})
+    assert [id_ for id_ in map(str, range(100)) if stored.get(id_)] == ["98", "99"]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_tools(client, stream):
     more = {"tools": [CLICK], "tool_choice": "required", "temperature": 1, "max_output_tokens": 200}
@@ -132,6 +173,7 @@ def test_thoughts_are_an_item(client):
     events = list(ask(client, stream=True, max_output_tokens=400, temperature=1, extra_body=body))
     response = events[-1].response
     assert response.output[0].type == "reasoning"
+    assert 0 < response.usage.output_tokens_details.reasoning_tokens <= response.usage.output_tokens
     assert "response.reasoning_text.delta" in [event.type for event in events]
     if response.status == "completed":
         assert response.output_text == "yes"

@@ -183,8 +183,8 @@ async def soak(
     async with httpx.AsyncClient(base_url=url, timeout=120, trust_env=False) as http:
         card = (await http.get("/v1/models")).json()["data"][0]
         pictures = _pictures() if card["has_vision"] else []
-        crowd = [Client(number, url, record, pictures, think).live(began + seconds) for number in range(clients)]
-        crowd = [asyncio.create_task(life) for life in crowd]
+        agents = [Client(number, url, record, pictures, think) for number in range(clients)]
+        crowd = [asyncio.create_task(agent.live(began + seconds)) for agent in agents]
         while (now := time.monotonic() - began) < seconds:
             memory.append((now, [process_memory(pid) / 2**20 for pid in pids]))
             tell(
