@@ -87,8 +87,9 @@ def test_a_chain_is_a_session(client, live):
     third = ask(client, "Three", previous_response_id=second.id)
     assert third.usage.input_tokens_details.cached_tokens == second.usage.total_tokens
     for wrong in ("resp_none_1", first.id[:-1] + "9", "x"):
-        with pytest.raises(openai.NotFoundError, match="previous_response_id"):
+        with pytest.raises(openai.BadRequestError, match="previous_response_id") as refused:
             ask(client, previous_response_id=wrong)
+        assert refused.value.code == "previous_response_not_found"
     with pytest.raises(openai.BadRequestError, match="instructions"):
         ask(client, previous_response_id=first.id, instructions="Forget it.")
     stateless = ask(client, store=False)
@@ -109,7 +110,7 @@ def test_responses_are_read_again_and_deleted(client, http):
     for use in (client.responses.retrieve, client.responses.delete):
         with pytest.raises(openai.NotFoundError, match="was deleted"):
             use(first.id)
-    with pytest.raises(openai.NotFoundError, match="previous_response_id"):
+    with pytest.raises(openai.BadRequestError, match="previous_response_id"):
         ask(client, previous_response_id=first.id)
     third = ask(client, "Three", previous_response_id=second.id)  # what came after it stays
     assert third.usage.input_tokens_details.cached_tokens == second.usage.total_tokens
@@ -214,7 +215,7 @@ def test_chains_that_nobody_asked_for_make_room(checkpoint):
         with openai.OpenAI(base_url=f"{live.url}/v1", api_key="any", max_retries=0) as client:
             responses = [ask(client, str(number)) for number in range(4)]
             assert ask(client, previous_response_id=responses[-1].id).id
-            with pytest.raises(openai.NotFoundError):
+            with pytest.raises(openai.BadRequestError, match="previous_response_id"):
                 ask(client, previous_response_id=responses[0].id)
         with live.client() as http:
             http.post("/v1/responses", json={"input": "a", "tool_choice": "required"})

@@ -257,6 +257,7 @@ def _find(state: ServerState, id_: str, caller: Caller, field: str) -> tuple[Ope
 
 
 def _not_found(id_: str, field: str) -> ApiError:
-    code = "previous_response_not_found" if field == "previous_response_id" else "response_not_found"
     message = f"{field}: there is no response {id_[:128]!r}: it was deleted, has expired, or was not stored"
-    return ApiError(404, message, param=field, code=code)
+    if field == "previous_response_id":  # as OpenAI's service answers: clients look for it, and begin anew
+        return ApiError(400, message, param=field, code="previous_response_not_found")
+    return ApiError(404, message, param=field, code="response_not_found")
