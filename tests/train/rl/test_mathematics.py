@@ -24,7 +24,7 @@ STATES = ["abc", "ab", "abbd", "ae", "a"]
 
 def group(rewards: list[float] = REWARDS, states: list[str] = STATES) -> RolloutGroup:
     attempts = [
-        Trajectory(f"e{i}", "task", reward, reward > 0.5, tuple(seen))
+        Trajectory(f"e{i}", "task", reward, reward > 0.5, len(seen))
         for i, (reward, seen) in enumerate(zip(rewards, states, strict=True))
     ]
     return RolloutGroup.of(0, "task", 7, attempts)
@@ -34,7 +34,7 @@ def group(rewards: list[float] = REWARDS, states: list[str] = STATES) -> Rollout
 def test_advantages_of_a_group(by_std: bool) -> None:
     mean = sum(REWARDS) / 5
     scale = math.sqrt(sum((r - mean) ** 2 for r in REWARDS) / 4) + 1e-6 if by_std else 1
-    found = group().advantages(ObjectiveConfig(by_std=by_std))
+    found = group().advantages(STATES, ObjectiveConfig(by_std=by_std))
     assert [len(steps) for steps in found] == [len(seen) for seen in STATES]
     for reward, steps in zip(REWARDS, found, strict=True):
         assert steps == pytest.approx([(reward - mean) / scale] * len(steps), abs=1e-6)
@@ -43,8 +43,8 @@ def test_advantages_of_a_group(by_std: bool) -> None:
 @pytest.mark.parametrize("by_std", [False, True])
 def test_step_level_advantages_compare_identical_screenshots(by_std: bool) -> None:
     config = ObjectiveConfig(by_std=by_std, step_weight=0.5, discount=0.9)
-    plain = [steps[0] for steps in group().advantages(replace(config, step_weight=0.0))]
-    for attempt, steps in enumerate(group().advantages(config)):
+    plain = [steps[0] for steps in group().advantages(STATES, replace(config, step_weight=0.0))]
+    for attempt, steps in enumerate(group().advantages(STATES, config)):
         for step, advantage in enumerate(steps):
             state, worth = STATES[attempt][step], lambda a, s: REWARDS[a] * 0.9 ** (len(STATES[a]) - 1 - s)
             same = [worth(a, s) for a in range(5) for s in range(len(STATES[a])) if STATES[a][s] == state]
@@ -69,24 +69,30 @@ def test_rewards_steps_cost_and_groups_that_teach_nothing() -> None:
 def test_what_the_infrastructure_lost_is_not_in_a_group() -> None:
     good, bad = group([1.0, 0.0], ["a", "a"]).trajectories
     with_lost = RolloutGroup.of(0, "task", 7, [good, None, bad, None])
-    assert with_lost.advantages(ObjectiveConfig()) == [[0.5], [-0.5]]  # not 0.75 and -0.25
+    assert with_lost.advantages(["a", "a"], ObjectiveConfig()) == [[0.5], [-0.5]]  # not 0.75 and -0.25
     assert not RolloutGroup.of(0, "task", 7, [good, None]).teaches(ObjectiveConfig())
 
 
 def test_a_stored_success_goes_into_a_group_that_failed() -> None:
-    stored = {f"s{i}": Trajectory(f"s{i}", "task", 1.0, True, ("x", "y")) for i in range(4)}
+    stored = {f"s{i}": Trajectory(f"s{i}", "task", 1.0, True, 2) for i in range(4)}
     successes = SuccessBuffer(3)
     failed = group([0.0] * 5)
-    assert failed.with_replay(successes, stored) is failed  # nothing is stored yet
+    assert failed.with_replay(successes, stored.__getitem__) is failed  # nothing is stored yet
     for episode in stored:
         successes.add("task", episode)
     assert successes.state() == {"task": ["s1", "s2", "s3"]}  # the last three
-    shown = failed.with_replay(SuccessBuffer(3, successes.state()), stored)
-    assert shown == failed.with_replay(successes, stored)  # drawn by the group's number
+    shown = failed.with_replay(SuccessBuffer(3, successes.state()), stored.__getitem__)
+    assert shown == failed.with_replay(successes, stored.__getitem__)  # drawn by the group's number
     assert shown.trajectories[:4] == failed.trajectories[:4]
     assert (shown.trajectories[4].replayed, shown.trajectories[4].success) == (True, True)
-    assert shown.advantages(ObjectiveConfig()) == [[-0.2] * 3, [-0.2] * 2, [-0.2] * 4, [-0.2] * 2, [0.8] * 2]
-    assert group().with_replay(successes, stored) == group()  # it has successes of its own
+    assert shown.advantages([*STATES[:4], "xy"], ObjectiveConfig()) == [
+        [-0.2] * 3,
+        [-0.2] * 2,
+        [-0.2] * 4,
+        [-0.2] * 2,
+        [0.8] * 2,
+    ]
+    assert group().with_replay(successes, stored.__getitem__) == group()  # it has successes of its own
 
 
 def test_tasks_are_drawn_by_how_much_they_teach() -> None:

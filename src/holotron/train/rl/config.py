@@ -168,10 +168,9 @@ class GrpoRecipe(Recipe):
             )
         if self.random:
             raise RecipeError("online RL starts from a checkpoint folder: the engine reads it, too")
-        if self.batches > 1:
-            raise RecipeError(
-                "batches belongs to supervised stages; an iteration's batches follow from what was played"
-            )
+        for name in ("batches", "ocr_loss", "coordinate_jitter", "max_patches", "held_out", "spike"):
+            if getattr(self, name):
+                raise RecipeError(f"{name} belongs to supervised stages; leave it out of a recipe for online RL")
 
 
 def read_grpo_recipe(path: Path, **changes: Any) -> GrpoRecipe:

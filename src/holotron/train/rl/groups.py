@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from holotron.train.rl.advantages import discounted_returns, group_advantages, step_advantages, teaches
@@ -12,23 +12,19 @@ from holotron.train.rl.replay import SuccessBuffer, with_success
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One attempt that says something about the policy. states: what each step saw, by hash.
-
-    version: of the weights that drew its first token. replayed: an earlier success in place of a failure.
-    """
+    """One attempt that says something about the policy. replayed: an earlier success in place of a failure."""
 
     episode: str
     task: str
     reward: float
     success: bool
-    states: tuple[str, ...]
-    version: int = 0
+    steps: int
     replayed: bool = False
 
     def value(self, config: ObjectiveConfig) -> float:
         """What is maximised."""
         earned = float(self.success) if config.reward == "success" else self.reward
-        return earned - config.step_cost * len(self.states)
+        return earned - config.step_cost * self.steps
 
 
 @dataclass(frozen=True)
@@ -55,27 +51,30 @@ class RolloutGroup:
     def succeeded(self) -> int:
         return sum(trajectory.success for trajectory in self.trajectories)
 
-    def with_replay(self, successes: SuccessBuffer, stored: dict[str, Trajectory]) -> RolloutGroup:
-        """Where all attempts failed, with one stored success of the task in place of the last; else as it is."""
+    def with_replay(self, successes: SuccessBuffer, stored: Callable[[str], Trajectory]) -> RolloutGroup:
+        """Where all attempts failed, with one stored success of the task in place of the last; else as it is.
+
+        stored: the trajectory of an episode.
+        """
         if self.succeeded or len(self.trajectories) < 2:
             return self
         episode = successes.draw(self.task, str(self.number))
         if episode is None:
             return self
-        success = replace(stored[episode], replayed=True)
+        success = replace(stored(episode), replayed=True)
         return replace(self, trajectories=tuple(with_success(self.trajectories, success)))
 
-    def advantages(self, config: ObjectiveConfig) -> list[list[float]]:
-        """Of each step of each trajectory: the attempt's own, and with `step_weight` the step's."""
+    def advantages(self, states: Sequence[Sequence[str]], config: ObjectiveConfig) -> list[list[float]]:
+        """Of each step of each trajectory: the attempt's own, and with `step_weight` the step's.
+
+        states: what each step of each trajectory saw, by hash.
+        """
         values = self.values(config)
         whole = group_advantages(values, config.by_std)
-        states = [trajectory.states for trajectory in self.trajectories]
         steps: Sequence[Sequence[float]] = [[0.0] * len(seen) for seen in states]
         if config.step_weight:
-            returns = [
-                discounted_returns(value, len(seen), config.discount)
-                for value, seen in zip(values, states, strict=True)
-            ]
+            pairs = zip(values, states, strict=True)
+            returns = [discounted_returns(value, len(seen), config.discount) for value, seen in pairs]
             steps = step_advantages(states, returns, config.by_std)
         return [
             [advantage + config.step_weight * step for step in of_steps]
