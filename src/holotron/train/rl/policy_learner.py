@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +19,11 @@ from holotron.train.learner import Learner
 from holotron.train.loss import MOST_LOGITS
 from holotron.train.optimizer import trained
 from holotron.train.rl.config import GrpoRecipe
-from holotron.train.rl.policy_loss import policy_loss
-from holotron.train.rl.rollout_batch import RolloutBatch
+from holotron.train.rl.policy_loss import DrawnTokens, policy_loss
+from holotron.train.rl.rollout_batch import NO_VERSION, RolloutBatch
 from holotron.train.rl.token_masks import unpacked
 
+ROUNDING = 1e-5  # of log-probabilities in float32
 Measured = tuple[Tensor, Tensor]  # log-probability and entropy of each token
 Measure = Callable[[Tensor, Tensor, Tensor, float], Measured]
 
@@ -129,9 +130,8 @@ class PolicyLearner(Learner):
         config, drawn = self.recipe.objective, batch.drawn
         new_N, entropy_N = self.logprobs(batch)
         if config.importance_cap and self.recipe.updates == 1:
-            batch = batch.with_logprobs(new_N.detach(), drawn.reference_N)
-            drawn = batch.drawn
-        found = policy_loss(new_N, drawn, config)
+            drawn = batch.with_logprobs(new_N.detach(), drawn.reference_N).drawn
+        found = policy_loss(new_N, agreed(drawn, batch.version_N) if config.importance_cap else drawn, config)
         loss = (found.loss_N * drawn.weight_N).sum()
         loss.backward()
         is_token_N = drawn.weight_N > 0
@@ -149,6 +149,16 @@ class PolicyLearner(Learner):
             kl=(found.kl_N * is_token_N).sum(),
         )
         return loss.detach()
+
+
+def agreed(drawn: DrawnTokens, version_N: Tensor) -> DrawnTokens:
+    """With the trainer's log-probabilities in place of the engine's where both are the same but for rounding.
+
+    The engine's last bits depend on which sessions shared a batch. Without them a synchronous run can be repeated. Nor
+    is a replayed success weighted: it is shown because the policy would hardly draw it now.
+    """
+    same_N = ((drawn.old_N - drawn.engine_N).abs() < ROUNDING) | (version_N == NO_VERSION)
+    return replace(drawn, engine_N=torch.where(same_N, drawn.old_N, drawn.engine_N))
 
 
 def logprobs_of_hidden(

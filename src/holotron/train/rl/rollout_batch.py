@@ -20,18 +20,24 @@ from holotron.train.rl.config import ObjectiveConfig
 from holotron.train.rl.played import PlayedSequence
 from holotron.train.rl.policy_loss import DrawnTokens
 
+NO_VERSION = -1
+
 
 @dataclass(frozen=True)
 class WeighedSequence:
-    """A played episode and the advantage of each of its steps."""
+    """A played episode and the advantage of each of its steps. replayed: it is an earlier success."""
 
     played: PlayedSequence
     advantages: tuple[float, ...]
+    replayed: bool = False
 
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """allowed: what each token was drawn from, 32 tokens a word. version: of the weights that drew it."""
+    """allowed: what each token was drawn from, 32 tokens a word. version: of the weights that drew it.
+
+    Padding and tokens of replayed successes have NO_VERSION.
+    """
 
     batch: TrainingBatch
     drawn: DrawnTokens
@@ -89,8 +95,13 @@ def _batch(packer: Packer, members: list[WeighedSequence], episodes: int, config
             ),
         ),
         torch.from_numpy(allowed_NW),
-        _padded(np.concatenate([each.version for each in played]), most, np.int64, -1),
+        _padded(np.concatenate([_versions(member) for member in members]), most, np.int64, NO_VERSION),
     )
+
+
+def _versions(member: WeighedSequence) -> NDArray[np.int64]:
+    version = member.played.version
+    return np.full_like(version, NO_VERSION) if member.replayed else version
 
 
 def _padded(values: NDArray[Any], most: int, kind: type[np.generic] = np.float32, fill: int = 0) -> Tensor:

@@ -131,8 +131,8 @@ class GrpoTrainer:
         for group in found.groups:
             played = [reader.read(trajectory.episode) for trajectory in group.trajectories]
             advantages = group.advantages([each.states for each in played], config)
-            pairs = zip(played, advantages, strict=True)
-            weighed.append([WeighedSequence(each, tuple(of_steps)) for each, of_steps in pairs])
+            triples = zip(played, advantages, group.trajectories, strict=True)
+            weighed.append([WeighedSequence(each, tuple(worth), one.replayed) for each, worth, one in triples])
             tokens += sum(len(each.engine) for each in played)
             answers += sum(len(each.states) for each in played)
         fitting = [[each for each in group if self._fits(each)] for group in weighed]
