@@ -21,8 +21,8 @@ EXAMPLES = examples(
     "holotron train sft recipes/navigation.toml --out runs/navigation",
 )
 GRPO_EXAMPLES = examples(
-    "holotron train grpo recipes/grpo-bandit.toml --out runs/bandit --device cpu",
     "holotron train grpo recipes/grpo-miniwob.toml --out runs/grpo",
+    "holotron view runs/grpo/episodes",
 )
 INTERPOLATE_EXAMPLES = examples(
     "holotron train interpolate runs/first/weights runs/second/weights --out runs/between",
