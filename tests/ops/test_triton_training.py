@@ -1,4 +1,4 @@
-"""The scan's training kernels in Triton, run by its interpreter: outputs and gradients beside the plain scan's."""
+"""The training kernels of scan and convolution by Triton's interpreter: values and gradients beside the plain ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if isinstance(triton.language.zeros, triton.JITFunction):
 
 from holotron.ops import fixed  # noqa: E402
 from holotron.ops.fixed_packing import FixedPacking, ScanTables  # noqa: E402
-from holotron.ops.triton import scan_training  # noqa: E402
+from holotron.ops.triton import conv_training, scan_training  # noqa: E402
 
 LENGTHS, TOKENS, CHUNK = (37, 5, 16, 1), 72, 16
 NAMES = ("x", "dt", "A", "B", "C", "D")
@@ -54,3 +54,21 @@ def test_outputs_and_gradients_are_those_of_the_plain_scan() -> None:
     gradients = torch.autograd.grad((got * weights).sum(), tensors)
     for name, one, other in zip(NAMES, gradients, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=2e-4, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("biased", [True, False])
+def test_the_convolution_and_its_gradients_are_those_of_the_plain_one(biased: bool) -> None:
+    generator = torch.Generator().manual_seed(2)
+    wide = torch.randn(TOKENS, 24, generator=generator)
+    x, weight = wide[:, 3:20].detach(), torch.randn(17, 4, generator=generator)
+    learned = [x.requires_grad_(), weight.requires_grad_()]
+    bias = torch.randn(17, generator=generator).requires_grad_() if biased else None
+    learned += [bias] if bias is not None else []
+    packed = packing()
+    expected = fixed.causal_conv(x, weight, bias, packed)
+    got = conv_training.causal_conv(x, weight, bias, packed.scan.same_TJ)
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+    weights = torch.randn(expected.shape, generator=generator)
+    wanted = torch.autograd.grad((expected * weights).sum(), learned)
+    for one, other in zip(torch.autograd.grad((got * weights).sum(), learned), wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
