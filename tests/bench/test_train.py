@@ -21,7 +21,7 @@ def test_steps_of_a_tiny_shape_are_learned_and_counted(
     monkeypatch.setitem(PRESETS, "tiny-policy", Preset(CONFIG, None, "for tests"))
     reports: list[dict[str, Any]] = []
     monkeypatch.setattr("holotron.bench.__main__.write_json", lambda _, report: reports.append(report))
-    words = "train --preset tiny-policy --tokens 1200 --steps 3 --screen 64x64 --answer 8 --lora 4 --device cpu"
+    words = "train --preset tiny-policy --tokens 900 --steps 3 --screen 64x64 --answer 8 --lora 4 --device cpu"
     run = [*words.split(), "--no-compile", "--warmup", "0", "--measured", "1", "--json", "--out", str(tmp_path / "a")]
     for more in ([], ["--train-tower", "--recompute", "none"]):
         assert main([*run, *more]) == 0

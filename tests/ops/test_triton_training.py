@@ -19,15 +19,15 @@ from holotron.ops import fixed  # noqa: E402
 from holotron.ops.fixed_packing import FixedPacking, ScanTables  # noqa: E402
 from holotron.ops.triton import conv_training, scan_training  # noqa: E402
 
-LENGTHS, TOKENS, CHUNK = (37, 5, 16, 1), 72, 16
+LENGTHS, TOKENS, CHUNK = (21, 5, 16), 45, 16
 NAMES = ("x", "dt", "A", "B", "C", "D")
 HEADS, HEAD_DIM, STATE, GROUPS = 2, 20, 24, 1
 
 
 def packing() -> FixedPacking:
     lengths = np.array(LENGTHS)
-    tables = ScanTables.build(lengths, tokens=TOKENS, sequences=6, chunk=CHUNK, chunks=8, taps=3)
-    return FixedPacking.build(lengths, tokens=TOKENS, sequences=6, longest=64, scan=tables)
+    tables = ScanTables.build(lengths, tokens=TOKENS, sequences=4, chunk=CHUNK, chunks=5, taps=3)
+    return FixedPacking.build(lengths, tokens=TOKENS, sequences=4, longest=64, scan=tables)
 
 
 def inputs() -> list[torch.Tensor]:

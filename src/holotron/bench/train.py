@@ -34,7 +34,7 @@ from holotron.train.recipe import DataSource, Recipe
 from holotron.train.sequences import Exchange, Sequence, SequenceWriter
 
 TASK = "Find the cheapest flight from Hamburg to Lisbon in the second week of May, one bag, and put it into the basket."
-SYSTEM = "You control a browser. Look at the screenshot, say what you see and what you will do, then do it. " * 8
+SYSTEM = "You control a browser. Look at the screenshot, say what you see and what you will do, then do it. " * 4
 SEEN = "The page has loaded; the last click was on the list of results. What is next?"
 NOTES = "Notes from the last time: the search asks for dates first, and prices are shown without the bag. "
 KINDS = 8  # screenshots that differ
