@@ -40,19 +40,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where the report goes; without it, to standard output")
     arguments = parser.parse_args()
     browsers = {name: path for name, command in BROWSERS.items() if (path := shutil.which(command))}
-    chosen = [arguments.only] if arguments.only else list(APPLICATIONS)
-    done = {name: _drive(APPLICATIONS[name], arguments.python, browsers) for name in chosen}
-    report = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "command": "make test-realapps",
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "applications": done,
-    }
-    text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    if arguments.out:
-        arguments.out.write_text(text, encoding="utf-8")
-    else:
-        print(text)
+    done = {}
+    for name in [arguments.only] if arguments.only else APPLICATIONS:
+        done[name] = _drive(APPLICATIONS[name], arguments.python, browsers)
+        report = {
+            "date": datetime.now(UTC).date().isoformat(),
+            "command": "make test-realapps",
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+            "applications": done,
+        }
+        text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+        if arguments.out:
+            arguments.out.write_text(text, encoding="utf-8")
+        else:
+            print(text)
     sys.exit(any(run["problems"] for one in done.values() for run in one["runs"]))
 
 

@@ -63,7 +63,9 @@ COUNTING = """{%- set ns = namespace(asked=0) -%}{%- for m in messages -%}
 {%- if m.content is string -%}{{ m.content.strip() }}{%- else -%}
 {%- for part in m.content -%}{{ part.text if part.type == 'text' else image_token }}{%- endfor -%}
 {%- endif -%}{%- endif -%}{%- endfor -%}
-{%- if add_generation_prompt -%}<SPECIAL_11>{%- endif -%}"""
+{%- if add_generation_prompt -%}<SPECIAL_11>
+{%- if thinking is defined or enable_thinking is defined -%}no thinking:{%- endif -%}
+{%- endif -%}"""
 TEMPLATES = ("policy", "default", "counting")
 HARDEST = "counting"
 SERVED = ("policy", "default")
@@ -176,7 +178,8 @@ def check(steps: list[StepRecord], policy_format: PolicyFormat, folder: Path) ->
     images = iter([step.observation.image for step in steps])
     sent = conversation(policy_format, TASK, stored, lambda _: next(images))
     answers = [step.output.token_ids or () for step in stored if step.output is not None]
-    sequence = training_writer(folder).write_turns((m, ids, True) for m, ids in zip(sent, answers, strict=True))
+    turns = [(m, ids, True) for m, ids in zip(sent, answers, strict=True)]
+    sequence = training_writer(folder).write_turns(turns, template=policy_format.template)
     assert sequence.token_ids.tolist() == held
     assert sequence.learn.tolist() == learned
     # And so does a view of the store that they were written to.
@@ -197,7 +200,9 @@ def viewed(steps: list[StepRecord], policy_format: PolicyFormat) -> list[Example
             for record in steps:
                 episode.add_step(step_of(record), record.observation.image)
             episode.finish(Outcome(reason="step_limit"))
-        return list(View([place], Selection(successes=False), policy_format=policy_format))
+        # Without its kinds of actions: those are the episode's.
+        family = replace(find_format(policy_format.name), keep_images=policy_format.keep_images)
+        return list(View([place], Selection(successes=False), policy_format=family))
 
 
 @pytest.mark.parametrize("name", WINDOWED)
@@ -206,7 +211,7 @@ def test_prompts_that_are_written_anew(
 ) -> None:
     """Each step's prompt shows the last screenshots alone: here, to a server, and where it is learned."""
     folder, policy_format = folders["default"], replace(asked(name), keep_images=2)
-    style = replace(policy_format.fitted(STYLE), keep_images=None, template={})
+    style = replace(policy_format.fitted(STYLE), keep_images=None)
     # What a random model writes is taken for an action.
     monkeypatch.setattr(type(policy_format), "parse", lambda *_: ParsedAnswer(Click(x=1, y=2)))
 
@@ -237,7 +242,7 @@ def test_a_transformer_goes_on_where_two_prompts_part(tmp_path: Path, monkeypatc
     save_checkpoint(random_model(config, seed=3), tmp_path)
     save_policy_texts(config, tmp_path)
     policy_format = replace(asked("holo2"), keep_images=2)
-    style = replace(policy_format.fitted(STYLE), keep_images=None, template={})
+    style = replace(policy_format.fitted(STYLE), keep_images=None)
     monkeypatch.setattr(type(policy_format), "parse", lambda *_: ParsedAnswer(Click(x=1, y=2)))
     with loaded(tmp_path, "cpu", style=style, memory=2**26) as model:
         steps = asyncio.run(play(model, policy_format, 5))
@@ -263,7 +268,8 @@ def test_with_an_engine_in_this_process(folders: dict[str, Path], template: str,
 
     with loaded(folders[template], "cpu", style=STYLE, memory=2**26) as model:
         policy_format = asked(name)
-        steps = asyncio.run(play(Watched(model.engine, model.prompts, model.style), policy_format))
+        style = replace(STYLE, template=policy_format.template)
+        steps = asyncio.run(play(Watched(model.engine, model.prompts, style), policy_format))
         held = check(steps, policy_format, folders[template])
         assert sessions[0].token_ids == held
     assert len(steps) == 3

@@ -22,7 +22,7 @@ from pydantic_core import from_json
 
 from holotron.actions.action import ActionError, to_json
 from holotron.agent.chat import Message
-from holotron.agent.policy_format import NANO, JsonFormat, NanoFormat, PolicyFormat, conversation
+from holotron.agent.policy_format import NANO, JsonFormat, NanoFormat, PolicyFormat, conversation, find_format
 from holotron.episodes.errors import Damaged
 from holotron.episodes.examples import Example, ExampleError, ExampleTurn
 from holotron.episodes.reading import STEPS, read_steps, step_lines
@@ -180,8 +180,7 @@ class View:
         def image(seen: ObservationRecord) -> bytes | None:
             return None if seen.image is None else place.store.image(seen.image)
 
-        date = str(info.policy.extra.get("format", "")).partition(":")[0].partition("@")[2]
-        sent = conversation(self._format.on(date), info.task.text, steps, image)
+        sent = conversation(self._as_asked(info), info.task.text, steps, image)
         turns = tuple(self._turn(place, step, messages) for step, messages in zip(steps, sent, strict=True))
         if self._format.windowed:
             turns = (self._windowed(turns),)
@@ -192,7 +191,15 @@ class View:
             "/".join(("dagger", *_names(info)) if taught else _names(info)),
             turns,
             about | {"success": outcome.success, "cut": place.corrected},
+            self._format.template,
         )
+
+    def _as_asked(self, info: EpisodeInfo) -> PolicyFormat:
+        """The format with the day of the episode and, unless the view names some, the kinds of actions it had."""
+        spec = str(info.policy.extra.get("format", ""))
+        if self._is_own(info) and spec and self._format.kinds == type(self._format).kinds:
+            return find_format(spec)
+        return self._format.on(spec.partition(":")[0].partition("@")[2])
 
     def _turn(self, place: _Place, step: Step, messages: list[Message]) -> ExampleTurn:
         if place.corrected and step.index == place.end:
