@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -25,13 +26,15 @@ from holotron.model.text.policy_tokenizer import policy_template, policy_tokeniz
 from holotron.model.text.tokenizer import load_tokenizer
 from holotron.train.batches import TrainingBatch
 from holotron.train.cuda_graph import CudaGraphStep
+from holotron.train.feature_cache import FeatureCache, tower_name
 from holotron.train.forward import (
     compiled,
-    encode_images,
     hidden_of_learned,
     place_patches,
     prepare_layers,
     prepare_patches,
+    project,
+    run_tower,
 )
 from holotron.train.lora import add_lora, merged, save_adapter
 from holotron.train.loss import Coordinates, losses_of_hidden, losses_of_learned
@@ -68,11 +71,13 @@ class Learner:
         if recipe.compile:
             self._token_losses, self._ocr_loss = compiled(losses_of_learned), compiled(ocr_loss)
         self._run = self._losses
+        self.feature_cache = self._open_cache()
         if ranks.size > 1:
             shard(self.model, self._losses)
             self._run = self.model
         # Experts wait for the host to count their tokens, which a recording cannot; nor can it add to gradients.
         alone = ranks.size == 1 and recipe.batches == 1 and self.model.vision is not None
+        alone = alone and self.feature_cache is None
         recorded = recipe.compile and device.type == "cuda" and self.model.config.moe is None and alone
         self.cuda_graph = CudaGraphStep(self._objective_of_seen, trained(self.model).values()) if recorded else None
         self.optimizers = make_optimizers(self.model, recipe.optimizer)
@@ -163,8 +168,7 @@ class Learner:
         with torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext():
             images = None
             if seen is not None:
-                with nullcontext() if self._looks_learn else torch.no_grad():
-                    images = encode_images(self.model, batch, *seen)
+                images = self._encode(batch, seen)
             hidden = hidden_of_learned(self.model, batch, images)
             head, targets = self.model.decoder.lm_head, batch.targets_N
             losses = losses_of_hidden(head, hidden, targets, self.coordinates, self._token_losses)
@@ -172,14 +176,36 @@ class Learner:
                 return losses, losses.new_zeros(())
             return losses, self._ocr_loss(self._ocr_head, images, batch.ocr_labels_YG)
 
+    def _encode(self, batch: TrainingBatch, seen: Seen) -> Tensor:
+        """Token embeddings of a batch's images."""
+        cache = self.feature_cache
+        with nullcontext() if self._learns("vision.") else torch.no_grad():
+            run = partial(run_tower, self.model, batch, *seen)
+            features = run() if cache is None else cache.features(batch, run)
+        with nullcontext() if self._learns("vision.", "projector.") else torch.no_grad():
+            return project(self.model, features)
+
+    def _open_cache(self) -> FeatureCache | None:
+        config = self.recipe.feature_cache
+        if not config.folder:
+            return None
+        if self.model.vision is None or self._learns("vision."):
+            reason = "which has no vision tower" if self.model.vision is None else "whose vision tower learns"
+            raise RecipeError(
+                f"feature_cache is set for {self.model.config.name}, {reason}; leave it out, or freeze the tower: "
+                'frozen = ["vision"], or [lora] without targets in it'
+            )
+        dtype = torch.bfloat16 if self._half else self.model.dtype
+        limit = int(config.gibibytes * 2**30)
+        return FeatureCache(self.recipe.folder / config.folder, limit, tower_name(self.model, dtype), self.ranks)
+
     @property
     def _half(self) -> bool:
         return self.recipe.dtype == "bfloat16" and self.device.type == "cuda"
 
-    @property
-    def _looks_learn(self) -> bool:
-        """Whether anything learns that an image passes through before the decoder."""
-        return any(name.startswith(("vision.", "projector.")) for name in trained(self.model))
+    def _learns(self, *parts: str) -> bool:
+        """Whether anything learns in parts of the model, by the beginnings of names."""
+        return any(name.startswith(parts) for name in trained(self.model))
 
     def export(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
         """The averaged weights as a checkpoint folder that the engine can load; all else as it came.
