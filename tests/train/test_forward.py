@@ -57,8 +57,9 @@ def packed(model: Model, batch: TrainingBatch) -> torch.Tensor:
     """Logits behind each row that a learned token follows, as training computes them."""
     if model.vision is None:
         return model.decoder.logits(hidden_of_learned(model, batch, None))
-    patches = prepare_patches(batch, model.vision.config, BUDGET.patches, model.device, model.dtype)
-    images = encode_images(model, batch, patches, place_patches(batch, model.vision, BUDGET.patches))
+    room = 4 * len(batch.image_token_MR)
+    patches = prepare_patches(batch, model.vision.config, room, model.device, model.dtype)
+    images = encode_images(model, batch, patches, place_patches(batch, model.vision, room))
     return model.decoder.logits(hidden_of_learned(model, batch, images))
 
 
