@@ -241,7 +241,7 @@ def test_a_transformer_goes_on_where_two_prompts_part(tmp_path: Path, monkeypatc
     save_checkpoint(random_model(config, seed=3), tmp_path)
     save_policy_texts(config, tmp_path)
     policy_format = replace(asked("holo2"), keep_images=2)
-    style = replace(policy_format.fitted(STYLE), keep_images=None, template={})
+    style = replace(policy_format.fitted(STYLE), keep_images=None)
     monkeypatch.setattr(type(policy_format), "parse", lambda *_: ParsedAnswer(Click(x=1, y=2)))
     with loaded(tmp_path, "cpu", style=style, memory=2**26) as model:
         steps = asyncio.run(play(model, policy_format, 5))
