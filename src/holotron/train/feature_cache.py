@@ -26,7 +26,7 @@ from holotron.episodes.errors import StoreFull
 from holotron.episodes.files import PARTIAL, write_whole
 from holotron.model.model import Model
 from holotron.train.batches import TrainingBatch
-from holotron.train.parallel import Ranks
+from holotron.train.parallel import Ranks, whole
 
 log = logging.getLogger(__name__)
 
@@ -116,12 +116,12 @@ class FeatureCache:
 
 
 def tower_name(model: Model, dtype: torch.dtype) -> str:
-    """What the features of an image depend on beside the image, as one word."""
+    """What the features of an image depend on beside the image, as one word; every rank must ask."""
     assert model.vision is not None
     digest = hashlib.blake2b(f"{model.vision.config}{dtype}".encode(), digest_size=16)
     for name, weight in model.vision.named_parameters():
         digest.update(f"{name}{weight.dtype}".encode())
-        digest.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        digest.update(whole(weight.detach()).cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -73,10 +73,10 @@ class Learner:
         if recipe.compile:
             self._token_losses, self._ocr_loss = compiled(losses_of_learned), compiled(ocr_loss)
         self._run = self._losses
-        self.feature_cache = self._open_cache()
         if ranks.size > 1:
             shard(self.model, self._losses)
             self._run = self.model
+        self.feature_cache = self._open_cache()
         # Experts wait for the host to count their tokens, which a recording cannot; nor can it add to gradients.
         # Kernels of a large model take longer than to start them, and the recording's memory could serve nothing else.
         alone = ranks.size == 1 and recipe.batches == 1 and self.model.vision is not None
@@ -234,7 +234,10 @@ class Learner:
             taught = {source.format or self.own_format.spec for source in self.recipe.data if source.store} or {"nano"}
             ours = taught == {"nano"} and not self.coordinates.first_ids  # taught as no policy of ours is
             if len(taught) == 1 and not ours and stated_format(folder) is None:
-                save_format(find_format(taught.pop()), folder)
+                # A family is often told by the name of its folder, which this one has not.
+                wanted, known = find_format(taught.pop()), format_of(folder)
+                if known is None or known.spec != wanted.spec:
+                    save_format(wanted, folder)
             if lora.rank:
                 save_adapter(model, changes, lora, folder.with_name(ADAPTER))
         return folder
