@@ -20,7 +20,6 @@ from holotron.model.text.policy_tokenizer import save_policy_texts
 from holotron.model.tiling import ImageProcessor
 from holotron.train import forward, loss
 from holotron.train.batches import BatchBudget, Packer, TrainingBatch
-from holotron.train.forward import Recompute
 from holotron.train.learner import Learner
 from holotron.train.loss import Coordinates, losses_of_hidden, losses_of_learned
 from holotron.train.optimizer import OptimizerConfig, trained
@@ -29,7 +28,7 @@ from holotron.train.sequences import Sequence, SequenceWriter
 from holotron.train.sft import Trainer
 
 from .samples import CONFIG, policy_writer, sample
-from .test_forward import assert_equal_to_scoring, gradients, packed
+from .test_forward import gradients, packed
 
 assert CONFIG.vision is not None
 TILED: ModelConfig = replace(CONFIG, vision=replace(CONFIG.vision, mode="tiles", tile_size=32, max_tiles=6))
@@ -43,16 +42,6 @@ def tiled(seeds: range) -> list[Sequence]:
 
 def tiled_batch() -> TrainingBatch:
     return Packer(TILED, BUDGET).build(tiled(range(4)))
-
-
-@pytest.mark.parametrize("recompute", ["none", "selective", "mamba", "full"])
-def test_tiles_and_thumbnails_are_trained_as_they_are_scored(recompute: Recompute) -> None:
-    made, batch = tiled(range(4)), tiled_batch()
-    assert len({len(picture.grids) for each in made for picture in each.pictures}) > 1, "images of several tile counts"
-    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
-        model = random_model(TILED, dtype=dtype, seed=3).to(dtype).train()
-        forward.prepare_layers(model, recompute)
-        assert_equal_to_scoring(model, made, batch, tolerance)
 
 
 def test_patches_of_tiles_are_those_of_the_image_processor() -> None:
