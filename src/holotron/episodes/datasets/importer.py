@@ -40,8 +40,8 @@ from holotron.episodes.store import EpisodeStore
 from holotron.episodes.transfer import copy_in
 
 REPORT, PROBLEMS = "import.json", "problems.jsonl"
-LOOKED_AT = 5000  # drafts from which the space and the form of answers are found out
-AHEAD = 4  # drafts whose images are read while one is written, for each thread
+LOOKED_AT, LOOKED_BYTES = 5000, 256 << 20  # drafts from which the space and the form of answers are found out
+AHEAD = 2  # drafts whose images are read while one is written, for each thread
 THREADS = min(8, os.cpu_count() or 1)
 DUPLICATE = "duplicate"
 
@@ -75,13 +75,15 @@ def import_dataset(
     settings: ImportSettings, out: Path, on_progress: Callable[[ImportReport], None] = lambda _: None
 ) -> ImportReport:
     """Bring a data set into the store `out`. DatasetError where too much of it is bad: what was good is there."""
+    if settings.source.is_dir() and out.resolve().is_relative_to(settings.source.resolve()):
+        raise DatasetError(f"{out} is inside {settings.source}, which is read; choose a folder outside")
     settings, found_out = _complete(settings, read_report(out) or {})
     report = ImportReport(settings.told, found_out)
     _claim(out, settings, report)
     store = EpisodeStore(
         out, sync="never"
     )  # a killed process loses nothing; what a loss of power could is synced below
-    done = {info.id for info in store.list_episodes(finished=True, on_damage=lambda _: None)}
+    done = {info.id: info.step_count or 0 for info in store.list_episodes(finished=True, on_damage=lambda _: None)}
     seen: set[str] = set()
     with whole_file(out / PROBLEMS, sync=False) as partial, partial.open("w", encoding="utf-8") as problems:
 
@@ -104,7 +106,7 @@ def import_dataset(
                     left_out(draft.where, BadRecord(DUPLICATE, "the same is there already"))
                 elif name in done:
                     report.already += 1
-                    _count(report, draft)
+                    _count(report, draft, done[name])
                 else:
                     yield draft
                 seen.add(name)
@@ -116,8 +118,7 @@ def import_dataset(
                 else:
                     info, steps = made
                     copy_in(store, info, steps)
-                    report.cut += len(steps) < len(draft.steps)
-                    _count(report, draft)
+                    _count(report, draft, len(steps))
                 on_progress(report)
     os.sync()
     report.finished = True
@@ -144,9 +145,10 @@ def _drafts(settings: ImportSettings, left_out: Callable[[SourceRecord, BadRecor
     return islice(read_drafts(settings.layout, records, left_out), settings.limit)
 
 
-def _count(report: ImportReport, draft: Draft) -> None:
+def _count(report: ImportReport, draft: Draft, steps: int) -> None:
     report.episodes += 1
-    report.steps += len(draft.steps)
+    report.steps += steps
+    report.cut += steps < len(draft.steps)
     report.names[draft.name] += 1
 
 
@@ -160,7 +162,12 @@ def _complete(settings: ImportSettings, report: dict[str, Any]) -> tuple[ImportS
     if before and same:
         known: dict[str, Any] = {key: before.get(key) for key in ("space", "boxes", "answers")}
         return replace(settings, **known), list(report.get("found_out") or [])
-    drafts = list(islice(_drafts(settings, lambda *_: None), LOOKED_AT))
+    drafts, looked = list[Draft](), 0
+    for draft in islice(_drafts(settings, lambda *_: None), LOOKED_AT):
+        drafts.append(draft)
+        looked += sum(len(step.image) for step in draft.steps)  # which may be the picture itself
+        if looked > LOOKED_BYTES:
+            break
     if not drafts:
         return replace(settings, space=settings.space or "0..1"), []
     pictures, told = SourcePictures(), []
