@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 from holotron.actions.action import Action, ActionError, to_json
@@ -20,6 +21,7 @@ from holotron.episodes.record import Step
 CODE, POINT = "pyautogui", "point"
 ANSWERS = (CODE, POINT, *FORMATS)
 MOST_CHARS = 100_000
+TRIED = 500  # answers, from which the form is found out
 _TAGGED = {name: re.compile(rf"<{name}>(.*?)</{name}>", re.DOTALL) for name in ("think", "operation", "action")}
 _CALL = re.compile(r"^(?:```\w*\s*)?(?:pyautogui|computer|mobile|browser)\.\w+\(", re.MULTILINE)
 _LABELS = re.compile(r"^\s*(Observation|Thought|Action|Code)\s*:\s*", re.MULTILINE)
@@ -75,7 +77,7 @@ def read_answer(
     if len(text) > MOST_CHARS:
         raise ActionError(f"the answer has {len(text)} characters; {MOST_CHARS} are the most allowed")
     if form not in (CODE, POINT):
-        parsed = strict(find_format(form)).parse(text, size, past)
+        parsed = strict(form).parse(text, size, past)
         return parsed.action, SplitAnswer("", parsed.note, parsed.thought)
     parts = split_answer(text)
     if form == POINT:
@@ -98,20 +100,23 @@ def _point(text: str, space: Space) -> Action:
     return build("click", space.to_relative(x, y))
 
 
-def strict(policy_format: PolicyFormat) -> PolicyFormat:
-    """The same format, for which a point outside the picture is an error."""
+@cache
+def strict(spec: str) -> PolicyFormat:
+    """A policy format for which a point outside the picture is an error."""
+    plain = find_format(spec)
 
     def points(self: PolicyFormat, size: Size | None) -> Space:
         space = super(kind, self).points(size)  # type: ignore[arg-type]
         return SourceSpace(space.kind, space.width, space.height)
 
-    kind: Callable[..., Any] = type(policy_format.name, (type(policy_format),), {"points": points})
-    made: PolicyFormat = kind(**{each.name: getattr(policy_format, each.name) for each in fields(policy_format)})
+    kind: Callable[..., Any] = type(plain.name, (type(plain),), {"points": points})
+    made: PolicyFormat = kind(**{each.name: getattr(plain, each.name) for each in fields(plain)})
     return made
 
 
 def find_form(answers: Sequence[tuple[str, Size]], most_bad: float) -> str:
     """How answers are written; DatasetError where several ways read them differently, or none reads them."""
+    answers = answers[:: 1 + len(answers) // TRIED]
     read: dict[str, list[str | None]] = {form: [_tried(form, text, size) for text, size in answers] for form in ANSWERS}
     possible = [form for form, found in read.items() if found.count(None) <= most_bad * len(found)]
     if not possible:

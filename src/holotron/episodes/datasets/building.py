@@ -95,7 +95,7 @@ def _step(
     width, height = picture.size
     step = Step(
         index=index,
-        observation=ObservationRecord(width=width, height=height),
+        observation=ObservationRecord(image=picture.digest, width=width, height=height),
         note=note,
         thought=thought,
         actor="disturbance" if source.wrong else "teacher",

@@ -117,7 +117,9 @@ def import_dataset(
                     left_out(draft.where, made)
                 else:
                     info, steps = made
-                    copy_in(store, info, steps)
+                    # Many records are about one picture: it is written once.
+                    kept = store.images.__contains__
+                    copy_in(store, info, [(s, None if kept(s.observation.image or "") else png) for s, png in steps])
                     _count(report, draft, len(steps))
                 on_progress(report)
     os.sync()
