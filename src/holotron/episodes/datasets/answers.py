@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from holotron.actions.action import Action, ActionError, to_json
 from holotron.actions.coordinates import Space
 from holotron.actions.dialects.fields import Inexpressible, build
 from holotron.actions.dialects.pyautogui import from_pyautogui
-from holotron.agent.formats.base import pointer_after
+from holotron.agent.formats.base import pointer_after, with_points
 from holotron.agent.policy_format import FORMATS, PolicyFormat, find_format
 from holotron.episodes.datasets.records import DatasetError
 from holotron.episodes.datasets.spaces import Size, SourceSpace
@@ -103,15 +102,7 @@ def _point(text: str, space: Space) -> Action:
 @cache
 def strict(spec: str) -> PolicyFormat:
     """A policy format for which a point outside the picture is an error."""
-    plain = find_format(spec)
-
-    def points(self: PolicyFormat, size: Size | None) -> Space:
-        space = super(kind, self).points(size)  # type: ignore[arg-type]
-        return SourceSpace(space.kind, space.width, space.height)
-
-    kind: Callable[..., Any] = type(plain.name, (type(plain),), {"points": points})
-    made: PolicyFormat = kind(**{each.name: getattr(plain, each.name) for each in fields(plain)})
-    return made
+    return with_points(find_format(spec), lambda space: SourceSpace(space.kind, space.width, space.height))
 
 
 def find_form(answers: Sequence[tuple[str, Size]], most_bad: float) -> str:

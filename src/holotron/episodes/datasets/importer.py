@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from holotron.actions.action import ActionError
+from holotron.actions.coordinates import Probe
 from holotron.episodes.datasets.answers import CODE, POINT, find_form, read_answer
 from holotron.episodes.datasets.building import Made, build_episode, episode_id
 from holotron.episodes.datasets.drafts import Draft, DraftStep
@@ -34,7 +35,7 @@ from holotron.episodes.datasets.records import (
     source_files,
 )
 from holotron.episodes.datasets.settings import ImportSettings
-from holotron.episodes.datasets.spaces import Probe, SeenNumbers, find_space, space_of_format
+from holotron.episodes.datasets.spaces import SeenNumbers, find_space, space_of_format
 from holotron.episodes.files import whole_file, write_whole
 from holotron.episodes.store import EpisodeStore
 from holotron.episodes.transfer import copy_in
@@ -77,7 +78,7 @@ def import_dataset(
     """Bring a data set into the store `out`. DatasetError where too much of it is bad: what was good is there."""
     if settings.source.is_dir() and out.resolve().is_relative_to(settings.source.resolve()):
         raise DatasetError(f"{out} is inside {settings.source}, which is read; choose a folder outside")
-    settings, found_out = _complete(settings, read_report(out) or {})
+    settings, found_out = complete(settings, read_report(out) or {})
     report = ImportReport(settings.told, found_out)
     _claim(out, settings, report)
     store = EpisodeStore(
@@ -100,7 +101,7 @@ def import_dataset(
             problems.write(json.dumps(line, ensure_ascii=False) + "\n")
 
         def wanted() -> Iterator[Draft]:
-            for draft in _drafts(settings, lambda record, problem: left_out(record.where, problem)):
+            for draft in source_drafts(settings, lambda record, problem: left_out(record.where, problem)):
                 name = episode_id(settings.layout, draft)
                 if name in seen:
                     left_out(draft.where, BadRecord(DUPLICATE, "the same is there already"))
@@ -141,7 +142,8 @@ def read_report(out: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _drafts(settings: ImportSettings, left_out: Callable[[SourceRecord, BadRecord], None]) -> Iterator[Draft]:
+def source_drafts(settings: ImportSettings, left_out: Callable[[SourceRecord, BadRecord], None]) -> Iterator[Draft]:
+    """The drafts of a source, in order."""
     files = source_files(settings.source, settings.images)
     records = (record for file in files for record in read_records(file))
     return islice(read_drafts(settings.layout, records, left_out), settings.limit)
@@ -157,7 +159,7 @@ def _count(report: ImportReport, draft: Draft, steps: int) -> None:
 # ---- what is not said ----
 
 
-def _complete(settings: ImportSettings, report: dict[str, Any]) -> tuple[ImportSettings, list[str]]:
+def complete(settings: ImportSettings, report: dict[str, Any]) -> tuple[ImportSettings, list[str]]:
     """The settings with all that was not said: as the import in the folder had it, else found out from the data."""
     before = report.get("settings") or {}
     same = all(before.get(key) == value for key, value in settings.told.items() if value is not None)
@@ -165,7 +167,7 @@ def _complete(settings: ImportSettings, report: dict[str, Any]) -> tuple[ImportS
         known: dict[str, Any] = {key: before.get(key) for key in ("space", "boxes", "answers")}
         return replace(settings, **known), list(report.get("found_out") or [])
     drafts, looked = list[Draft](), 0
-    for draft in islice(_drafts(settings, lambda *_: None), LOOKED_AT):
+    for draft in islice(source_drafts(settings, lambda *_: None), LOOKED_AT):
         drafts.append(draft)
         looked += sum(len(step.image) for step in draft.steps)  # which may be the picture itself
         if looked > LOOKED_BYTES:
