@@ -410,16 +410,29 @@ def test_out_and_in_again(
 
 def test_a_view_writes_an_import_in_any_format(tmp_path: Path) -> None:
     bring_in("agentnet", made.agentnet(tmp_path / "source"), tmp_path / "out", thoughts="none")
-    for name, said in (
-        ("nano", '{"action":"click","x":163,"y":271}'),
-        ("ui-tars", "Thought: \nAction: click(point='<point>63 60</point>')"),
-    ):
-        view = View([tmp_path / "out"], policy_format=find_format(name))
-        examples = [view[index] for index in range(len(view))]
-        assert [example.kind for example in examples] == ["agentnet/trajectory"] * 2  # the third was not completed
-        [whole] = [example for example in examples if len(example.turns) == 8]
-        assert whole.turns[0].answer == said
-        [other] = [example for example in examples if len(example.turns) == 2]
-        assert [turn.learn for turn in other.turns] == [False, True]
+    view = View([tmp_path / "out"], policy_format=find_format("nano"))
+    examples = [view[index] for index in range(len(view))]
+    assert [example.kind for example in examples] == ["agentnet/trajectory"] * 2  # the third was not completed
+    [whole] = [example for example in examples if len(example.turns) == 8]
+    assert whole.turns[0].answer == '{"action":"click","x":163,"y":271}'
+    [other] = [example for example in examples if len(example.turns) == 2]
+    assert [turn.learn for turn in other.turns] == [False, True]
+    view = View([tmp_path / "out"], policy_format=find_format("ui-tars"))
+    answers = [turn.answer for index in range(len(view)) for turn in view[index].turns]
+    assert "Thought: \nAction: click(point='<point>63 60</point>')" in answers
     everything = View([tmp_path / "out"], replace(Selection(), successes=False))
     assert len(everything) == 3
+
+
+def test_a_step_with_its_history_goes_out_and_in(tmp_path: Path) -> None:
+    """A format that is sent the last screenshots has an example for every step, of which the last answer is learned."""
+    bring_in("agentnet", made.agentnet(tmp_path / "source"), tmp_path / "first", thoughts="none")
+    file = tmp_path / "chat.jsonl"
+    count = export_dataset(EpisodeStore(tmp_path / "first"), file, "openai", find_format("ui-tars"))
+    report, found = bring_in("openai", file, tmp_path / "second")
+    assert report.episodes == count == 8 + 1 + 1
+    store = EpisodeStore(tmp_path / "second")
+    actors = sorted([step.actor for step in store.steps(info.id)] for info in store.list_episodes())
+    assert all(each[-1] == "teacher" and each.count("teacher") == 1 for each in actors)
+    assert max(map(len, actors)) == 5  # screenshots that the format shows
+    assert set(found) <= {"Sort table 0", "Sort table 1", "Sort table 2"}
