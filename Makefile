@@ -15,9 +15,12 @@ help: ## what can be made
 run: $(STAMP) browser ## the bundled policy solves tasks in a real Chromium and leaves a page that shows every step
 	@$(BIN)/holotron demo
 
+# Plugins of other packages would be imported, with their assertions rewritten, by every process of the tests.
+PYTEST := PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest -p xdist.plugin
+
 test: $(STAMP) browser ## all tests that need no GPU, and the import contract
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(PYTEST) -n auto --dist worksteal
 
 browser: $(STAMP) ## a Chromium, if this machine has none
 	@$(BIN)/python -m holotron.env.browser.install
