@@ -263,7 +263,7 @@ def _writer(recipe: Recipe) -> ConversationWriter:
         folder = find_checkpoint(recipe.starting_point)
         config, tokenizer, template = read_config(folder), load_tokenizer(folder), load_chat_template(folder)
     if recipe.max_patches and config.vision is not None:
-        config = replace(config, vision=replace(config.vision, max_patches=recipe.max_patches))
+        config = replace(config, vision=config.vision.shrunk(recipe.max_patches))
     return ConversationWriter(tokenizer, template, config)
 
 
@@ -279,7 +279,7 @@ def _check(recipe: Recipe, config: ModelConfig, coordinates: Coordinates) -> Non
         raise RecipeError(f"coordinate_jitter needs tokens for coordinates, which {config.name} does not have")
     if recipe.ocr_loss and (vision is None or vision.mode != "dynamic"):
         raise RecipeError(f"ocr_loss needs a vision tower of dynamic resolution, which {config.name} does not have")
-    if recipe.max_patches and (vision is None or vision.mode != "dynamic"):
+    if recipe.max_patches and (vision is None or vision.mode == "tiles"):
         raise RecipeError(f"max_patches needs a vision tower of dynamic resolution, which {config.name} does not have")
 
 
