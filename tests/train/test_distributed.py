@@ -19,6 +19,7 @@ import torch
 from holotron.model.loading import load
 from holotron.train import forward, learner
 from holotron.train.batches import BatchBudget
+from holotron.train.feature_cache import FeatureCacheConfig
 from holotron.train.lora import LoraConfig
 from holotron.train.meter import Progress, TrainingError
 from holotron.train.optimizer import OptimizerConfig
@@ -40,7 +41,8 @@ def recipe(folder: Path, run: str) -> Recipe:
     return Recipe(
         name="squares",
         stage="localization",
-        start=str(folder / "start"),
+        # Low-rank changes of Qwen3-VL's kind, with the features of its tower kept by all ranks in one place.
+        start=str(folder / ("qwen" if run == "lora" else "start")),
         steps=STEPS,
         data=tuple(DataSource(shards=str(folder / name)) for name in names),
         dtype="float32",
@@ -50,6 +52,7 @@ def recipe(folder: Path, run: str) -> Recipe:
         batch=BatchBudget(tokens=384, patches=256, learned=96, sequences=8, images=16),
         optimizer=OptimizerConfig(kind=kind, rate=1e-3, warmup=2, average=0.5),  # type: ignore[arg-type]
         lora=LoraConfig(rank=4, alpha=8.0) if run == "lora" else LoraConfig(),
+        feature_cache=FeatureCacheConfig(str(folder / "features") if run == "lora" else ""),
         ocr_loss=0.5 if run == "muon" else 0.0,
         compile=run == "compiled",
         recompute="full" if run == "compiled" else "none",
