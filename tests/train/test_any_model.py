@@ -45,7 +45,7 @@ def tiled_batch() -> TrainingBatch:
     return Packer(TILED, BUDGET).build(tiled(range(4)))
 
 
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize("recompute", ["none", "selective", "mamba", "full"])
 def test_tiles_and_thumbnails_are_trained_as_they_are_scored(recompute: Recompute) -> None:
     made, batch = tiled(range(4)), tiled_batch()
     assert len({len(picture.grids) for each in made for picture in each.pictures}) > 1, "images of several tile counts"
@@ -191,15 +191,10 @@ def test_what_the_model_cannot_do_is_refused_before_its_weights_are_read(
         Learner(recipe(folder, **changes), torch.device("cpu"))
 
 
-def test_towers_that_training_does_not_run_are_refused(folder: Path) -> None:
-    with pytest.raises(RecipeError, match="holo2-8b cannot be trained here yet"):
-        Learner(recipe(folder, start="holo2-8b", random=True), torch.device("cpu"))
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"recompute": "some"}, "recompute is 'some'; known are none, selective, full"),
+        ({"recompute": "some"}, "recompute is 'some'; known are none, selective, mamba, full"),
         ({"frozen": ("tower",)}, "frozen has 'tower'; names begin with vision, projector, decoder"),
         ({"batches": -1}, "batches is -1"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class ModelUnavailable(Exception):
@@ -51,17 +51,21 @@ class Reply:
 
 @dataclass(frozen=True)
 class ChatOptions:
-    """How the model is asked. keep_images: how many of the last screenshots it is shown, None for all of them."""
+    """How the model is asked. keep_images: how many of the last screenshots it is shown, None for all of them.
+
+    windowed: each prompt is written anew as `history` has it, for models that were trained so; else a session goes on.
+    """
 
     max_tokens: int = 512
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int | None = None
     keep_images: int | None = 3
+    windowed: bool = False
     use_grammar: bool = True
     record_tokens: bool = True
     template: Mapping[str, Any] = field(default_factory=dict)  # variables of the chat template
-    # What a server without sessions is sent of a conversation; by default all, with old screenshots gone.
+    # What is sent of a conversation where it is sent whole; by default all, with old screenshots gone.
     history: Callable[[Sequence[Message]], list[Message]] | None = None
 
     def sent_whole(self, messages: Sequence[Message]) -> list[Message]:
@@ -88,6 +92,13 @@ class ChatModel(Protocol):
     def name(self) -> str: ...
 
     async def open(self) -> Chat: ...
+
+
+@runtime_checkable
+class SeededModel(Protocol):
+    """A model whose answers can be drawn again: with one seed, the same to the same."""
+
+    async def open_seeded(self, seed: int) -> Chat: ...
 
 
 def template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:

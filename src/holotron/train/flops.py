@@ -7,7 +7,7 @@ from typing import Self
 
 import torch
 
-from holotron.model.config import ModelConfig, VisionConfig
+from holotron.model.config import ModelConfig, QwenVisionConfig, VisionConfig
 from holotron.model.model import Model
 from holotron.ops import FixedPacking
 from holotron.train.batches import TrainingBatch
@@ -77,33 +77,34 @@ def _causal_pairs(batch: TrainingBatch) -> float:
 
 
 def _vision_flops(config: ModelConfig, tower: VisionConfig, batch: TrainingBatch, passes: Passes) -> float:
-    block = 4 * tower.width**2 + 2 * tower.width * tower.mlp_size
+    block = 4 * tower.width**2 + (3 if tower.gated else 2) * tower.width * tower.mlp_size
     seen = batch.used_patches * (tower.depth * block + tower.patch_values * tower.width)
-    projector = tower.shuffled_width * tower.projector_size + tower.projector_size * config.hidden_size
-    pairs = sum(
-        len(pixels) * (rows * columns) ** 2 for pixels, (rows, columns) in zip(batch.pixels, batch.grids, strict=True)
-    )
+    projector = tower.projector_parameters(config.hidden_size)
+    windowed = tower.depth - len(tower.full_attention) if isinstance(tower, QwenVisionConfig) and tower.window else 0
+    pairs = 0
+    for pixels, (rows, columns) in zip(batch.pixels, batch.grids, strict=True):
+        whole = rows * columns
+        nearby = min(whole, tower.window**2) if tower.window else whole
+        pairs += len(pixels) * whole * ((tower.depth - windowed) * whole + windowed * nearby)
     products = passes.vision * seen + passes.projector * batch.used_patches / 4 * projector
-    return 2.0 * products + _per_pair(passes.vision) * pairs * tower.width * tower.depth
+    return 2.0 * products + _per_pair(passes.vision) * pairs * tower.width
 
 
 def recomputed_flops(config: ModelConfig, batch: TrainingBatch, passes: Passes, recompute: Recompute) -> float:
-    """What "full" recomputes of products and attention; a layer's last product is not needed again."""
-    if recompute != "full":
-        return 0.0
+    """What is computed again of products and attention; a layer's last product is not needed again."""
+    again = {"full": "M*-", "mamba": "M"}.get(recompute, "")
+    mamba, attention, mlp = config.mamba, config.attention, config.mlp
     last = {
-        "M": config.mamba.inner_size if config.mamba else 0,
-        "*": config.attention.heads * config.attention.head_dim if config.attention else 0,
-        "-": config.mlp.size if config.mlp else 0,
+        "M": mamba.inner_size if mamba else 0,
+        "*": attention.heads * attention.head_dim if attention else 0,
+        "-": mlp.size if mlp else 0,
     }
-    first = sum(
-        config.count(symbol) * (size - config.hidden_size * last[symbol])
-        for symbol, size in config.layer_parameters.items()
-        if symbol in last
-    )
-    total = 2.0 * batch.used_tokens * first
-    if a := config.attention:
-        total += 4.0 * _causal_pairs(batch) * config.count("*") * a.heads * a.head_dim
-    if config.vision and passes.vision >= 2:
+    total = 0.0
+    for symbol in again:
+        first = config.layer_parameters.get(symbol, 0) - config.hidden_size * last[symbol]
+        total += 2.0 * batch.used_tokens * config.count(symbol) * first
+    if "*" in again:
+        total += 4.0 * _causal_pairs(batch) * config.count("*") * last["*"]
+    if again and config.vision and passes.vision >= 2:
         total += _vision_flops(config, config.vision, batch, Passes(1.0, 0.0, 0.0))
     return total

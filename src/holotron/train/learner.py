@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from holotron.agent.policy_format import find_format, save_format, stated_format
+from holotron.agent.policy_format import NANO, PolicyFormat, find_format, format_of, save_format, stated_format
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.checkpoint.writer import save_checkpoint
-from holotron.model.config import ModelConfig, QwenVisionConfig
+from holotron.model.config import ModelConfig
 from holotron.model.initialize import random_model
 from holotron.model.loading import find_checkpoint, load
 from holotron.model.model import Model
@@ -23,7 +23,6 @@ from holotron.model.text.chat_template import load_chat_template
 from holotron.model.text.conversation import ConversationWriter
 from holotron.model.text.policy_tokenizer import policy_template, policy_tokenizer, save_policy_texts
 from holotron.model.text.tokenizer import load_tokenizer
-from holotron.model.vision import VisionTower
 from holotron.train.batches import TrainingBatch
 from holotron.train.cuda_graph import CudaGraphStep
 from holotron.train.forward import (
@@ -57,6 +56,7 @@ class Learner:
         torch.manual_seed(recipe.seed)
         # What can be refused is refused before a large checkpoint is read.
         self.writer = _writer(recipe)
+        self.own_format = _own_format(recipe)
         self.coordinates = Coordinates.of(self.writer.tokenizer, recipe.coordinate_sigma)
         _check(recipe, self.writer.config, self.coordinates)
         self.model = _model(recipe, self.writer.config, device).train()
@@ -84,9 +84,6 @@ class Learner:
 
     def learn(self, batches: Sequence[TrainingBatch], step: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
         """One step over all batches: the losses of what is said and of what is written, and the gradient's norm."""
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = self.rate(step)
         if self.cuda_graph:
             [batch], seen = batches, self.see(batches[0])
             assert seen is not None
@@ -95,12 +92,19 @@ class Learner:
             for optimizer in self.optimizers:
                 optimizer.zero_grad(set_to_none=True)
             said, written = self._gradients(batches)
+        gradient = self.apply_gradients(step)
+        return (self.ranks.mean(said), self.ranks.mean(written)), gradient
+
+    def apply_gradients(self, step: int) -> Tensor:
+        """One step of the optimisers along the gradients that are there; their norm before it was clipped."""
         clip = self.recipe.optimizer.clip
         gradient = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip))
         for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.rate(step)
             optimizer.step()
         self.average.update(self.model, step)
-        return (self.ranks.mean(said), self.ranks.mean(written)), gradient
+        return gradient
 
     def measure(self, batches: Iterable[TrainingBatch]) -> float:
         """The mean loss of what all batches of all ranks would learn; nothing is learned."""
@@ -158,24 +162,31 @@ class Learner:
             return None
         dtype = torch.bfloat16 if self._half else self.model.dtype
         patches = prepare_patches(batch, tower.config, most, self.device, dtype)
-        assert isinstance(tower, VisionTower)
         return patches, place_patches(batch, tower, most)
 
     def _objective_of_seen(self, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> Losses:
         return self._sums(*self._losses_of_seen(batch, (patches_PV, positions_PW)), batch, None, 1)
 
     def _losses_of_seen(self, batch: TrainingBatch, seen: Seen | None) -> tuple[Tensor, Tensor]:
-        with torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext():
-            images = None
-            if seen is not None:
-                with nullcontext() if self._looks_learn else torch.no_grad():
-                    images = encode_images(self.model, batch, *seen)
-            hidden = hidden_of_learned(self.model, batch, images)
+        with self.precision():
+            hidden, images = self.hidden(batch, seen)
             head, targets = self.model.decoder.lm_head, batch.targets_N
             losses = losses_of_hidden(head, hidden, targets, self.coordinates, self._token_losses)
             if self._ocr_head is None or images is None:
                 return losses, losses.new_zeros(())
             return losses, self._ocr_loss(self._ocr_head, images, batch.ocr_labels_YG)
+
+    def precision(self) -> AbstractContextManager[object]:
+        """Inside, matrix products are computed in the recipe's type."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext()
+
+    def hidden(self, batch: TrainingBatch, seen: Seen | None) -> tuple[Tensor, Tensor | None]:
+        """What the head is given at each learned token, and the embeddings of the images."""
+        images = None
+        if seen is not None:
+            with nullcontext() if self._looks_learn else torch.no_grad():
+                images = encode_images(self.model, batch, *seen)
+        return hidden_of_learned(self.model, batch, images), images
 
     @property
     def _half(self) -> bool:
@@ -207,7 +218,7 @@ class Learner:
             save_checkpoint(model, folder, overwrite=True)
             if model.source is None:  # else it has kept its own
                 save_policy_texts(model.config, folder)
-            taught = {source.format for source in self.recipe.data if source.store} or {"nano"}
+            taught = {source.format or self.own_format.spec for source in self.recipe.data if source.store} or {"nano"}
             ours = taught == {"nano"} and not self.coordinates.first_ids  # taught as no policy of ours is
             if len(taught) == 1 and not ours and stated_format(folder) is None:
                 save_format(find_format(taught.pop()), folder)
@@ -229,13 +240,14 @@ def _writer(recipe: Recipe) -> ConversationWriter:
     return ConversationWriter(tokenizer, template, config)
 
 
+def _own_format(recipe: Recipe) -> PolicyFormat:
+    """How the model is asked where it is served; a new one, and one of no known family, as our policies are."""
+    own = None if recipe.random else format_of(find_checkpoint(recipe.starting_point))
+    return own or NANO
+
+
 def _check(recipe: Recipe, config: ModelConfig, coordinates: Coordinates) -> None:
     vision = config.vision
-    if isinstance(vision, QwenVisionConfig):
-        raise RecipeError(
-            f"{config.name} cannot be trained here yet: batches have neither the positions with three axes nor the "
-            "deepstack features of Qwen's vision-language models; start from a model with a RADIO tower or without one"
-        )
     if recipe.coordinate_jitter and not coordinates.first_ids:
         raise RecipeError(f"coordinate_jitter needs tokens for coordinates, which {config.name} does not have")
     if recipe.ocr_loss and (vision is None or vision.mode != "dynamic"):

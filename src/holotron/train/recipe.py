@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from holotron.agent.policy_format import find_format
 from holotron.episodes.selection import Selection
@@ -26,13 +26,13 @@ class DataSource(Selection):
     """What is learned from: tar shards (a file, folder or prefix) or the folder of an episode store.
 
     weight: how often it is drawn compared with the other sources. The rest is for stores. format: the policy format in
-    which episodes are written as conversations, such as "holo2".
+    which episodes are written as conversations, such as "holo2"; by default the one that the model is asked in.
     """
 
     shards: str = ""
     store: str = ""
     weight: float = 1.0
-    format: str = "nano"
+    format: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,9 +40,10 @@ class DataSource(Selection):
             raise ValueError('say one of shards = "…", for tar files, and store = "…", for a folder of episodes')
         if not self.weight > 0:
             raise ValueError(f"weight is {self.weight}; it must be more than 0")
-        find_format(self.format)  # ValueError where there is none like it
+        if self.format:
+            find_format(self.format)  # ValueError where there is none like it
         chosen_by_default = Selection()
-        if self.shards and self.format != "nano":
+        if self.shards and self.format:
             raise ValueError("format is about episodes; tar shards are learned as they are")
         for name in (f.name for f in fields(Selection)):
             if self.shards and getattr(self, name) != getattr(chosen_by_default, name):
@@ -70,6 +71,9 @@ class Recipe:
     `batches` make one step, over all processes; 0 is one for each process that the run was begun with.
     `folder` is where relative paths begin; a recipe from a file has that of the file.
     """
+
+    stages: ClassVar[tuple[str, ...]] = ("localization", "navigation")
+    needs_data: ClassVar[bool] = True
 
     name: str
     stage: str
@@ -100,9 +104,9 @@ class Recipe:
     folder: Path = field(default=Path(), compare=False)
 
     def __post_init__(self) -> None:
-        if self.stage not in ("localization", "navigation"):
-            raise RecipeError(f"stage is {self.stage!r}; known are 'localization' and 'navigation'")
-        if self.steps < 1 or not self.data:
+        if self.stage not in self.stages:
+            raise RecipeError(f"stage is {self.stage!r}; known are {' and '.join(map(repr, self.stages))}")
+        if self.steps < 1 or (self.needs_data and not self.data):
             raise RecipeError("a recipe needs at least one step and one source of data")
         if self.dtype not in ("bfloat16", "float32"):
             raise RecipeError(f"dtype is {self.dtype!r}; known are 'bfloat16' and 'float32'")
