@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -308,6 +309,41 @@ def test_long_lines_and_long_lists_are_read_in_parts(tmp_path: Path, monkeypatch
     *good, broken = read_records(SourceFile(listed, tmp_path))
     assert [each.value for each in good] == [{"n": 1}, {"n": 2}]
     assert (broken.where, broken.problem is not None) == ("x.json[2]", True)
+
+
+JUNK: list[Any] = [
+    None, True, -1, 1e308, "", "<image>", "\ud800", [], {}, [1, 2], [[]], {"url": {"url": 1}}, "x" * 300, 10**30,
+    "pyautogui.click(x=1e400, y=0)", "data:image/png;base64,AAAA", "data:image/png;base64,%", "a\0b", "click(",
+]  # fmt: skip
+
+
+def spoiled(value: Any, chance: random.Random) -> Any:
+    """The value with junk at some place of it."""
+    if isinstance(value, dict | list) and value and chance.random() < 0.9:
+        key = chance.choice(list(value) if isinstance(value, dict) else range(len(value)))
+        changed = value.copy()
+        changed[key] = spoiled(value[key], chance)
+        return changed
+    return chance.choice(JUNK)
+
+
+@pytest.mark.parametrize(
+    ("layout", "make"),
+    [("agentnet", made.agentnet), ("llava", made.aguvis), ("openai", made.openai), ("screenspot", made.screenspot)],
+)
+def test_whatever_stands_in_a_record_it_is_an_episode_or_named(tmp_path: Path, layout: str, make: Make) -> None:
+    path, chance = make(tmp_path / "source"), random.Random(0)
+    good = [record.value for record in read_records(SourceFile(path, path.parent))]
+    bad = [spoiled(chance.choice(good), chance) for _ in range(150)]
+    made.write_jsonl(path, good + bad)
+    said: dict[str, dict[str, Any]] = {
+        "screenspot": {"space": "pixels", "boxes": "xywh"},
+        "openai": {"answers": "nano"},
+    }
+    settings = said.get(layout, {"space": "0..1", "answers": "pyautogui"})
+    report, _ = bring_in(layout, path, tmp_path / "out", most_bad=0.99, **settings)
+    told = (tmp_path / "out" / PROBLEMS).read_text().splitlines()
+    assert len(told) == report.bad.total() + report.unsupported.total() + report.duplicates > 20
 
 
 @pytest.mark.parametrize(

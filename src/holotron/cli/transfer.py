@@ -115,14 +115,14 @@ def import_(
         str | None,
         typer.Option(
             help="What points count: 0..1, 0..1000, pixels (of the image), stated (of the size in the record), "
-            "WIDTHxHEIGHT, or a policy format whose model resizes images. Default: found out, or an error."
+            "WIDTHxHEIGHT, or a policy format whose model resizes images. Default: detected, or an error."
         ),
     ] = None,
-    boxes: Annotated[str | None, typer.Option(help="xywh or xyxy. Default: found out, or an error.")] = None,
+    boxes: Annotated[str | None, typer.Option(help="xywh or xyxy. Default: detected, or an error.")] = None,
     answers: Annotated[
         str | None,
         typer.Option(
-            help="How answers are written: pyautogui, point, or a policy format. Default: found out, or an error."
+            help="How answers are written: pyautogui, point, or a policy format. Default: detected, or an error."
         ),
     ] = None,
     thoughts: Annotated[

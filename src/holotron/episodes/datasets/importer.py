@@ -19,6 +19,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from holotron.actions.action import ActionError
 from holotron.actions.coordinates import Probe
 from holotron.episodes.datasets.answers import CODE, POINT, find_form, read_answer
@@ -271,3 +273,5 @@ def _build(settings: ImportSettings, draft: Draft, pictures: SourcePictures) -> 
         return build_episode(settings, draft, pictures)
     except BadRecord as problem:
         return problem
+    except ValidationError as error:
+        return BadRecord("not a record", " ".join(str(error).split())[:200])

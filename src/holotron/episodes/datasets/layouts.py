@@ -77,7 +77,7 @@ def agentnet(record: SourceRecord) -> list[Draft]:
     key = next((name for name in ("traj", "trajectory", "steps") if name in value), "traj")
     steps = tuple(_agentnet_step(step) for step in objects_of(value.get(key), key))
     known = ("task_id", "domain", "alignment_score", "efficiency_score", "task_difficulty")
-    extra = {name: value[name] for name in known if isinstance(value.get(name), str | int | float)}
+    extra = {name: value[name] for name in known if _is_scalar(value.get(name))}
     completed = value.get("task_completed", True) is not False
     return [Draft(record.where, record.images, instruction, steps, success=completed, answers="pyautogui", extra=extra)]
 
@@ -122,7 +122,7 @@ def _element(record: SourceRecord, image: str, value: Mapping[str, Any]) -> Draf
         platform = found[0]
     name = "-".join(part for part in (platform, kind) if part) or GROUNDING
     known = ("id", "data_source", "application", "group", "platform", "ui_type", "data_type", "bucket")
-    extra: dict[str, Scalar] = {key: value[key] for key in known if isinstance(value.get(key), str | int)}
+    extra: dict[str, Scalar] = {key: value[key] for key in known if _is_scalar(value.get(key))}
     step = DraftStep(image, box=box, stated=stated)
     form: BoxForm | None = value["bbox_form"] if value.get("bbox_form") in get_args(BoxForm) else None
     draft = Draft(record.where, record.images, instruction, (step,), name, extra=extra)
@@ -148,6 +148,10 @@ def _box(value: Any) -> Box:
     ):
         raise BadRecord("bad box", f"the box {json.dumps(value)[:80]} is not four numbers")
     return numbers[0], numbers[1], numbers[2], numbers[3]
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, int | float) and -(2.0**63) < value < 2.0**63)
 
 
 def _is_pair(value: Any) -> bool:
