@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
+from holotron.agent.policy_format import find_format
 from holotron.env.task import Scalar
 from holotron.episodes.datasets.drafts import GROUNDING, Draft, DraftStep, joined
 from holotron.episodes.datasets.records import BadRecord, SourceRecord, Unsupported
@@ -51,8 +52,16 @@ def openai(record: SourceRecord) -> list[Draft]:
     about = value.get("metadata")
     about = about if isinstance(about, dict) else {}
     task = next((said for said in (about.get("task"), value.get("task")) if isinstance(said, str) and said), None)
-    form = about.get("policy_format")
-    return turn_drafts(record, turns, True, task=task, answers=form if isinstance(form, str) else None)
+    return turn_drafts(record, turns, True, task=task, answers=_stated_format(about.get("policy_format")))
+
+
+def _stated_format(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return find_format(value).spec
+    except ValueError as error:
+        raise BadRecord("not a record", str(error)[:200]) from None
 
 
 def llava(record: SourceRecord) -> list[Draft]:
