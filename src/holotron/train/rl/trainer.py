@@ -38,20 +38,27 @@ from holotron.train.state import load_state, save_state
 if TYPE_CHECKING:
     from holotron.agent.in_process import EngineModel
     from holotron.suites.live_play import LivePlay
+    from holotron.suites.suite import Suite
 
 log = logging.getLogger(__name__)
 EPISODES = "episodes"  # the store, below the run's folder
 
 
 class GrpoTrainer:
-    """One run of a recipe, in a folder of its own, which holds its episodes, too."""
+    """One run of a recipe, in a folder of its own, which holds its episodes, too. suite: instead of the recipe's."""
 
-    def __init__(self, recipe: GrpoRecipe, out: Path, device: torch.device | str | None = None) -> None:
+    def __init__(
+        self,
+        recipe: GrpoRecipe,
+        out: Path,
+        device: torch.device | str | None = None,
+        suite: Suite[Any] | None = None,
+    ) -> None:
         from holotron.train.rl.rollout import Rollout  # playing needs pydantic, which the rest of training does without
 
         self.recipe, self.out = recipe, out
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.rollout = Rollout(recipe, out / EPISODES)
+        self.rollout = Rollout(recipe, out / EPISODES, suite)
         self.learner = PolicyLearner(recipe, self.device)
         self.packer = Packer(self.learner.model.config, recipe.batch)
         self.step = 0
