@@ -21,6 +21,7 @@ from holotron.model.loading import load
 from holotron.model.text.byte_tokenizer import byte_library
 from holotron.model.text.chat_template import DEFAULT_TEMPLATE
 from holotron.train.batches import Packer
+from holotron.train.rl.agreement import scored_difference
 from holotron.train.rl.config import GrpoRecipe, read_grpo_recipe
 from holotron.train.rl.played import PlayedReader
 from holotron.train.rl.policy_learner import PolicyLearner
@@ -127,8 +128,12 @@ def test_an_update_reaches_every_parameter_of_the_engine_bit_for_bit(tmp_path: P
         text = [int(token) for token in sequence.token_ids if token != 5]
         assert torch.equal(fresh.score([text])[0], engine.model.score([text])[0])
         assert engine.loop.epoch == 7
+        one = list(pack(Packer(TINY, recipe.batch), weighed[:1], recipe.objective))
+        assert scored_difference(learner, engine, sequence, one[0]) < 2e-5
+        assert engine.sessions() == []
         # With the weights it began with, the model says what it said.
         with learner.at_the_beginning():
+            assert scored_difference(learner, engine, sequence, one[0]) > 1e-3  # the engine has others now
             assert send_weights(learner, engine, 8) != checksum
         assert all(torch.equal(parameter, before[name]) for name, parameter in engine.model.named_parameters())
 

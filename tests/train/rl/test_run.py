@@ -49,7 +49,7 @@ def test_a_bandit_is_learned_while_attempts_go_on_and_none_is_too_old(tmp_path: 
     assert sum(success[-2:]) > 1.0
     assert all(progress.most_staleness in (0, 1, None) for progress in told)
     assert any(progress.staleness for progress in told)  # some were begun before the last update
-    differences = [value for progress in told if (value := progress.logprob_difference) is not None]
+    differences = [value for progress in told if (value := progress.difference) is not None]
     assert max(differences) < 1e-5
     assert not any(progress.alarm for progress in told)
     store = EpisodeStore(out / EPISODES)
