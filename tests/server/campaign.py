@@ -31,7 +31,7 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 MODES = {"valid": schemathesis.GenerationMode.POSITIVE, "invalid": schemathesis.GenerationMode.NEGATIVE}
 ADMIN_KEY = "operator"
 # Would leave the server unable to answer, or take any path of this machine for weights.
-LEFT_OUT = {"/admin/pause", "/admin/sleep", "/admin/update_weights", "/admin/weights"}
+LEFT_OUT = {"/admin/pause", "/admin/sleep", "/admin/update_weights", "/admin/weights", "/admin/adapters/{name}"}
 SLOWEST = 10.0
 # Fields whose values nearly always name something that is not there.
 UNLIKELY = {"model", "session_id", "structured_outputs", "response_format", "tools", "tool_choice"}

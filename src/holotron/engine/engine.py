@@ -245,7 +245,7 @@ class Engine:
         self._call(lambda: set_adapter(self.loop, name, changes))
 
     def unload_adapter(self, name: str) -> None:
-        """Open no more sessions with an adapter; those that have it go on. See `set_adapter` for when it is freed."""
+        """Give an adapter's room back; SessionBusy while open sessions have it."""
         self._call(lambda: set_adapter(self.loop, name, None))
 
     def sleep(self, *, weights: bool = False) -> None:

@@ -31,6 +31,7 @@ class AdapterSet:
     def __init__(self) -> None:
         self.rows: Rows = None
         self._numbers: dict[str, int] = {}
+        self._named: dict[int, str] = {}
         self._changes: dict[int, Mapping[str, LowRank]] = {}
         self._last = 0
 
@@ -46,6 +47,10 @@ class AdapterSet:
             raise ModelError(f"there is no adapter {name!r}; loaded are {', '.join(self._numbers) or 'none'}")
         return self._numbers[name]
 
+    def name(self, number: int) -> str | None:
+        """What the adapter of that number is or was called."""
+        return self._named.get(number)
+
     def seen_by(self, number: int) -> int:
         """The adapter that images are encoded with: none where it leaves the tower and the projector as they are."""
         changed = self._changes.get(number, {})
@@ -54,7 +59,7 @@ class AdapterSet:
     def add(self, name: str, changes: Mapping[str, LowRank]) -> None:
         """Give a name an adapter, in place of the one that it has."""
         self._last += 1
-        self._numbers[name], self._changes[self._last] = self._last, changes
+        self._numbers[name], self._named[self._last], self._changes[self._last] = self._last, name, changes
 
     def remove(self, name: str) -> None:
         self.number(name)  # ModelError where there is none
