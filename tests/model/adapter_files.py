@@ -21,7 +21,7 @@ def write_adapter(
     generator = torch.Generator().manual_seed(seed)
     changes = {name: p.detach() for name, p in changed.named_parameters() if p.requires_grad}
     for change in changes.values():
-        change.normal_(0, spread, generator=generator)
+        change.copy_(spread * torch.randn(change.shape, generator=generator, dtype=change.dtype))  # the same on a GPU
     save_adapter(model, changes, config, folder)
     whole = copy.deepcopy(model)
     changes = {name: change.to(model.dtype) for name, change in changes.items()}
