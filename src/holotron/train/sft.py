@@ -24,7 +24,7 @@ from holotron.train.recipe import DataSource, Recipe
 from holotron.train.results import METRICS
 from holotron.train.sequences import SequenceWriter
 from holotron.train.state import NAME as STATE
-from holotron.train.state import load_state, save_state
+from holotron.train.state import StateWriter, load_state
 
 WEIGHTS, RECIPE = "weights", "recipe.json"
 
@@ -61,7 +61,8 @@ class Trainer:
                 self.out, learner.model, learner.optimizers, learner.average, self.ranks
             )
         meter, before = Meter(learner), list[dict[int, Cursor]]()  # where each step since the last line began
-        with stop_signals(lambda *_: self.stop()):  # behind the step in hand
+        # A signal ends the run behind the step in hand; what is being written is written to its end.
+        with StateWriter(self.out, self.ranks) as states, stop_signals(lambda *_: self.stop()):
             batches = self.batches()
             while self.step < recipe.steps:
                 with meter.waiting():
@@ -81,22 +82,28 @@ class Trainer:
                     if self.ranks.first:
                         self._note(progress)
                         on_progress(progress)
-                self._stopped = any(self.ranks.gather(self._stopped))  # one that is to stop stops them all
+                told = self.ranks.gather((self._stopped, states.broken))  # one that is to stop stops them all
+                self._stopped = any(stopped for stopped, _ in told)
+                if any(broken for _, broken in told):
+                    states.end()
                 if self._stopped or self.step % recipe.keep_every == 0:
                     self._check(meter, before)
-                    self.keep()
+                    self.keep(states)
                 if self._stopped:
+                    states.end()
                     raise Interrupted(f"stopped after step {self.step} of {recipe.steps}; run it again to go on")
-        self.keep()
+            self.keep(states)
+            states.end()
         return learner.export(self.out / WEIGHTS)
 
     def stop(self) -> None:
         """End behind the step in hand, with the state kept."""
         self._stopped = True
 
-    def keep(self) -> None:
+    def keep(self, states: StateWriter) -> None:
+        """Have the state of now written while the run goes on."""
         learner = self.learner
-        save_state(self.out, self.step, learner.model, learner.optimizers, learner.average, self.cursors, self.ranks)
+        states.begin(self.step, learner.model, learner.optimizers, learner.average, self.cursors)
 
     def batches(self) -> Iterator[tuple[Drawn, ...]]:
         """This rank's batches of each step from here on."""
