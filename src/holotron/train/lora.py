@@ -6,7 +6,7 @@ Shapes: T tokens, I inputs and O outputs of a linear layer, R rank, E experts, N
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,15 +63,13 @@ class LoraConfig:
 class LoraLinear(nn.Linear):
     """W x + b + scale · B (A x). W and b are the frozen layer's own, under their names; B starts at zero."""
 
-    def __init__(self, base: nn.Linear, config: LoraConfig, generator: torch.Generator) -> None:
+    def __init__(self, base: nn.Linear, config: LoraConfig) -> None:
         nn.Module.__init__(self)  # not Linear's: nothing is to be drawn that is thrown away again
         self.in_features, self.out_features = base.in_features, base.out_features
         self.weight, self.bias = base.weight, base.bias
         self.scale = config.scale
         # float32, also where the base is not: small steps would be lost in 16 bits.
-        bound = base.in_features**-0.5
-        lora_A_RI = torch.empty(config.rank, base.in_features).uniform_(-bound, bound, generator=generator)
-        self.lora_A = nn.Parameter(lora_A_RI.to(base.weight.device))
+        self.lora_A = nn.Parameter(torch.empty(config.rank, base.in_features, device=base.weight.device))
         self.lora_B = nn.Parameter(torch.zeros(base.out_features, config.rank, device=base.weight.device))
 
     def forward(self, x_TI: Tensor) -> Tensor:
@@ -82,7 +80,7 @@ class LoraLinear(nn.Linear):
 class LoraExperts(Experts):
     """Routed experts whose weights have changes of their own, an A and a B for each expert."""
 
-    def __init__(self, base: Experts, targets: list[str], config: LoraConfig, generator: torch.Generator) -> None:
+    def __init__(self, base: Experts, targets: list[str], config: LoraConfig) -> None:
         nn.Module.__init__(self)
         self.up_proj, self.gate_up_proj, self.down_proj = base.up_proj, base.gate_up_proj, base.down_proj
         self.scale = config.scale
@@ -90,10 +88,7 @@ class LoraExperts(Experts):
         for target in targets:
             weight_EOI: Tensor = getattr(base, target)
             experts, outputs, inputs = weight_EOI.shape
-            a_ERI = torch.empty(experts, config.rank, inputs).uniform_(
-                -(inputs**-0.5), inputs**-0.5, generator=generator
-            )
-            self.lora_A[target] = nn.Parameter(a_ERI.to(weight_EOI.device))
+            self.lora_A[target] = nn.Parameter(torch.empty(experts, config.rank, inputs, device=weight_EOI.device))
             self.lora_B[target] = nn.Parameter(torch.zeros(experts, outputs, config.rank, device=weight_EOI.device))
 
     def forward(self, x_TD: Tensor, chosen_TK: Tensor, weights_TK: Tensor) -> Tensor:
@@ -120,9 +115,11 @@ class LoraExperts(Experts):
 
 
 def add_lora(model: Model, config: LoraConfig, seed: int = 0) -> None:
-    """Freeze the model, and give its targets changes to learn. It computes what it did before, at first."""
+    """Freeze the model, and give its targets changes to learn. It computes what it did before, at first.
+
+    Changes of a model without memory are drawn later, by `draw_lora`.
+    """
     model.requires_grad_(False)
-    generator = torch.Generator().manual_seed(seed)
     linears, experts = linear_layers(model), expert_weights(model)
     for target in config.targets:
         if not any(_ends(name, target) for name in linears) and not any(_is_expert(name, target) for name in experts):
@@ -131,7 +128,7 @@ def add_lora(model: Model, config: LoraConfig, seed: int = 0) -> None:
     for name, linear in linears.items():
         if _is_target(name, config.targets, model.config):
             parent, _, leaf = name.rpartition(".")
-            setattr(model.get_submodule(parent), leaf, LoraLinear(linear, config, generator))
+            setattr(model.get_submodule(parent), leaf, LoraLinear(linear, config))
     changed: dict[str, list[str]] = {}
     for name in experts:
         if any(_is_expert(name, target) for target in config.targets):
@@ -141,7 +138,19 @@ def add_lora(model: Model, config: LoraConfig, seed: int = 0) -> None:
         base = model.get_submodule(owner)
         assert isinstance(base, Experts)
         parent, _, leaf = owner.rpartition(".")
-        setattr(model.get_submodule(parent), leaf, LoraExperts(base, leaves, config, generator))
+        setattr(model.get_submodule(parent), leaf, LoraExperts(base, leaves, config))
+    with torch.no_grad():
+        for name, value in draw_lora(model, seed) if model.device.type != "meta" else ():
+            model.get_parameter(name).copy_(value)
+
+
+def draw_lora(model: Model, seed: int) -> Iterator[tuple[str, Tensor]]:
+    """What each A begins with, by name; each B begins with zeros."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        if A in name.split("."):
+            bound = parameter.shape[-1] ** -0.5
+            yield name, torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator)
 
 
 def _is_target(name: str, targets: tuple[str, ...], config: ModelConfig) -> bool:
