@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from holotron.bench import kernels
+from holotron.bench import kernels, train
 from holotron.bench.agent import AgentLoad, AgentWorkload
 from holotron.bench.loop import measure_loop
 from holotron.bench.phases import measure_phases
@@ -44,6 +44,7 @@ EXAMPLES = """examples:
   holotron bench agent --model holotron-nano --random --sessions 16 --steps 4 --image-tokens 64 --seconds 10 --json
   holotron bench phases --model qwen3-8b --random
   holotron bench kernels
+  holotron bench train --preset holotron-12b --lora 16 --tokens 32768
 """
 
 
@@ -78,17 +79,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     suite.add_argument("--cases", help=f"some of {', '.join(CASES)} (default: all)")
     suite.add_argument("--folder", type=Path, default=Path("benchmarks/results"), help="where the files go")
     suite.add_argument("--common", default="", help="options added to every case, such as '--seconds 20'")
+    training = commands.add_parser(
+        "train", help="training steps of a preset's shape: tokens/s, share of the peak, memory"
+    )
+    train.add_options(training)
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernel, loop, soak, edge, browsers):
+    for command in (agent, phases, kernel, loop, soak, edge, browsers, training):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)
     if options.what == "suite":
         run_suite(options.cases, options.folder, options.common, parser.parse_args, _load, _agent_report)
         return 0
-    measures = {"agent": _agent, "phases": _phases, "kernels": _kernels, "loop": _loop}
+    measures = {"agent": _agent, "phases": _phases, "kernels": _kernels, "loop": _loop, "train": train.run}
     try:
         # The others need an HTTP client or a browser, which a bare GPU machine has not.
         run = measures.get(options.what) or import_module(f"holotron.bench.{options.what}").run

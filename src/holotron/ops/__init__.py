@@ -19,6 +19,7 @@ from torch import Tensor
 from holotron.ops import fixed
 from holotron.ops.fixed import move_rows
 from holotron.ops.fixed_packing import FixedPacking, ScanTables
+from holotron.ops.low_rank import low_rank_linear
 from holotron.ops.packing import Packing
 from holotron.ops.plain import attention as plain_attention
 from holotron.ops.plain import conv as plain_conv
@@ -41,6 +42,7 @@ __all__ = [
     "discretize",
     "gated_rms_norm",
     "image_attention",
+    "low_rank_linear",
     "mamba_step_",
     "move_rows",
     "paged_attention",

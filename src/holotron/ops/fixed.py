@@ -111,11 +111,11 @@ def causal_conv(x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, packing:
 
 def attention(q_THP: Tensor, k_TKP: Tensor, v_TKP: Tensor, packing: FixedPacking, causal: bool) -> Tensor:
     """Attention between the tokens of each sequence; 16-bit on a GPU by the library's flash kernel."""
+    if q_THP.is_cuda and q_THP.dtype.itemsize == 2:
+        return flash_attention(q_THP, k_TKP, v_TKP, packing.bounds_S, packing.longest, causal)
     groups = q_THP.shape[1] // k_TKP.shape[1]
     if groups > 1:
         k_TKP, v_TKP = k_TKP.repeat_interleave(groups, 1), v_TKP.repeat_interleave(groups, 1)
-    if q_THP.is_cuda and q_THP.dtype.itemsize == 2:
-        return flash_attention(q_THP, k_TKP, v_TKP, packing.bounds_S, packing.longest, causal)
     parts = []
     for start, end in pairwise(packing.bounds_S.tolist()):
         if end > start:

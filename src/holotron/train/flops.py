@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
+from typing import Self
+
 import torch
 
 from holotron.model.config import ModelConfig, VisionConfig
+from holotron.model.model import Model
+from holotron.ops import FixedPacking
 from holotron.train.batches import TrainingBatch
+from holotron.train.forward import Recompute
 
 # Dense 16-bit matrix products a second, as the makers give them.
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "B200": 2250e12}
@@ -19,22 +25,85 @@ def peak_flops(device: torch.device) -> float | None:
     return next((peak for part, peak in PEAKS.items() if part in name), None)
 
 
-def training_flops(config: ModelConfig, batch: TrainingBatch) -> float:
-    """Useful multiplications and additions, forward and backward, of the matrix products and of attention.
+@dataclass(frozen=True)
+class Passes:
+    """How often each part's products are computed: forward, for the gradient of its input, for that of its weights.
 
-    Six for each weight and each token or patch that goes through it, and twelve for each pair of positions, head and
-    channel that attend to each other; padding is not counted.
+    3 where everything learns, 2 where gradients only pass through, 1 where nothing learns in it or before it.
+    """
+
+    vision: float = 3.0
+    projector: float = 3.0
+    decoder: float = 3.0
+
+    @classmethod
+    def of(cls, model: Model) -> Self:
+        """By what learns. Low-rank changes themselves are not counted: they are less than a hundredth."""
+        passes, passed = [], False
+        for part in (field.name for field in fields(cls)):
+            named = {name: p for name, p in model.named_parameters() if name.startswith(f"{part}.")}
+            weights = [p for name, p in named.items() if p.dim() > 1 and "lora_" not in name]
+            learned = sum(p.numel() for p in weights if p.requires_grad)
+            passed = passed or any(p.requires_grad for p in named.values())
+            passes.append(1.0 + passed + learned / max(1, sum(p.numel() for p in weights)))
+        return cls(*passes)
+
+
+def training_flops(config: ModelConfig, batch: TrainingBatch, passes: Passes = Passes()) -> float:
+    """Useful multiplications and additions of the matrix products and of attention; what is computed again is not.
+
+    Two for each weight, each token or patch that goes through it and each pass; four for each pair of positions, head
+    and channel that attend to each other, and eight for their gradient. Padding is not counted, nor is the scan.
     """
     head = config.hidden_size * config.vocab_size
     decoder = batch.used_tokens * (config.active_parameters - head) + float(batch.weights_N.sum()) * head
-    return 6.0 * decoder + (_vision_flops(config, config.vision, batch) if config.vision else 0.0)
+    total = 2.0 * passes.decoder * decoder
+    if a := config.attention:
+        width = config.count("*") * a.heads * a.head_dim
+        total += _per_pair(passes.decoder) * _causal_pairs(batch) * width
+    return total + (_vision_flops(config, config.vision, batch, passes) if config.vision else 0.0)
 
 
-def _vision_flops(config: ModelConfig, tower: VisionConfig, batch: TrainingBatch) -> float:
+def _per_pair(passes: float) -> float:
+    return 12.0 if passes >= 2 else 4.0
+
+
+def _causal_pairs(batch: TrainingBatch) -> float:
+    """Tokens that see each other, in the sequences of a batch."""
+    assert isinstance(batch.text.packing, FixedPacking)
+    bounds = batch.text.packing.bounds_S
+    lengths = bounds.diff()[bounds[1:] <= batch.used_tokens].double()
+    return float((lengths * (lengths + 1)).sum() / 2)
+
+
+def _vision_flops(config: ModelConfig, tower: VisionConfig, batch: TrainingBatch, passes: Passes) -> float:
     block = 4 * tower.width**2 + 2 * tower.width * tower.mlp_size
     seen = batch.used_patches * (tower.depth * block + tower.patch_values * tower.width)
     projector = tower.shuffled_width * tower.projector_size + tower.projector_size * config.hidden_size
     pairs = sum(
         len(pixels) * (rows * columns) ** 2 for pixels, (rows, columns) in zip(batch.pixels, batch.grids, strict=True)
     )
-    return 6.0 * (seen + batch.used_patches / 4 * projector) + 12 * pairs * tower.width * tower.depth
+    products = passes.vision * seen + passes.projector * batch.used_patches / 4 * projector
+    return 2.0 * products + _per_pair(passes.vision) * pairs * tower.width * tower.depth
+
+
+def recomputed_flops(config: ModelConfig, batch: TrainingBatch, passes: Passes, recompute: Recompute) -> float:
+    """What "full" recomputes of products and attention; a layer's last product is not needed again."""
+    if recompute != "full":
+        return 0.0
+    last = {
+        "M": config.mamba.inner_size if config.mamba else 0,
+        "*": config.attention.heads * config.attention.head_dim if config.attention else 0,
+        "-": config.mlp.size if config.mlp else 0,
+    }
+    first = sum(
+        config.count(symbol) * (size - config.hidden_size * last[symbol])
+        for symbol, size in config.layer_parameters.items()
+        if symbol in last
+    )
+    total = 2.0 * batch.used_tokens * first
+    if a := config.attention:
+        total += 4.0 * _causal_pairs(batch) * config.count("*") * a.heads * a.head_dim
+    if config.vision and passes.vision >= 2:
+        total += _vision_flops(config, config.vision, batch, Passes(1.0, 0.0, 0.0))
+    return total

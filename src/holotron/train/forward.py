@@ -5,7 +5,7 @@ Shapes as in `batches`, and D hidden size, W tower width, V values per patch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -14,18 +14,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
+from holotron.model.batch import Batch
 from holotron.model.config import VisionConfig
 from holotron.model.decoder import Layer
+from holotron.model.mixers import MambaMixer
 from holotron.model.model import Model
 from holotron.model.tiling import patches_of_whole_images
-from holotron.model.vision import VisionBlock, VisionTower
+from holotron.model.vision import VisionTower
 from holotron.ops import move_rows
 from holotron.train.batches import TrainingBatch
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-Recompute = Literal["none", "selective", "full"]
+Recompute = Literal["none", "selective", "mamba", "full"]
 # What "selective" keeps: most of the time and, in 16 bits, little of the memory of a layer.
 _ATEN = torch.ops.aten
 PRODUCTS = {
@@ -33,7 +35,10 @@ PRODUCTS = {
     _ATEN.addmm.default,
     _ATEN._scaled_dot_product_flash_attention.default,
     _ATEN._flash_attention_forward.default,
+    torch.ops.holotron.low_rank_linear.default,
 }
+if hasattr(torch.ops.holotron, "bounded_attention"):  # where there is a GPU
+    PRODUCTS.add(torch.ops.holotron.bounded_attention.default)
 
 
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -46,28 +51,49 @@ def prepare_layers(model: Model, recompute: Recompute = "none", compile_them: bo
 
     Each kind is compiled once for all of it: in seconds rather than minutes.
     """
-    groups: list[tuple[Callable[..., object], Iterable[nn.Module]]] = [(Layer.forward, model.decoder.layers)]
-    if model.vision is not None:
-        groups.append((VisionBlock.forward, model.vision.blocks))
-    for forward, modules in groups:
-        once = recomputed(forward, recompute)
-        once = compiled(once) if compile_them else once
-        for module in modules:
-            module.forward = partial(once, module)
+    forwards: dict[tuple[type[nn.Module], Recompute], Callable[..., object]] = {}
+    for module in (*model.decoder.layers, *(model.vision.blocks if model.vision is not None else ())):
+        key = type(module), _for_layer(module, recompute)
+        if key not in forwards:
+            forward = recomputed(*key)
+            forwards[key] = compiled(forward) if compile_them else forward
+        module.forward = partial(forwards[key], module)
 
 
-def recomputed(function: Callable[..., Result], recompute: Recompute) -> Callable[..., Result]:
-    """The function with what its gradient needs computed again: all of it, or all but results of matrix products."""
+def _for_layer(module: nn.Module, recompute: Recompute) -> Recompute:
+    if recompute != "mamba":
+        return recompute
+    return "selective" if isinstance(module, Layer) and not isinstance(module.mixer, MambaMixer) else "full"
+
+
+def recomputed(kind: type[nn.Module], recompute: Recompute) -> Callable[..., object]:
+    """The forward of layers or blocks with what its gradient needs computed again.
+
+    That is all of it, or all but results of matrix products.
+    """
     if recompute == "none":
-        return function
+        return kind.forward
     kept = {"context_fn": partial(create_selective_checkpoint_contexts, _keep_products)}
     options: dict[str, Any] = {} if recompute == "full" else kept
 
-    def run(*args: Any) -> Result:
+    def again(function: Callable[..., Result], *args: Any) -> Result:
         out: Result = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=False, **options)
         return out
 
-    return run
+    def layer(module: Layer, x_TD: Tensor, delta_TD: Tensor | None, batch: Batch, _: None) -> tuple[Tensor, Tensor]:
+        # Summed here, one tensor is kept for each layer, not two.
+        x_TD = x_TD if delta_TD is None else x_TD + delta_TD
+        return x_TD, again(_mix, module, x_TD, batch)
+
+    def block(*args: Any) -> object:
+        return again(kind.forward, *args)
+
+    return layer if kind is Layer else block
+
+
+def _mix(layer: Layer, x_TD: Tensor, batch: Batch) -> Tensor:
+    out: Tensor = layer.mixer(layer.norm(x_TD), batch, None)
+    return out
 
 
 def _keep_products(ctx: object, op: object, *args: object, **kwargs: object) -> CheckpointPolicy:

@@ -42,6 +42,8 @@ from holotron.train.parallel import Ranks, shard, whole
 from holotron.train.recipe import Recipe, RecipeError
 
 ADAPTER = "adapter"
+# Parameters of the largest model whose steps are recorded as a CUDA graph.
+MOST_RECORDED = 1e9
 # What is minimised, and what is said and what is written of it.
 Losses = tuple[Tensor, Tensor, Tensor]
 Seen = tuple[Tensor, Tensor]
@@ -72,7 +74,9 @@ class Learner:
             shard(self.model, self._losses)
             self._run = self.model
         # Experts wait for the host to count their tokens, which a recording cannot; nor can it add to gradients.
+        # Kernels of a large model take longer than to start them, and the recording's memory could serve nothing else.
         alone = ranks.size == 1 and recipe.batches == 1 and self.model.vision is not None
+        alone = alone and self.model.config.parameters < MOST_RECORDED
         recorded = recipe.compile and device.type == "cuda" and self.model.config.moe is None and alone
         self.cuda_graph = CudaGraphStep(self._objective_of_seen, trained(self.model).values()) if recorded else None
         self.optimizers = make_optimizers(self.model, recipe.optimizer)

@@ -36,6 +36,7 @@ from holotron.model.errors import ModelError
 from holotron.model.loading import load
 from holotron.model.mixers import Experts
 from holotron.model.model import Model
+from holotron.ops import low_rank_linear
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,9 @@ class LoraLinear(nn.Linear):
         self.lora_B = nn.Parameter(torch.zeros(base.out_features, config.rank, device=base.weight.device))
 
     def forward(self, x_TI: Tensor) -> Tensor:
+        if x_TI.is_cuda and x_TI.dim() == 2 and self.weight.dtype.itemsize == 2:
+            x_TI, B_OR = x_TI.to(self.weight.dtype), (self.scale * self.lora_B).to(self.weight.dtype)
+            return low_rank_linear(x_TI, self.weight, self.bias, self.lora_A.to(x_TI.dtype), B_OR)
         low_TR = F.linear(x_TI, self.lora_A.to(x_TI.dtype))
         return super().forward(x_TI) + self.scale * F.linear(low_TR, self.lora_B.to(low_TR.dtype))
 

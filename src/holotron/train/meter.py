@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from holotron.train.flops import peak_flops, training_flops
+from holotron.train.flops import Passes, peak_flops, training_flops
 from holotron.train.learner import Learner
 from holotron.train.loader import Drawn
 
@@ -58,7 +58,7 @@ class Meter:
     """Sums between two lines of the log, over all ranks. Reads a number off the device only when one is told."""
 
     def __init__(self, learner: Learner) -> None:
-        self._learner = learner
+        self._learner, self._passes = learner, Passes.of(learner.model)
         self._mean: float | None = None  # of the losses that were told
         self._reset()
 
@@ -78,7 +78,7 @@ class Meter:
     def count(self, drawn: Sequence[Drawn], losses: tuple[Tensor, Tensor], gradient: Tensor) -> None:
         self._measured.append((*losses, gradient))
         for batch in (each.batch for each in drawn):
-            arithmetic = training_flops(self._learner.model.config, batch)
+            arithmetic = training_flops(self._learner.model.config, batch, self._passes)
             self._work.append((batch.examples, batch.used_tokens, sum(map(len, batch.pixels)), arithmetic))
         self._kinds.update(kind.split("/")[0] for each in drawn for kind in each.kinds)
 
@@ -101,8 +101,7 @@ class Meter:
         told = ranks.gather((own, self._kinds))
         examples, tokens, images, flops, batches, waited = map(sum, zip(*(sums for sums, _ in told), strict=True))
         kinds = sum((counts for _, counts in told), Counter[str]())
-        # What frozen weights save is not counted, so there is no share to tell beside them.
-        peak = None if recipe.lora.rank or recipe.frozen else peak_flops(learner.device)
+        peak = peak_flops(learner.device)
         progress = Progress(
             step=step,
             steps=recipe.steps,

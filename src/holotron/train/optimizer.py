@@ -139,10 +139,13 @@ class Average:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.weights = {name: p.detach().clone().float() for name, p in trained(model).items()}
+        # Without a memory it is the weights themselves.
+        self.weights = {name: p.detach().clone().float() if decay else p.detach() for name, p in trained(model).items()}
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
+        if not self.decay:
+            return
         # Early on, a short memory: the first weights are worth nothing.
         decay = min(self.decay, (1 + step) / (10 + step))
         parameters = [local(p).detach().float() for p in trained(model).values()]

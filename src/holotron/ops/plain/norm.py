@@ -34,4 +34,6 @@ def gated_rms_norm(x: Tensor, gate: Tensor, weight: Tensor, eps: float, groups: 
 
 def relu_squared(x: Tensor) -> Tensor:
     """max(x, 0)², elementwise."""
-    return F.relu(x).square()
+    # Not square(), which autocast would compute and keep in 32 bits.
+    positive = F.relu(x)
+    return positive * positive
