@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
+from holotron.model.checkpoint import rows
 from holotron.model.loading import load
 from holotron.train import forward, learner
 from holotron.train.batches import BatchBudget
@@ -108,15 +110,35 @@ def note_weights(trainer: Trainer, path: Path) -> None:
         torch.save(final, path)
 
 
+@contextmanager
+def counted(open_tensors: Any, read: list[int], file: Path) -> Iterator[Any]:
+    """An open file that notes how many bytes are asked of it."""
+
+    class Counting:
+        def __init__(self, tensors: Any, name: str) -> None:
+            self.part = tensors.get_slice(name)
+
+        def __getitem__(self, wanted: slice) -> torch.Tensor:
+            part: torch.Tensor = self.part[wanted]
+            read.append(part.nbytes)
+            return part
+
+    with open_tensors(file) as tensors:
+        yield SimpleNamespace(get_slice=partial(Counting, tensors))
+
+
 def two_ranks(folder: Path) -> None:
     """Every run, and for each a note of what this rank held of it."""
     # Traced and run as a graph; generating C++ from it is PyTorch's business and takes minutes here.
     for module in (forward, learner):
         module.compiled = partial(torch.compile, dynamic=False, backend="aot_eager")  # type: ignore[attr-defined]
+    read: list[int] = []
+    rows.open_tensors = partial(counted, rows.open_tensors, read)  # type: ignore[assignment]
     for run in RUNS:
+        read.clear()
         trainer = Trainer(recipe(folder, run), folder / run, "cpu")
         rank = trainer.ranks.rank
-        note: dict[str, Any] = {"stopped": None, "kept": {}, "optimizer": 0, "drawn": []}
+        note: dict[str, Any] = {"stopped": None, "kept": {}, "optimizer": 0, "drawn": [], "read": sum(read)}
         if run in ("cut", "left"):
             # The first rank alone is told to stop; both must, behind the same step.
             def told(progress: Progress) -> None:
@@ -203,6 +225,8 @@ def test_each_rank_holds_its_part(folder: Path, run: str) -> None:
     for note in notes:
         held, count = (sum(sizes) for sizes in zip(*note["kept"].values(), strict=True))
         assert 0.45 * count < held < 0.55 * count
+        stored = sum(4 * size for name, (_, size) in note["kept"].items() if "lora" not in name and "ocr" not in name)
+        assert 0.45 * stored < note["read"] < 0.55 * stored
         held, count = note["optimizer"]
         assert 0.45 * count < held < 0.55 * count
     assert [note["drawn"] for note in notes] == [[0], [1]]

@@ -14,8 +14,7 @@ from holotron.agent.policy_format import find_format, save_format, stated_format
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import ModelConfig, QwenVisionConfig
-from holotron.model.initialize import random_model
-from holotron.model.loading import find_checkpoint, load
+from holotron.model.loading import find_checkpoint
 from holotron.model.model import Model
 from holotron.model.parameters import parameter_type, place
 from holotron.model.presets import preset
@@ -34,12 +33,13 @@ from holotron.train.forward import (
     prepare_layers,
     prepare_patches,
 )
-from holotron.train.lora import add_lora, merged, save_adapter
+from holotron.train.lora import merged, save_adapter
 from holotron.train.loss import Coordinates, losses_of_hidden, losses_of_learned
 from holotron.train.ocr_loss import OcrHead, ocr_loss
 from holotron.train.optimizer import Average, make_optimizers, trained
 from holotron.train.parallel import Ranks, shard, whole
 from holotron.train.recipe import Recipe, RecipeError
+from holotron.train.starting_model import StartingModel
 
 ADAPTER = "adapter"
 # Parameters of the largest model whose steps are recorded as a CUDA graph.
@@ -59,19 +59,21 @@ class Learner:
         self.writer = _writer(recipe)
         self.coordinates = Coordinates.of(self.writer.tokenizer, recipe.coordinate_sigma)
         _check(recipe, self.writer.config, self.coordinates)
-        self.model = _model(recipe, self.writer.config, device).train()
+        start = StartingModel(recipe, self.writer.config, device, in_parts=ranks.size > 1)
+        self.model = start.model.train()
         self._ocr_head: OcrHead | None = None
         if recipe.ocr_loss:
             # A part of the model, it learns, is averaged and kept like the rest; what is exported has no place for it.
-            self._ocr_head = OcrHead(self.model.config.hidden_size).to(device)
-            self.model.add_module("ocr_head", self._ocr_head)
+            self._ocr_head = OcrHead(self.model.config.hidden_size)
+            start.add("ocr_head", self._ocr_head)
         self._token_losses, self._ocr_loss = losses_of_learned, ocr_loss
         prepare_layers(self.model, recipe.recompute, recipe.compile)
         if recipe.compile:
             self._token_losses, self._ocr_loss = compiled(losses_of_learned), compiled(ocr_loss)
         self._run = self._losses
         if ranks.size > 1:
-            shard(self.model, self._losses)
+            shard(self.model, self._losses, device)
+            start.fill()
             self._run = self.model
         # Experts wait for the host to count their tokens, which a recording cannot; nor can it add to gradients.
         # Kernels of a large model take longer than to start them, and the recording's memory could serve nothing else.
@@ -242,30 +244,3 @@ def _check(recipe: Recipe, config: ModelConfig, coordinates: Coordinates) -> Non
         raise RecipeError(f"ocr_loss needs a vision tower of dynamic resolution, which {config.name} does not have")
     if recipe.max_patches and (vision is None or vision.mode != "dynamic"):
         raise RecipeError(f"max_patches needs a vision tower of dynamic resolution, which {config.name} does not have")
-
-
-def _model(recipe: Recipe, config: ModelConfig, device: torch.device) -> Model:
-    """The model to begin with: what learns in float32, and what does not as it is stored, where 16 bits are asked for.
-
-    CPUs are several times faster with 32 bits where they have no arithmetic of 16, and do not mix the two.
-    """
-    as_stored = recipe.lora.rank or (recipe.frozen and device.type == "cuda")
-    stays = None if recipe.dtype == "bfloat16" and as_stored else torch.float32
-    if recipe.random:
-        model = random_model(config, device, stays or torch.bfloat16, recipe.seed)
-    else:
-        model = load(find_checkpoint(recipe.starting_point), device, stays)
-    model.config = config
-    if model.vision is not None and config.vision is not None:
-        model.vision.config = config.vision
-    if recipe.lora.rank:
-        add_lora(model, recipe.lora, recipe.seed)
-        return model
-    for name, parameter in model.named_parameters():
-        if name.startswith(tuple(f"{part}." for part in recipe.frozen)):
-            parameter.requires_grad_(False)
-        else:
-            parameter.data = parameter.data.float()
-    if not trained(model):
-        raise RecipeError(f"frozen is {', '.join(recipe.frozen)}: nothing is left to learn")
-    return model

@@ -86,11 +86,11 @@ class StateWriter:
             return
         error, self._pending = self._pending.exception(), None
         if reasons := [reason for reason in self._ranks.gather("" if error is None else _reason(error)) if reason]:
-            last = read_about(self._folder)
+            last, free = read_about(self._folder), shutil.disk_usage(self._folder).free / 2**30
             kept = f"the last whole one, of step {last['step']}, is as it was" if last else "there is none before it"
             raise TrainingError(
-                f"the state of step {self._step} could not be written to {self._folder} ({reasons[0]}); {kept}. Make "
-                "room and run the same again"
+                f"the state of step {self._step} could not be written to {self._folder}, where {free:.1f} GiB are free "
+                f"({reasons[0]}); {kept}. Make room and run the same again"
             ) from error
 
     def _write(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
@@ -179,7 +179,7 @@ def _tensors(model: nn.Module, optimizers: Optimizers, average: Average) -> dict
     names: dict[Tensor, str] = {parameter: name for name, parameter in parameters.items()}
     return (
         {MODEL + name: parameter.detach() for name, parameter in parameters.items()}
-        | {AVERAGE + name: weights for name, weights in average.weights.items()}
+        | {AVERAGE + name: weights for name, weights in average.weights.items() if average.decay}
         | {
             f"{OPTIMIZER}{names[parameter]}.{leaf}": value
             for optimizer in optimizers
@@ -199,6 +199,12 @@ def _furthest(cursors: list[dict[int, Cursor]]) -> dict[int, Cursor]:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong; of several ranks' failures, the first."""
+    """What went wrong; of several ranks' failures, the first. PyTorch says where in its file it was, and not why."""
     failures = getattr(error, "failures", None)
-    return str(next(iter(failures.values()))[0] if failures else error) or type(error).__name__
+    found: BaseException | None = next(iter(failures.values()))[0] if failures else error
+    why = found
+    while found is not None:
+        if isinstance(found, OSError):
+            return str(found)
+        found = found.__cause__ or found.__context__
+    return (str(why) or type(why).__name__).splitlines()[0]
