@@ -186,7 +186,7 @@ def test_several_batches_make_one_step(folder: Path, tmp_path: Path) -> None:
 def test_what_the_model_cannot_do_is_refused_before_its_weights_are_read(
     folder: Path, changes: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holotron.train.learner.load", lambda *_: pytest.fail("the weights were read"))
+    monkeypatch.setattr("holotron.train.starting_model.load", lambda *_: pytest.fail("the weights were read"))
     with pytest.raises(RecipeError, match=message):
         Learner(recipe(folder, **changes), torch.device("cpu"))
 
@@ -199,7 +199,7 @@ def test_towers_that_training_does_not_run_are_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"recompute": "some"}, "recompute is 'some'; known are none, selective, full"),
+        ({"recompute": "some"}, "recompute is 'some'; known are none, selective, mamba, full"),
         ({"frozen": ("tower",)}, "frozen has 'tower'; names begin with vision, projector, decoder"),
         ({"batches": -1}, "batches is -1"),
     ],

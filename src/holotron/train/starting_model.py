@@ -24,15 +24,35 @@ from holotron.train.parallel import local, own_rows
 from holotron.train.recipe import Recipe, RecipeError
 
 
+def kept_type(recipe: Recipe, device_type: str) -> torch.dtype | None:
+    """What weights are read in, None is as they are stored: what does not learn stays so where 16 bits are asked for.
+
+    CPUs are several times faster with 32 bits where they have no arithmetic of 16, and do not mix the two.
+    """
+    as_stored = recipe.lora.rank or (recipe.frozen and device_type == "cuda")
+    return None if recipe.dtype == "bfloat16" and as_stored else torch.float32
+
+
+def choose_learned(model: Model, recipe: Recipe) -> None:
+    """Have what the recipe says learn, in float32, and nothing else."""
+    if recipe.lora.rank:
+        add_lora(model, recipe.lora, recipe.seed)
+        return
+    for name, parameter in model.named_parameters():
+        if name.startswith(tuple(f"{part}." for part in recipe.frozen)):
+            parameter.requires_grad_(False)
+        else:
+            parameter.data = parameter.data.float()
+    if not trained(model):
+        raise RecipeError(f"frozen is {', '.join(recipe.frozen)}: nothing is left to learn")
+
+
 class StartingModel:
     """in_parts: `model` has no memory yet; when it has been sharded, `fill` gives it its weights."""
 
     def __init__(self, recipe: Recipe, config: ModelConfig, device: torch.device, in_parts: bool) -> None:
         self._recipe, self._config, self._device, self._in_parts = recipe, config, device, in_parts
-        # What learns is in float32, and what does not as it is stored, where 16 bits are asked for. CPUs are several
-        # times faster with 32 bits where they have no arithmetic of 16, and do not mix the two.
-        as_stored = recipe.lora.rank or (recipe.frozen and device.type == "cuda")
-        self._stays = None if recipe.dtype == "bfloat16" and as_stored else torch.float32
+        self._stays = kept_type(recipe, device.type)
         self._checkpoint: OpenCheckpoint | None = None
         self._stored: list[str] = []  # names of what the checkpoint has
         self._added: dict[str, Tensor] = {}
@@ -40,16 +60,7 @@ class StartingModel:
         self.model.config = config
         if self.model.vision is not None and config.vision is not None:
             self.model.vision.config = config.vision
-        if recipe.lora.rank:
-            add_lora(self.model, recipe.lora, recipe.seed)
-            return
-        for name, parameter in self.model.named_parameters():
-            if name.startswith(tuple(f"{part}." for part in recipe.frozen)):
-                parameter.requires_grad_(False)
-            else:
-                parameter.data = parameter.data.float()
-        if not trained(self.model):
-            raise RecipeError(f"frozen is {', '.join(recipe.frozen)}: nothing is left to learn")
+        choose_learned(self.model, recipe)
 
     def add(self, name: str, module: nn.Module) -> None:
         """Make a small module, which each rank has whole, a part of the model."""
