@@ -7,7 +7,7 @@ CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
 .PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-clients test-gpu
-.PHONY: soak edge lint clean
+.PHONY: fuzz soak edge lint clean
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -42,8 +42,11 @@ test-clients: $(CLIENTS)/.installed ## the client libraries, in an environment o
 edge: $(STAMP) ## hostile bodies, screenshots and clients that leave; the result goes to benchmarks/results
 	$(BIN)/holotron bench edge --out benchmarks/results/edge.json
 
-soak: $(STAMP) ## 200 clients against a server for five minutes; the result goes to benchmarks/results
-	$(BIN)/holotron bench soak --out benchmarks/results/soak-200.json
+fuzz: $(STAMP) ## 20,000 generated and broken requests to every operation; the result goes to benchmarks/results
+	$(BIN)/python -m tests.server.campaign --out benchmarks/results/fuzz.json
+
+soak: $(STAMP) ## 200 clients against a server for half an hour; the result goes to benchmarks/results
+	$(BIN)/holotron bench soak --think 10 --out benchmarks/results/soak-200.json
 
 examples: $(STAMP) browser ## all programs of examples/, against a scripted model
 	HOLOTRON_ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/test_examples.py

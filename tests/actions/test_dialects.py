@@ -41,6 +41,7 @@ from holotron.actions.dialects.calls import format_call, parse_calls
 from holotron.actions.dialects.fields import Inexpressible
 from holotron.actions.dialects.holo import from_holo, to_holo
 from holotron.actions.dialects.openai import from_openai, to_openai
+from holotron.actions.dialects.pyautogui import from_pyautogui, to_pyautogui
 from holotron.actions.dialects.qwen import from_qwen, to_qwen
 from holotron.actions.dialects.sequences import SHORTCUTS, expand, fold
 from holotron.actions.dialects.uitars import from_uitars, split_reply, to_uitars
@@ -376,6 +377,69 @@ def test_browsergym_forms(text: str, expected: Action) -> None:
     assert from_browsergym(text, LARGE) == [expected]
 
 
+class Shares(Space):
+    """Points from 0 to 1."""
+
+    def to_relative(self, x: float, y: float) -> tuple[int, int]:
+        return super().to_relative(1000 * x, 1000 * y)
+
+
+SHARES = Shares("relative", 1600, 900)
+
+
+@settings(deadline=None)
+@given(actions())
+def test_pyautogui(action: Action) -> None:
+    expected = without(action, element="")
+    if isinstance(expected, Type):
+        text = expected.text.rstrip("\n")
+        expected = without(expected, text=text, enter=expected.enter or text != expected.text)
+    assert from_pyautogui("\n".join(to_pyautogui(action)), SHARES) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pyautogui.click(x=0.1632, y=0.2711)", Click(x=163, y=271)),
+        ("```python\n# open it\npyautogui.click(0.5, 0.25)\n```", Click(x=500, y=250)),
+        ("click(x=0.3674, y=0.9192)", Click(x=367, y=919)),
+        ("pyautogui.click(x=0.5, y=0.5, button='right')", Click(x=500, y=500, button="right")),
+        ("pyautogui.click(x=0.5, y=0.5, clicks=2)", DoubleClick(x=500, y=500)),
+        ("computer.triple_click(x=0.5, y=0.5)", DoubleClick(x=500, y=500)),
+        ("pyautogui.doubleClick()", DoubleClick(x=7, y=9)),  # where the pointer is
+        ("pyautogui.dragTo(x=0.75, y=0.5, button='left')", Drag(x=7, y=9, to_x=750, to_y=500)),
+        ("pyautogui.dragTo(from_coord=(0.1, 0.2), to_coord=[0.3, 0.4])", Drag(x=100, y=200, to_x=300, to_y=400)),
+        ("pyautogui.hotkey(['ctrl', 'o'])", Press(keys="Control+O")),
+        ("pyautogui.hotkey(keys=['ctrl', 'c'])", Press(keys="Control+C")),
+        ("pyautogui.hotkey('ctrl', 'shift', 't')", Press(keys="Control+Shift+T")),
+        ("pyautogui.press(keys='down', presses=3)", Press(keys="ArrowDown", repeat=3)),
+        ("pyautogui.press(keys=['enter'])", Press(keys="Enter")),
+        ("pyautogui.write(message='bread buns\\n')", Type(text="bread buns", enter=True)),
+        ("pyautogui.scroll(-5)", Scroll(direction="down", amount=50)),
+        ("pyautogui.scroll(3, x=0.2, y=0.4)", Scroll(direction="up", amount=30, x=200, y=400)),
+        ("pyautogui.scroll(page=-0.1)", Scroll(direction="down", amount=10)),
+        ("pyautogui.hscroll(page=0.25)", Scroll(direction="right", amount=25)),
+        ("mobile.swipe(from_coord=[0.5, 0.8], to_coord=[0.5, 0.3])", Scroll(direction="down", amount=50, x=500, y=800)),
+        ("browser.select_option(x=0.1, y=0.2, value='Peru')", Select(x=100, y=200, option="Peru")),
+        ("mobile.back()", Back()),
+        ("computer.wait(seconds=3)", Wait(seconds=3)),
+        ("computer.terminate(status='success')", Answer(text="")),
+        ("terminate(status='failure', reason='no such file')", Infeasible(reason="no such file")),
+        ("answer('42')", Answer(text="42")),
+    ],
+)
+def test_pyautogui_forms(text: str, expected: Action) -> None:
+    assert from_pyautogui(text, SHARES, (7, 9)) == [expected]
+
+
+@pytest.mark.parametrize(
+    "text", ["pyautogui.click()", "pyautogui.dragTo(x=0.1, y=0.1)", "mobile.home()", "keyDown('a')"]
+)
+def test_what_pyautogui_says_of_no_place(text: str) -> None:
+    with pytest.raises(Inexpressible):
+        from_pyautogui(text, SHARES)
+
+
 def test_browsergym_ids_name_no_place() -> None:
     for text in ("click('a51')", "fill('237', 'x')", "mouse_down(1, 2)"):
         with pytest.raises(Inexpressible, match="an action cannot express BrowserGym's"):
@@ -428,6 +492,7 @@ READERS: list[Callable[[Any], Any]] = [
     lambda value: from_holo(value, LARGE),
     lambda value: from_uitars(value, LARGE),
     lambda value: from_browsergym(value, LARGE),
+    lambda value: from_pyautogui(value, LARGE, (1, 2)),
 ]
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=9),
@@ -501,7 +566,7 @@ CALL_PIECES = st.sampled_from(
 @example("type(content='\\ud800')")
 @example("goto(f'{1}')")
 def test_junk_strings_are_action_errors(text: str) -> None:
-    for read in (from_uitars, from_browsergym):
+    for read in (from_uitars, from_browsergym, from_pyautogui):
         try:
             read(text, LARGE)
         except ActionError:

@@ -15,7 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from holotron.actions.action import Answer, Click
-from holotron.cli import data
+from holotron.cli import data, transfer
 from holotron.cli.main import CommandGroup
 from holotron.env.browser.pool import Browsers
 from holotron.episodes.shards import read_shard, shard_paths
@@ -23,6 +23,7 @@ from holotron.episodes.store import EpisodeStore
 from holotron.suites.pages.task import all_templates
 from tests.env.driver import descendants
 from tests.env.site import Site
+from tests.episodes import dataset_files
 from tests.episodes.samples import check_store, write_task
 from tests.episodes.test_replay import START, record
 
@@ -60,21 +61,21 @@ def test_without_a_command_the_help_is_shown_as_misuse():
     )
 
 
-@pytest.mark.parametrize("format", data.FORMATS)
-@pytest.mark.parametrize("images", data.IMAGES)
+@pytest.mark.parametrize("format", transfer.EPISODES)
+@pytest.mark.parametrize("images", transfer.IMAGES)
 def test_out_and_in_again(store, tmp_path, format, images):
     out, copy = tmp_path / "out", tmp_path / "copy"
-    result = holo("export", store.folder, out, "--format", format, "--images", images)
+    result = holo("export", store.folder, out, "--as", format, "--images", images)
     assert (result.exit_code, result.stderr) == (0, "")
     assert "3 episodes written to" in result.stdout
-    source = ["--images-from", store.folder] if images == "reference" else []
-    result = holo("import", out, copy, "--format", format, "--json", *source)
+    source = ["--images", store.folder] if images == "reference" else []
+    result = holo("import", format, out, "--out", copy, "--json", *source)
     assert (result.exit_code, result.stderr) == (0, "")
     answer = json.loads(result.stdout)
     assert answer["imported"] == [info.id for info in store.list_episodes()]
     if format == "parquet":
         check_store(EpisodeStore(copy), 3)
-    result = holo("import", out, copy, "--format", format, *source)
+    result = holo("import", format, out, "--out", copy, *source)
     assert (result.exit_code, result.stdout) == (0, f"0 episodes brought into {copy}\n")
     result = holo("check", copy, "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (0, {"episodes": 3, "unfinished": 0, "problems": []})
@@ -83,9 +84,36 @@ def test_out_and_in_again(store, tmp_path, format, images):
 def test_formats_are_those_there_are():
     from typing import get_args
 
+    from holotron.episodes.datasets.exporter import DatasetFormat
+    from holotron.episodes.datasets.layouts import LAYOUTS
     from holotron.episodes.transfer import Format
 
-    assert get_args(Format) == data.FORMATS
+    assert get_args(Format) == transfer.EPISODES
+    assert tuple(LAYOUTS) == transfer.LAYOUTS
+    assert (*get_args(Format), *get_args(DatasetFormat)) == transfer.EXPORTS
+
+
+def test_a_data_set_in_looked_at_and_out(tmp_path):
+    source, out = dataset_files.agentnet(tmp_path / "source"), tmp_path / "out"
+    result = holo("import", "agentnet", source, "--out", out, "--check", "--samples", "3")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert f"3 episodes with 12 steps in {out}; space 0..1 (detected)" in result.stdout
+    assert f"look at {out / 'check.html'}" in result.stdout
+    assert (out / "check.html").read_text().count('class="sample"') == 3
+    result = holo("import", "agentnet", source, "--out", out, "--json")
+    assert json.loads(result.stdout)["already"] == 3
+    result = holo("check", out, "--page", tmp_path / "page.html", "--policy-format", "nano", "--json")
+    assert json.loads(result.stdout)["page"] == str(tmp_path / "page.html")
+    result = holo("export", out, tmp_path / "chat.jsonl", "--as", "openai", "--json")
+    assert json.loads(result.stdout)["records"] == 3
+    result = holo("import", "openai", tmp_path / "chat.jsonl", "--out", tmp_path / "again")
+    assert "3 episodes with 11 steps" in result.stdout
+    with source.open("a") as file:
+        file.write("oops\n")
+    result = holo("import", "agentnet", source, "--out", tmp_path / "bad", "--check")
+    assert result.exit_code == 1
+    assert "25.0% of the records are bad, and 2% may be: most often broken JSON (1), such as" in result.stderr
+    assert "check.html" in result.stderr
 
 
 def test_damage_is_listed_and_left_out(store, tmp_path):
@@ -119,16 +147,20 @@ def test_damage_is_listed_and_left_out(store, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["export", "STORE", "OUT"], "--format"),
-        (["export", "STORE", "OUT", "--format", "csv"], "'csv'; choose one of parquet, openai"),
+        (["export", "STORE", "OUT"], "--as"),
+        (["export", "STORE", "OUT", "--as", "csv"], "'csv'; choose one of parquet, responses"),
+        (["export", "STORE", "OUT", "--as", "openai", "--policy-format", "x"], "there is no policy format 'x'"),
         (["export", "STORE", "OUT", "--format", "openai", "--images", "no"], "--images is 'no'"),
         (["export", "OUT", "OUT", "--format", "openai"], "is no store"),
         (["export", "STORE", "STORE", "--format", "openai"], "it is a folder"),
         (["export", "STORE", "OUT/deeper/file", "--format", "openai"], "its folder is not there"),
-        (["import", "OUT", "STORE", "--format", "openai"], "there is no file"),
-        (["import", "FILE", "STORE", "--format", "x"], "--format is 'x'"),
-        (["import", "FILE", "FILE", "--format", "openai"], "a store is a folder"),
-        (["import", "FILE", "STORE", "--format", "openai", "--images-from", "OUT"], "is no store"),
+        (["import", "openai", "OUT", "--out", "STORE"], "there is no file"),
+        (["import", "x", "FILE", "--out", "STORE"], "FORMAT is 'x'"),
+        (["import", "openai", "FILE", "--out", "FILE"], "is a file"),
+        (["import", "responses", "FILE", "--out", "STORE", "--images", "OUT"], "is no store"),
+        (["import", "llava", "FILE", "--out", "OUT", "--space", "metres"], "there is no space 'metres'; choose one of"),
+        (["import", "llava", "FILE", "--out", "OUT", "--answers", "songs"], "answers is 'songs'; choose one of"),
+        (["import", "screenspot", "FILE", "--out", "OUT", "--boxes", "yx"], "boxes is 'yx'; choose one of xywh, xyxy"),
         (["check", "OUT"], "is no store"),
         (["screens"], "say one of --out FOLDER, for shards, and --view"),
         (["screens", "--out", "OUT", "--mix", "widgets=1,films=2"], "there is no source films; known are widgets,"),
@@ -177,8 +209,8 @@ def test_failures_are_one_line(tmp_path):
     assert "no finished episode" in result.stderr
     file = tmp_path / "file.jsonl"
     file.write_text("nonsense\n")
-    for format in data.FORMATS:
-        result = holo("import", file, tmp_path / "store", "--format", format)
+    for format in (*transfer.EPISODES, *transfer.LAYOUTS):
+        result = holo("import", format, file, "--out", tmp_path / f"store-{format}")
         assert result.exit_code == 1
         assert "file.jsonl" in result.stderr
         assert result.stderr.count("\n") == 1

@@ -36,7 +36,7 @@ def test_sleep_empties_the_gpu():
     # Other tests of this process may have left models, graphs and workspaces behind: only differences are this one's.
     # What sleep clears of theirs makes them larger, never smaller, so that the bounds are on what is left.
     elsewhere = in_use()
-    model = small_model(torch.float32)
+    model = small_model(torch.float32, "M-M*-")
     weights = sum(p.nbytes for p in model.parameters())
 
     async def live(sleeps):

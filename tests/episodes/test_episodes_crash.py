@@ -286,7 +286,7 @@ def test_a_real_limit_on_file_sizes(rollouts: Rollouts, folder: Path) -> None:
     assert 5 <= full < 9
 
 
-@pytest.mark.parametrize("format", ["parquet", "openai"])
+@pytest.mark.parametrize("format", ["parquet", "responses"])
 def test_a_full_disk_while_exporting(rollouts: Rollouts, folder: Path, format: Format) -> None:
     store = EpisodeStore(folder / "store")
     roll_out(store, 3)

@@ -27,7 +27,7 @@ from holotron.episodes.store import EpisodeStore
 from holotron.episodes.transfer import Format, copy_in, export, import_
 from tests.episodes.samples import ENVIRONMENT, POLICY, a_step, a_task, an_outcome, episodes, png, write_task
 
-LINES: list[Format] = ["openai", "browsergym", "uitars"]
+LINES: list[Format] = ["responses", "browsergym", "uitars"]
 
 
 # ---- Parquet ----
@@ -221,7 +221,7 @@ def near(old: Action, new: Action, format: Format) -> bool:
 def test_openai_items_are_what_the_api_takes(tmp_path: Path) -> None:
     store = EpisodeStore(tmp_path / "a")
     an_episode(store)
-    export(store, tmp_path / "x.jsonl", "openai")
+    export(store, tmp_path / "x.jsonl", "responses")
     items = json.loads((tmp_path / "x.jsonl").read_text())["steps"]
     adapter: TypeAdapter[Any] = TypeAdapter(ResponseInputItem)
     for item in items:

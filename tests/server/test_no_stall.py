@@ -70,6 +70,16 @@ def test_no_body_keeps_the_loop_busy(live, http, name, monkeypatch):
     assert max(seen) < LONGEST
 
 
+def test_a_body_of_too_many_objects_is_not_kept(live, http, monkeypatch):
+    """It is refused where it is received, and no process has to read it."""
+    asked = []
+    monkeypatch.setattr(live.state.bodies, "_ask", lambda *asking: asked.append(asking))
+    body = BODIES["500 messages of 4,096 empty parts"]()
+    refused = http.post(CHAT, content=body, headers={"content-type": "application/json"}).json()["error"]
+    assert (refused["param"], refused["code"]) == ("body", "too_large")
+    assert not asked
+
+
 def test_tokenizing_keeps_the_loop_free(live, http, monkeypatch):
     with longest_callback(live.loop, monkeypatch) as seen:
         refused = http.post("/tokenize", json={"prompt": "word " * 2**20})

@@ -63,6 +63,24 @@ def test_where_an_answer_begins_is_told_by_the_template_and_not_by_people():
     assert detect_reasoning("plain") is None
 
 
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.opening)
+def test_thoughts_are_counted(dialect):
+    """One tag is a token of the vocabulary, the other is letters."""
+    assert (dialect.closing in TOKENIZER.markup) is (dialect is THINK)
+    opening, closing = (len(TOKENIZER.encode(tag, allow_special=True)) for tag in (dialect.opening, dialect.closing))
+    for thinking, text, count in (
+        ("inside", "hm{/}Yes", 2 + closing),
+        ("inside", "hm", 2),
+        ("inside", "", 0),
+        ("possible", " {}hm{/}Yes{/}", 3 + opening + closing),
+        ("possible", "Yes{/}", 0),
+        ("over", "hm{/}Yes", 0),
+    ):
+        text = text.replace("{/}", dialect.closing).replace("{}", dialect.opening)
+        ids = TOKENIZER.encode(text, allow_special=True)
+        assert dialect.count(TOKENIZER, Thinking(thinking), ids) == count, (thinking, text)
+
+
 @pytest.mark.parametrize("tokens", [True, False])
 def test_there_is_room_to_think_before_a_form(tokens):
     compiler = GrammarCompiler(TOKENIZER, TINY.vocab_size, TINY.eos_token_ids)
@@ -110,6 +128,7 @@ def test_in_a_chat(http, stream):
         "logit_bias": {str(TOKENIZER.markup["</think>"]): 6},
         "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [7]}}},
         "stream": stream,
+        "return_token_ids": True,
     }
     answer = http.post("/v1/chat/completions", json=body)
     thoughts = content = ""
@@ -121,6 +140,9 @@ def test_in_a_chat(http, stream):
     if not stream:
         message = answer.json()["choices"][0]["message"]
         thoughts, content = message["reasoning_content"], message["content"]
+        ids = answer.json()["choices"][0]["token_ids"]
+        told = answer.json()["usage"]["completion_tokens_details"]["reasoning_tokens"]
+        assert told == ids.index(TOKENIZER.markup["</think>"]) + 1
     assert thoughts
     assert content == "7"
     if not stream:

@@ -7,6 +7,8 @@ import json
 import openai
 import pytest
 
+from holotron.server.stored_responses import StoredResponses
+
 from .live import serving
 from .test_openai_client import picture
 
@@ -85,12 +87,52 @@ def test_a_chain_is_a_session(client, live):
     third = ask(client, "Three", previous_response_id=second.id)
     assert third.usage.input_tokens_details.cached_tokens == second.usage.total_tokens
     for wrong in ("resp_none_1", first.id[:-1] + "9", "x"):
-        with pytest.raises(openai.NotFoundError, match="previous_response_id"):
+        with pytest.raises(openai.BadRequestError, match="previous_response_id") as refused:
             ask(client, previous_response_id=wrong)
+        assert refused.value.code == "previous_response_not_found"
     with pytest.raises(openai.BadRequestError, match="instructions"):
         ask(client, previous_response_id=first.id, instructions="Forget it.")
     stateless = ask(client, store=False)
     assert not hasattr(stateless, "session_id")
+
+
+def test_responses_are_read_again_and_deleted(client, http):
+    first = ask(client, "One")
+    second = list(ask(client, "Two", previous_response_id=first.id, stream=True))[-1].response
+    assert client.responses.retrieve(first.id) == first
+    assert client.responses.retrieve(second.id) == second
+    branch = ask(client, "Three", previous_response_id=first.id)
+    for unknown in ("resp_none_1", "x", f"resp_{branch.session_id}_1", ask(client, store=False).id):
+        with pytest.raises(openai.NotFoundError, match="response_id"):
+            client.responses.retrieve(unknown)
+
+    client.responses.delete(first.id)
+    for use in (client.responses.retrieve, client.responses.delete):
+        with pytest.raises(openai.NotFoundError, match="was deleted"):
+            use(first.id)
+    with pytest.raises(openai.BadRequestError, match="previous_response_id"):
+        ask(client, previous_response_id=first.id)
+    third = ask(client, "Three", previous_response_id=second.id)  # what came after it stays
+    assert third.usage.input_tokens_details.cached_tokens == second.usage.total_tokens
+    sessions = {session["id"] for session in http.get("/v1/sessions").json()["data"]}
+    assert {first.session_id, branch.session_id} <= sessions
+    for response in (second, third, branch):
+        assert http.delete(f"/v1/responses/{response.id}").json() == {
+            "id": response.id,
+            "object": "response",
+            "deleted": True,
+        }
+    sessions = {session["id"] for session in http.get("/v1/sessions").json()["data"]}
+    assert not {first.session_id, branch.session_id} & sessions
+
+
+def test_stored_responses_have_a_limit(monkeypatch):
+    monkeypatch.setattr("holotron.server.stored_responses.KEPT_BYTES", 3000)
+    stored = StoredResponses()
+    for number in range(100):
+        stored.add({"id": str(number), "text": "x" * 1000})
+        stored.add({"id": str(number), "text": "y" * 1000})
+    assert [id_ for id_ in map(str, range(100)) if stored.get(id_)] == ["98", "99"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -132,6 +174,7 @@ def test_thoughts_are_an_item(client):
     events = list(ask(client, stream=True, max_output_tokens=400, temperature=1, extra_body=body))
     response = events[-1].response
     assert response.output[0].type == "reasoning"
+    assert 0 < response.usage.output_tokens_details.reasoning_tokens <= response.usage.output_tokens
     assert "response.reasoning_text.delta" in [event.type for event in events]
     if response.status == "completed":
         assert response.output_text == "yes"
@@ -172,7 +215,7 @@ def test_chains_that_nobody_asked_for_make_room(checkpoint):
         with openai.OpenAI(base_url=f"{live.url}/v1", api_key="any", max_retries=0) as client:
             responses = [ask(client, str(number)) for number in range(4)]
             assert ask(client, previous_response_id=responses[-1].id).id
-            with pytest.raises(openai.NotFoundError):
+            with pytest.raises(openai.BadRequestError, match="previous_response_id"):
                 ask(client, previous_response_id=responses[0].id)
         with live.client() as http:
             http.post("/v1/responses", json={"input": "a", "tool_choice": "required"})

@@ -1,4 +1,4 @@
-"""Six seconds of what `make soak` does for five minutes."""
+"""Six seconds of what `make soak` does for half an hour."""
 
 import asyncio
 import os
@@ -20,4 +20,5 @@ def test_two_hundred_clients_for_six_seconds(checkpoint):
     assert report["counts"]["left early"] > 0
     assert report["open_sessions_after"] == report["turns_after"] == report["running_after"] == 0
     assert report["engine_failures"] == 0
-    assert report["memory_growth"] < 1.25  # five minutes show more; this only catches what grows with every request
+    # Half an hour shows more; this only catches what grows with every request.
+    assert all(growth < 1.25 for growth in report["memory_growth"].values())

@@ -191,11 +191,6 @@ def test_what_the_model_cannot_do_is_refused_before_its_weights_are_read(
         Learner(recipe(folder, **changes), torch.device("cpu"))
 
 
-def test_towers_that_training_does_not_run_are_refused(folder: Path) -> None:
-    with pytest.raises(RecipeError, match="holo2-8b cannot be trained here yet"):
-        Learner(recipe(folder, start="holo2-8b", random=True), torch.device("cpu"))
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +22,11 @@ from holotron.agent.agent import Agent, Budget, StepRecord
 from holotron.agent.chat import ChatModel, ChatOptions, Message
 from holotron.agent.endpoint import EndpointModel
 from holotron.agent.formats import texts
+from holotron.agent.formats.base import ParsedAnswer
 from holotron.agent.formats.texts import contract_text
 from holotron.agent.in_process import EngineModel, loaded
 from holotron.agent.policy_format import FORMATS, PolicyFormat, conversation, find_format
+from holotron.engine.engine import Engine
 from holotron.engine.session import Session
 from holotron.env.environment import Observation, TaskStatus
 from holotron.env.errors import ActionFailed
@@ -59,12 +63,20 @@ COUNTING = """{%- set ns = namespace(asked=0) -%}{%- for m in messages -%}
 {%- if m.content is string -%}{{ m.content.strip() }}{%- else -%}
 {%- for part in m.content -%}{{ part.text if part.type == 'text' else image_token }}{%- endfor -%}
 {%- endif -%}{%- endif -%}{%- endfor -%}
-{%- if add_generation_prompt -%}<SPECIAL_11>{%- endif -%}"""
+{%- if add_generation_prompt -%}<SPECIAL_11>
+{%- if thinking is defined or enable_thinking is defined -%}no thinking:{%- endif -%}
+{%- endif -%}"""
 TEMPLATES = ("policy", "default", "counting")
 HARDEST = "counting"
 SERVED = ("policy", "default")
 OWN = ("nano", "json", "json-bare")
-LIVE = [name for name in FORMATS if name not in ("holo1.5", "qwen2.5-vl")]  # these are asked as holo1 and qwen-vl are
+WINDOWED = (
+    "holo1",
+    "holo2",
+    "qwen-vl",
+    "ui-tars",
+)  # and holo1.5 and qwen2.5-vl, which are asked as the first and third
+LIVE = [name for name in FORMATS if name not in (*WINDOWED, "holo1.5", "qwen2.5-vl")]
 STYLE = ChatOptions(max_tokens=48, temperature=0.0, keep_images=None)
 KINDS = ("click", "press", "scroll", "type", "wait")
 
@@ -118,17 +130,18 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def served(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Iterator[tuple[str, Live]]:
-    with serving(folders[request.param]) as live:
-        yield request.param, live
+def served(folders: dict[str, Path]) -> Iterator[Callable[[str], Live]]:
+    """A server of a checkpoint, started when it is first asked for."""
+    with ExitStack() as running:
+        yield cache(lambda name: running.enter_context(serving(folders[name])))
 
 
 def asked(name: str) -> PolicyFormat:
     return find_format(name).with_kinds(KINDS)
 
 
-async def play(model: ChatModel, policy_format: PolicyFormat) -> list[StepRecord]:
-    budget = Budget(steps=3, max_misunderstood=9)
+async def play(model: ChatModel, policy_format: PolicyFormat, steps: int = 3) -> list[StepRecord]:
+    budget = Budget(steps=steps, max_misunderstood=9)
     agent = Agent(model, Pages(), policy_format=policy_format, budget=budget)
     await agent.run(TASK)
     return agent.steps
@@ -165,23 +178,79 @@ def check(steps: list[StepRecord], policy_format: PolicyFormat, folder: Path) ->
     images = iter([step.observation.image for step in steps])
     sent = conversation(policy_format, TASK, stored, lambda _: next(images))
     answers = [step.output.token_ids or () for step in stored if step.output is not None]
-    sequence = training_writer(folder).write_turns((m, ids, True) for m, ids in zip(sent, answers, strict=True))
+    turns = [(m, ids, True) for m, ids in zip(sent, answers, strict=True)]
+    sequence = training_writer(folder).write_turns(turns, template=policy_format.template)
     assert sequence.token_ids.tolist() == held
     assert sequence.learn.tolist() == learned
     # And so does a view of the store that they were written to.
+    examples = viewed(steps, policy_format)
+    assert len(examples) == (steps[-1].action is not None), "what ends with no action is not imitated"
+    for learned_from in map(training_writer(folder).write, examples):
+        assert learned_from.token_ids.tolist() == held
+    assert [shown.png for shown in sequence.pictures] == [policy_format.shown(s.observation.image) for s in steps]
+    return held
+
+
+def viewed(steps: list[StepRecord], policy_format: PolicyFormat) -> list[Example]:
+    """What a view of the store that an episode is written to gives."""
     with tempfile.TemporaryDirectory() as place:
         store = EpisodeStore(place, sync="never")
         policy = PolicyInfo(model="m", extra={"format": policy_format.spec})
         with store.begin(Task(text=TASK, name="dog"), policy, EnvironmentInfo(name="pages")) as episode:
-            for step, record in zip(stored, steps, strict=True):
-                episode.add_step(step, record.observation.image)
+            for record in steps:
+                episode.add_step(step_of(record), record.observation.image)
             episode.finish(Outcome(reason="step_limit"))
-        examples = list(View([place], Selection(successes=False), policy_format=policy_format))
-        assert len(examples) == (steps[-1].action is not None), "what ends with no action is not imitated"
-        for viewed in map(training_writer(folder).write, examples):
-            assert viewed.token_ids.tolist() == held
-    assert [shown.png for shown in sequence.pictures] == [policy_format.shown(s.observation.image) for s in steps]
-    return held
+        # Without its kinds of actions: those are the episode's.
+        family = replace(find_format(policy_format.name), keep_images=policy_format.keep_images)
+        return list(View([place], Selection(successes=False), policy_format=family))
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_prompts_that_are_written_anew(
+    served: Callable[[str], Live], folders: dict[str, Path], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step's prompt shows the last screenshots alone: here, to a server, and where it is learned."""
+    folder, policy_format = folders["default"], replace(asked(name), keep_images=2)
+    style = replace(policy_format.fitted(STYLE), keep_images=None)
+    # What a random model writes is taken for an action.
+    monkeypatch.setattr(type(policy_format), "parse", lambda *_: ParsedAnswer(Click(x=1, y=2)))
+
+    async def main() -> list[list[StepRecord]]:
+        there = EndpointModel(served("default").url, style=style)
+        try:
+            with loaded(folder, "cpu", style=style, memory=2**26) as here:
+                played = await play(here, policy_format, 4)
+                assert not here.engine.sessions()
+            return [played, await play(there, policy_format, 4)]
+        finally:
+            await there.aclose()
+
+    here, there = asyncio.run(main())
+    assert [step.reply.prompt_ids for step in here] == [step.reply.prompt_ids for step in there]
+    for steps in (here, there):
+        written = [training_writer(folder).write(example) for example in viewed(steps, policy_format)]
+        for number, (step, sequence) in enumerate(zip(steps, written, strict=True)):
+            reply, seen = step.reply, steps[max(0, number - 1) : number + 1]
+            assert sequence.token_ids.tolist() == [*reply.prompt_ids, *reply.token_ids]
+            assert sequence.learn.tolist() == [False] * len(reply.prompt_ids) + [True] * len(reply.token_ids)
+            assert [p.png for p in sequence.pictures] == [policy_format.shown(s.observation.image) for s in seen]
+            assert reply.prompt_tokens == len(reply.prompt_ids)
+
+
+def test_a_transformer_goes_on_where_two_prompts_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(CONFIG, pattern="*-*-")
+    save_checkpoint(random_model(config, seed=3), tmp_path)
+    save_policy_texts(config, tmp_path)
+    policy_format = replace(asked("holo2"), keep_images=2)
+    style = replace(policy_format.fitted(STYLE), keep_images=None)
+    monkeypatch.setattr(type(policy_format), "parse", lambda *_: ParsedAnswer(Click(x=1, y=2)))
+    with loaded(tmp_path, "cpu", style=style, memory=2**26) as model:
+        steps = asyncio.run(play(model, policy_format, 5))
+        monkeypatch.setattr(Engine, "continue_or_open", lambda engine, *_, **__: (engine.open_session(), 0))
+        anew = asyncio.run(play(model, policy_format, 5))
+    assert [step.reply.token_ids for step in steps] == [step.reply.token_ids for step in anew]
+    assert all(step.reply.cached_tokens > 0 for step in steps[1:])
+    assert steps[1].reply.cached_tokens >= len(steps[0].reply.prompt_ids) - 1
 
 
 @pytest.mark.parametrize(("template", "name"), [(t, n) for n in LIVE for t in TEMPLATES if n in OWN or t == HARDEST])
@@ -199,18 +268,16 @@ def test_with_an_engine_in_this_process(folders: dict[str, Path], template: str,
 
     with loaded(folders[template], "cpu", style=STYLE, memory=2**26) as model:
         policy_format = asked(name)
-        steps = asyncio.run(play(Watched(model.engine, model.prompts, model.style), policy_format))
+        style = replace(STYLE, template=policy_format.template)
+        steps = asyncio.run(play(Watched(model.engine, model.prompts, style), policy_format))
         held = check(steps, policy_format, folders[template])
         assert sessions[0].token_ids == held
     assert len(steps) == 3
 
 
-@pytest.mark.parametrize(
-    ("served", "name"), [(t, n) for t in SERVED for n in LIVE if n in OWN or t == "default"], indirect=["served"]
-)
-def test_through_a_server(served: tuple[str, Live], folders: dict[str, Path], name: str) -> None:
-    template, live = served
-    policy_format = asked(name)
+@pytest.mark.parametrize(("template", "name"), [(t, n) for t in SERVED for n in LIVE if n in OWN or t == "default"])
+def test_through_a_server(served: Callable[[str], Live], folders: dict[str, Path], template: str, name: str) -> None:
+    live, policy_format = served(template), asked(name)
 
     async def main() -> list[StepRecord]:
         model = EndpointModel(live.url, style=STYLE)

@@ -51,17 +51,21 @@ class Reply:
 
 @dataclass(frozen=True)
 class ChatOptions:
-    """How the model is asked. keep_images: how many of the last screenshots it is shown, None for all of them."""
+    """How the model is asked. keep_images: how many of the last screenshots it is shown, None for all of them.
+
+    windowed: each prompt is written anew as `history` has it, for models that were trained so; else a session goes on.
+    """
 
     max_tokens: int = 512
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int | None = None
     keep_images: int | None = 3
+    windowed: bool = False
     use_grammar: bool = True
     record_tokens: bool = True
     template: Mapping[str, Any] = field(default_factory=dict)  # variables of the chat template
-    # What a server without sessions is sent of a conversation; by default all, with old screenshots gone.
+    # What is sent of a conversation where it is sent whole; by default all, with old screenshots gone.
     history: Callable[[Sequence[Message]], list[Message]] | None = None
 
     def sent_whole(self, messages: Sequence[Message]) -> list[Message]:

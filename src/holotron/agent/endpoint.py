@@ -87,6 +87,11 @@ class EndpointModel:
     def name(self) -> str:
         return self._model or "unknown"
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether it answered as a server of Holotron, once a conversation was opened."""
+        return bool(self._sessions)
+
     async def open(self) -> EndpointChat:
         """A new conversation; ModelUnavailable if nobody answers."""
         async with self._asking:
@@ -95,7 +100,7 @@ class EndpointModel:
             if self._sessions is None:
                 self._sessions = await self._has_sessions()
         session = None
-        if self._sessions:
+        if self._sessions and not self.style.windowed:
             session = await self._open_session()
         return EndpointChat(self, session)
 
@@ -176,15 +181,15 @@ class EndpointChat:
         if style.template:
             body["chat_template_kwargs"] = dict(style.template)
         if schema is not None and style.use_grammar and "lark" in schema:
-            if self._session:  # other servers read other grammars
+            if self._model.is_ours:  # other servers read other grammars
                 body["structured_outputs"] = {"grammar": schema["lark"]}
         elif schema is not None and style.use_grammar:
             wanted = {"name": "step", "schema": dict(schema), "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": wanted}
         if self._session:
             body["session_id"] = self._session
-            if style.record_tokens:
-                body |= {"return_token_ids": True, "logprobs": True}
+        if self._model.is_ours and style.record_tokens:
+            body |= {"return_token_ids": True, "logprobs": True}
         try:
             answer = await self._model.request("POST", "/v1/chat/completions", body)
         except EndpointRefused as error:

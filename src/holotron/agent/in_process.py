@@ -18,6 +18,8 @@ from holotron.engine.build import EngineOptions, build_engine
 from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar
+from holotron.engine.images import PreparedImage
+from holotron.engine.requests import PlacedImages
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session import Generation, Session
 from holotron.model.loading import find_checkpoint
@@ -44,12 +46,25 @@ class EngineModel:
     def name(self) -> str:
         return self.adapter or self.engine.model.config.name
 
-    async def open(self) -> EngineChat:
+    async def open(self) -> EngineChat | WindowChat:
+        if self.style.windowed:
+            return WindowChat(self)
         config = self.engine.model.config
         can_forget = config.count("M") > 0 and not config.uses_rope
         keep = self.style.keep_images if can_forget else None
         session = await asyncio.to_thread(self.engine.open_session, keep_images=keep, adapter=self.adapter)
         return EngineChat(self, session)
+
+    def sampling(self, schema: Mapping[str, Any] | None) -> SamplingParams:
+        style = self.style
+        return SamplingParams(
+            max_tokens=style.max_tokens,
+            temperature=style.temperature,
+            top_p=style.top_p,
+            seed=style.seed,
+            logprobs=0 if style.record_tokens else None,
+            grammar=None if schema is None or not style.use_grammar else _grammar(json.dumps(schema)),
+        )
 
 
 class EngineChat:
@@ -62,23 +77,14 @@ class EngineChat:
 
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         model, style = self._model, self._model.style
-        images = [said.image for said in new if said.image is not None]
-        prepared = await asyncio.gather(*(model.engine.prepare_image(image) for image in images))
+        shown = [said.image for said in new if said.image is not None]
+        prepared = await asyncio.gather(*(model.engine.prepare_image(image) for image in shown))
         sizes = [image.image.size for image in prepared]
         written = self._conversation.append(template_messages(new), sizes, **style.template)
         held = self._session.length
-        sampling = SamplingParams(
-            max_tokens=style.max_tokens,
-            temperature=style.temperature,
-            top_p=style.top_p,
-            seed=style.seed,
-            logprobs=0 if style.record_tokens else None,
-            grammar=None if schema is None or not style.use_grammar else _grammar(json.dumps(schema)),
-        )
+        images = list(zip(written.places, prepared, strict=True))
         try:
-            answer = await self._session.generate(
-                written.token_ids, sampling, images=list(zip(written.places, prepared, strict=True))
-            )
+            answer = await self._session.generate(written.token_ids, model.sampling(schema), images=images)
         except EngineError as error:
             raise ModelUnavailable(str(error)) from error
         ended = answer.finish_reason in ("eos", "stop") and answer.token_ids and not isinstance(answer.stop, str)
@@ -87,6 +93,51 @@ class EngineChat:
 
     async def close(self) -> None:
         await asyncio.to_thread(self._session.close)
+
+
+class WindowChat:
+    """One conversation whose prompts are written anew; where one begins as the last did, the engine goes on there."""
+
+    def __init__(self, model: EngineModel) -> None:
+        self._model = model
+        self._pool = f"conversation {id(self)}"  # of its own: what it goes on from is its last prompt
+        self._session: Session | None = None
+        self._messages: list[Message] = []
+        self._prepared: dict[bytes, PreparedImage] = {}
+
+    async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+        model, style = self._model, self._model.style
+        told = style.sent_whole([*self._messages, *new])
+        shown = [said.image for said in told if said.image is not None]
+        missing = {image for image in shown if image not in self._prepared}
+        found = await asyncio.gather(*(model.engine.prepare_image(image) for image in missing))
+        known = self._prepared | dict(zip(missing, found, strict=True))
+        self._prepared = {image: known[image] for image in shown}
+        prepared = [known[image] for image in shown]
+        sizes = [image.image.size for image in prepared]
+        written = model.prompts.write(template_messages(told), sizes, **style.template)
+        images = list(zip(written.places, prepared, strict=True))
+        try:
+            held = await asyncio.to_thread(self._go_on, written.token_ids, images)
+            assert self._session is not None
+            rest = [(place - held, image) for place, image in images if place >= held]
+            answer = await self._session.generate(written.token_ids[held:], model.sampling(schema), images=rest)
+        except EngineError as error:
+            raise ModelUnavailable(str(error)) from error
+        self._messages += [*new, Message("assistant", answer.text)]
+        return replace(_reply(answer, written.token_ids, 0, style.record_tokens), cached_tokens=held)
+
+    def _go_on(self, token_ids: Sequence[int], images: PlacedImages) -> int:
+        """Stand where the last prompt and this one part; how many tokens that is."""
+        adapter, last = self._model.adapter, self._session
+        self._session, held = self._model.engine.continue_or_open(token_ids, images, self._pool, adapter=adapter)
+        if last is not None and last.id != self._session.id:
+            last.close()
+        return held
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await asyncio.to_thread(self._session.close)
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,8 @@
 """Many clients against one server for minutes: nothing may fail, leak or slow down.
 
 Every client lives the life of an agent: opens a session, takes turns (some streamed, some with images, some left in
-the middle), forks, deletes it, and begins again; others send whole histories without a session.
+the middle), forks, deletes it, and begins again; others send whole histories without a session. Between two requests
+it may think for a while, as one does that acts on what it was told.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import asyncio
 import base64
 import json
+import os
 import random
 import signal
 import socket
@@ -21,6 +23,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ from holotron.bench.screens import png
 from holotron.bench.tiny import write_checkpoint
 
 CHAT = "/v1/chat/completions"
+SAMPLES = 60  # of memory, over the whole time
 SETTLING = 10.0  # seconds that a server has to be done with clients that are gone
 # What must be zero then, by its name in the report.
 UNDER_WAY = {
@@ -59,14 +63,16 @@ class Record:
 class Client:
     """One agent."""
 
-    def __init__(self, number: int, url: str, record: Record, pictures: list[str]) -> None:
+    def __init__(self, number: int, url: str, record: Record, pictures: list[str], think: float) -> None:
         # A connection of its own: one pool for all would be what is measured.
         self._http = httpx.AsyncClient(base_url=url, timeout=120, trust_env=False, verify=False)
         self._record = record
         self._draw = random.Random(number)
         self._pictures = pictures
+        self._think_seconds = think
 
     async def live(self, until: float) -> None:
+        await self._think(until)
         while time.monotonic() < until:
             try:
                 await (self._in_a_session(until) if self._draw.random() < 0.7 else self._without(until))
@@ -88,6 +94,7 @@ class Client:
                 await self._stream(body)
             else:
                 await self._chat("turn", body)
+            await self._think(until)
         if self._draw.random() < 0.2:
             forks = (await self._post("fork", f"/v1/sessions/{session}/fork", {"n": 2}))["data"]
             for fork in forks:
@@ -103,6 +110,11 @@ class Client:
             messages.append(self._message(turn))
             answer = await self._chat("stateless", {"messages": messages, **self._options()})
             messages.append({"role": "assistant", "content": answer["choices"][0]["message"]["content"] or ""})
+            await self._think(until)
+
+    async def _think(self, until: float) -> None:
+        """Up to twice as long as was asked for, and never beyond the end."""
+        await asyncio.sleep(max(0.0, min(until - time.monotonic(), 2 * self._think_seconds * self._draw.random())))
 
     async def _chat(self, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         answer = await self._post(kind, CHAT, body)
@@ -161,27 +173,36 @@ def _check(status: int, what: str) -> None:
         raise RuntimeError(f"{status} on {what}")
 
 
-async def soak(url: str, pids: list[int], clients: int, seconds: float, tell: Any = lambda _: None) -> dict[str, Any]:
-    """Run the clients and report. `pids` are the processes whose memory is watched."""
+async def soak(
+    url: str, pids: list[int], clients: int, seconds: float, think: float = 0.0, tell: Any = lambda _: None
+) -> dict[str, Any]:
+    """Run the clients and report. `pids` are the server's and its engine's, whose memory is watched."""
     record = Record()
-    memory: list[tuple[float, float]] = []
+    memory: list[tuple[float, list[float]]] = []
     began = time.monotonic()
     async with httpx.AsyncClient(base_url=url, timeout=120, trust_env=False) as http:
         card = (await http.get("/v1/models")).json()["data"][0]
         pictures = _pictures() if card["has_vision"] else []
-        crowd = [asyncio.create_task(Client(n, url, record, pictures).live(began + seconds)) for n in range(clients)]
+        agents = [Client(number, url, record, pictures, think) for number in range(clients)]
+        crowd = [asyncio.create_task(agent.live(began + seconds)) for agent in agents]
         while (now := time.monotonic() - began) < seconds:
-            memory.append((now, sum(map(process_memory, pids)) / 2**20))
+            memory.append((now, [process_memory(pid) / 2**20 for pid in pids]))
             tell(
                 f"{now:4.0f} s: {sum(record.counts.values())} requests, {sum(record.errors.values())} errors, "
-                f"{memory[-1][1]:.0f} MiB"
+                f"{sum(memory[-1][1]):.0f} MiB"
             )
-            await asyncio.sleep(min(5.0, max(0.1, seconds - now)))
+            await asyncio.sleep(min(max(5.0, seconds / SAMPLES), max(0.1, seconds - now)))
         await asyncio.gather(*crowd)
         took = time.monotonic() - began
         figures = await _settled(http)
+    histories = {
+        name: [(at, values[number]) for at, values in memory] for number, name in enumerate(("http", "engine"))
+    }
     return machine() | {
+        "cores": os.cpu_count(),
+        "load_average": [round(load, 1) for load in os.getloadavg()],
         "clients": clients,
+        "think_seconds": think,
         "seconds": round(took, 1),
         "requests": sum(record.counts.values()),
         "requests_per_second": sum(record.counts.values()) / took,
@@ -189,8 +210,8 @@ async def soak(url: str, pids: list[int], clients: int, seconds: float, tell: An
         "counts": dict(record.counts),
         "errors": dict(record.errors),
         "latency": {kind: _quantiles(values) for kind, values in record.latencies.items()},
-        "memory_mib": [round(value, 1) for _, value in memory],
-        "memory_growth": _growth(memory),
+        "memory_mib": {name: [round(value, 1) for _, value in history] for name, history in histories.items()},
+        "memory_growth": {name: round(_growth(history), 4) for name, history in histories.items()},
         **{told: figures.get(name, -1) for told, name in UNDER_WAY.items()},
         "engine_failures": figures.get("holotron:failures_total", -1),
     }
@@ -264,7 +285,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
     async def main(model: str) -> dict[str, Any]:
         async with server(model, options.random) as (url, pids):
-            return await soak(url, pids, options.clients, options.seconds, lambda line: print(line, file=sys.stderr))
+            tell = partial(print, file=sys.stderr, flush=True)
+            return await soak(url, pids, options.clients, options.seconds, options.think, tell)
 
     with tempfile.TemporaryDirectory() as folder:
         report = asyncio.run(main(options.model or str(write_checkpoint(Path(folder) / "tiny"))))

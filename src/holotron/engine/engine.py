@@ -43,6 +43,7 @@ from holotron.model.tiling import ImageProcessor, ProcessedImage
 
 log = logging.getLogger(__name__)
 
+MOST_WORKERS = 4
 WORKER_NICENESS = 10
 Result = TypeVar("Result")
 ImageLike = ProcessedImage | Image.Image | bytes | Path
@@ -71,7 +72,11 @@ class Engine:
         self.by_id = SessionsById(self.loop, self._post)
         vision, on_device = model.config.vision, model.device.type == "cuda"
         self._processor = ImageProcessor(vision, on_device=on_device) if vision else None
-        self._workers = ThreadPoolExecutor(4, "engine-worker", initializer=_give_way)
+        # Where cores are few, one stays with the engine's thread: streams lose a third of their pace if images are
+        # prepared on all of them. Grammars have workers of their own, which a hard one may hold for long.
+        count = max(1, min(MOST_WORKERS, (os.cpu_count() or 1) - 1))
+        self._workers = ThreadPoolExecutor(count, "engine-worker", initializer=_give_way)
+        self._grammar_workers = ThreadPoolExecutor(MOST_WORKERS, "engine-grammar", initializer=_give_way)
         self._compiler_lock = threading.Lock()
         self._commands: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
@@ -96,7 +101,8 @@ class Engine:
             self._stopping = True
             self._wake.notify()
         self._thread.join()
-        self._workers.shutdown(cancel_futures=True)
+        for workers in (self._workers, self._grammar_workers):
+            workers.shutdown(cancel_futures=True)
         self.loop.memory.offload_store.close()
 
     # ---- sessions ----
@@ -164,7 +170,7 @@ class Engine:
                 lambda: source if isinstance(source, ProcessedImage) else processor(load_image(source))
             )
 
-        return await self._work(prepare)
+        return await self._work(self._workers, prepare)
 
     # ---- for callers on an event loop, that must not wait ----
 
@@ -273,7 +279,7 @@ class Engine:
         kept = self._compiler.kept(grammar) if self._compiler is not None else None
         if kept is not None:
             return kept
-        return await self._work(lambda: self._grammars().compile(grammar))
+        return await self._work(self._grammar_workers, lambda: self._grammars().compile(grammar))
 
     # ---- the thread ----
 
@@ -353,11 +359,11 @@ class Engine:
         """Run something on the engine's thread and wait for it."""
         return self._post(function).result()
 
-    async def _work(self, function: Callable[[], Result]) -> Result:
+    async def _work(self, workers: ThreadPoolExecutor, function: Callable[[], Result]) -> Result:
         """Run something in a worker."""
         with self._wake:
             self._check_open()
-            future = self._workers.submit(function)
+            future = workers.submit(function)
         return await asyncio.wrap_future(future)
 
     def _check_open(self) -> None:

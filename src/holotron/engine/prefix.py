@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from holotron.engine.scheduler import at_image
 from holotron.engine.session_state import Residency, SessionState
@@ -31,18 +34,21 @@ def match(
     passed over, unless with any_epoch. All of the tokens are found only where their logits were kept: else the last one
     is computed again.
     """
-    has_state = loop.memory.has_state
     places: dict[int, list[SessionState]] = {}
     number = loop.adapter_number(adapter)
-    for session in loop.sessions.values():
-        is_idle = session.request is None and session.waits_for is None and not session.claimed
-        is_ours = session.pool == pool and session.adapter == number
-        if is_idle and is_ours and (any_epoch or session.epoch == loop.epoch):
-            for position in session.resume_positions(has_state):
-                if 0 < position < len(token_ids) or (
-                    position == len(token_ids) and session.logits_at(position) is not None
-                ):
-                    places.setdefault(position, []).append(session)
+    candidates = [
+        session
+        for session in loop.sessions.values()
+        if (session.request is None and session.waits_for is None and not session.claimed)
+        and (session.pool == pool and session.adapter == number)
+        and (any_epoch or session.epoch == loop.epoch)
+    ]
+    for session in candidates:
+        for position in session.resume_positions(loop.memory.has_state):
+            if 0 < position < len(token_ids) or (
+                position == len(token_ids) and session.logits_at(position) is not None
+            ):
+                places.setdefault(position, []).append(session)
     best: tuple[SessionState, int] | None = None
     # The request is read once for any number of sessions: fingerprints are compared, not tokens.
     tokens = memoryview(array("i", token_ids))
@@ -59,7 +65,24 @@ def match(
             if session.digest(position) == wanted:
                 best = (session, position)
                 break
+    if not loop.memory.has_state:  # keys and values can be cut anywhere
+        wanted_tokens, keys = np.frombuffer(tokens, np.int32), dict(image_keys)
+        for session in candidates:
+            position = 0 if session.slot is None else _alike(session, wanted_tokens, keys)
+            if position > (best[1] if best else 0):
+                best = (session, position)
     return best
+
+
+def _alike(session: SessionState, token_ids: NDArray[np.int32], image_keys: Mapping[int, bytes]) -> int:
+    """How many tokens a session has computed that are the first of these, whole images only; one is left to compute."""
+    count = min(session.computed, len(token_ids) - 1)
+    differ = np.frombuffer(session.tokens, np.int32)[:count] != token_ids[:count]
+    count = int(differ.argmax()) if differ.any() else count
+    for span in session.images:
+        if span.start < count and (span.end > count or image_keys.get(span.start) != span.key):
+            count = span.start
+    return count if count >= session.dropped_before else 0
 
 
 def continue_or_open(

@@ -43,8 +43,12 @@ class ExampleTurn:
 
 @dataclass(frozen=True)
 class Example:
-    """A conversation. `kind` says what it teaches, such as "miniwob/click-button"; `about` where it is from."""
+    """A conversation. `kind` says what it teaches, such as "miniwob/click-button"; `about` where it is from.
+
+    template: the variables of the chat template with which models of its format are asked.
+    """
 
     kind: str
     turns: tuple[ExampleTurn, ...]
     about: Mapping[str, Any] = field(default_factory=dict)
+    template: Mapping[str, Any] = field(default_factory=dict)

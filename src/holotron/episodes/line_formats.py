@@ -192,11 +192,9 @@ def _text(item: dict[str, Any]) -> str | None:
     return next((part["text"] for part in parts if part.get("type") == "input_text"), None)
 
 
+# The name in a file is the LineFormat's; "openai" is older than the layout of chat messages that has that name now.
 FORMATS = {
-    form.name: form
-    for form in (
-        LineFormat("openai", write_openai, read_openai),
-        LineFormat("browsergym", write_browsergym, read_browsergym),
-        LineFormat("uitars", write_uitars, read_uitars),
-    )
+    "responses": LineFormat("openai", write_openai, read_openai),
+    "browsergym": LineFormat("browsergym", write_browsergym, read_browsergym),
+    "uitars": LineFormat("uitars", write_uitars, read_uitars),
 }

@@ -61,7 +61,8 @@ class ObservationRecord(Noun):
 class ModelOutput(Noun):
     """What the model wrote. If a secret was taken out of the text, its tokens were dropped with it.
 
-    prompt_ids: the tokens that this turn added before the answer; those of earlier turns are in earlier steps.
+    prompt_ids: the tokens that this turn added before the answer; those of earlier turns are in earlier steps. Of a
+    format that writes each prompt anew, all of them.
     logprobs: under the distribution each token was drawn from; model_logprobs: under the model's own.
     forced: which tokens the grammar left no choice for. weight_versions: of each token, where they differ.
     """

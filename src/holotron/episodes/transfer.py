@@ -14,7 +14,7 @@ from holotron.episodes.lines import read_lines, write_lines
 from holotron.episodes.record import EpisodeInfo, StepWithImage
 from holotron.episodes.store import EpisodeStore
 
-Format = Literal["parquet", "openai", "browsergym", "uitars"]
+Format = Literal["parquet", "responses", "browsergym", "uitars"]
 
 
 def export(

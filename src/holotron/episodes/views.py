@@ -1,9 +1,9 @@
 """Episodes as training examples: which steps of which episodes are learned, and how often they are drawn.
 
-An episode that ended well is one example. Where the policy did other than its teacher says, one more ends there with
-the teacher's action (DAgger); what was done before it is history, and only what the teacher would have done, too, is
-learned of it. Opening a view reads every episode's steps once, without their images; an example is read again, with
-its images, when it is asked for.
+An episode that ended well is one example; of a format that writes each prompt anew, each of its steps is one. Where the
+policy did other than its teacher says, one more ends there with the teacher's action (DAgger); what was done before it
+is history, and only what the teacher would have done, too, is learned of it. Opening a view reads every episode's steps
+once, without their images; an example is read again, with its images, when it is asked for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic_core import from_json
 
 from holotron.actions.action import ActionError, to_json
 from holotron.agent.chat import Message
-from holotron.agent.policy_format import NANO, JsonFormat, NanoFormat, PolicyFormat, conversation
+from holotron.agent.policy_format import NANO, JsonFormat, NanoFormat, PolicyFormat, conversation, find_format
 from holotron.episodes.errors import Damaged
 from holotron.episodes.examples import Example, ExampleError, ExampleTurn
 from holotron.episodes.reading import STEPS, read_steps, step_lines
@@ -48,11 +48,12 @@ class _Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class _Place:
-    """One example. end: the step whose answer is the teacher's; None for the whole episode."""
+    """One example. end: its last step, None for the whole episode. corrected: the answer there is the teacher's."""
 
     store: EpisodeStore
     info: EpisodeInfo
     end: int | None
+    corrected: bool
     weight: float
 
 
@@ -148,10 +149,11 @@ class View:
         if self.selection.corrections:
             for index, choice in enumerate(choices):
                 if choice.astray:
-                    yield _Place(store, info, index, weight)
+                    yield _Place(store, info, index, True, weight)
         # An episode that the policy ended well in another way than its teacher would have is not imitated.
         if self._ended_well(info) and any(learned) and (learned[-1] or choices[-1].actor == "disturbance"):
-            yield _Place(store, info, None, weight)
+            ends = [i for i, learn in enumerate(learned) if learn] if self._format.windowed else [None]
+            yield from (_Place(store, info, end, False, weight) for end in ends)
 
     def _ended_well(self, info: EpisodeInfo) -> bool:
         outcome, least = info.outcome, self.selection.min_reward
@@ -178,20 +180,29 @@ class View:
         def image(seen: ObservationRecord) -> bytes | None:
             return None if seen.image is None else place.store.image(seen.image)
 
-        date = str(info.policy.extra.get("format", "")).partition(":")[0].partition("@")[2]
-        sent = conversation(self._format.on(date), info.task.text, steps, image)
+        sent = conversation(self._as_asked(info), info.task.text, steps, image)
         turns = tuple(self._turn(place, step, messages) for step, messages in zip(steps, sent, strict=True))
+        if self._format.windowed:
+            turns = (self._windowed(turns),)
         outcome, task = info.outcome, info.task
         assert outcome is not None
         about = {"episode": info.id, "seed": task.seed, "sample": task.sample, "reward": outcome.reward}
         return Example(
             "/".join(("dagger", *_names(info)) if taught else _names(info)),
             turns,
-            about | {"success": outcome.success, "cut": end is not None},
+            about | {"success": outcome.success, "cut": place.corrected},
+            self._format.template,
         )
 
+    def _as_asked(self, info: EpisodeInfo) -> PolicyFormat:
+        """The format with the day of the episode and, unless the view names some, the kinds of actions it had."""
+        spec = str(info.policy.extra.get("format", ""))
+        if self._is_own(info) and spec and self._format.kinds == type(self._format).kinds:
+            return find_format(spec)
+        return self._format.on(spec.partition(":")[0].partition("@")[2])
+
     def _turn(self, place: _Place, step: Step, messages: list[Message]) -> ExampleTurn:
-        if step.index == place.end:
+        if place.corrected and step.index == place.end:
             assert step.teacher is not None
             text, ids, learn = self._format.write(step.teacher.parse(), size=_size(step)), None, True
         else:
@@ -201,6 +212,12 @@ class View:
             question.text, text, question.image, learn, ids, "\n".join(message.text for message in before)
         )
         return turn if turn.messages == messages else replace(turn, sent=tuple(messages))
+
+    def _windowed(self, turns: tuple[ExampleTurn, ...]) -> ExampleTurn:
+        """The last of the turns, after all before it as the format's window shows them."""
+        *past, last = turns
+        said = [message for turn in past for message in (*turn.messages, Message("assistant", turn.answer))]
+        return replace(last, sent=tuple(self._format.history([*said, *last.messages])))
 
     def _answer(self, info: EpisodeInfo, step: Step) -> tuple[str, tuple[int, ...] | None]:
         """What stands as the answer of a step that was taken, and its tokens where they are known.

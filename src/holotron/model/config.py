@@ -200,6 +200,11 @@ class VisionConfig:
         return False
 
     @property
+    def window(self) -> int | None:
+        """The side, in patches, of the windows that patches attend within; None where they attend to all."""
+        return None
+
+    @property
     def parameters(self) -> int:
         """Those of the tower."""
         width = self.width
@@ -258,6 +263,10 @@ class QwenVisionConfig(VisionConfig):
     @property
     def gated(self) -> bool:
         return self.version == "2.5"
+
+    @property
+    def window(self) -> int | None:
+        return None if self.window_size is None else self.window_size // self.patch_size
 
     @property
     def parameters(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -59,7 +61,7 @@ class Decoder(nn.Module):
         batch: Batch,
         memory: Memory | None = None,
         rows_N: Tensor | None = None,
-        deepstack_KTD: Tensor | None = None,
+        deepstack_KTD: Tensor | Sequence[Tensor] | None = None,
     ) -> Tensor:
         """Hidden states of the new tokens, or of those in `rows_N`.
 

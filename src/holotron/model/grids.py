@@ -10,6 +10,8 @@ from holotron.model.errors import ConfigError, ImageError
 
 Grid = tuple[int, int]
 
+LONGEST_STRIP = 200  # times as long as wide, which Qwen's towers still take
+
 
 def image_grids(width: int, height: int, vision: VisionConfig) -> tuple[Grid, ...]:
     """The patch grids (rows, columns) of an image of that size, in the order the tower gets them."""
@@ -29,6 +31,9 @@ def image_tokens(width: int, height: int, vision: VisionConfig) -> int:
 
 def most_patches(vision: VisionConfig) -> int:
     """How many patches the tower sees together at most."""
+    if isinstance(vision, QwenVisionConfig):
+        # An image of 200 tokens in a row is not shrunk further, whatever the limit of pixels is.
+        return max(vision.max_pixels // vision.patch_size**2, 4 * LONGEST_STRIP)
     return vision.max_patches if vision.mode == "dynamic" else (vision.tile_size // vision.patch_size) ** 2
 
 
@@ -95,8 +100,9 @@ def scaled_grid(width: int, height: int, vision: QwenVisionConfig) -> Grid:
     first and then rounded down or up.
     """
     _check_size(width, height)
-    if max(width, height) > 200 * min(width, height):
-        raise ImageError(f"an image of {width}×{height} is more than 200 times as long as wide; crop it first")
+    if max(width, height) > LONGEST_STRIP * min(width, height):
+        times = f"more than {LONGEST_STRIP} times as long as wide"
+        raise ImageError(f"an image of {width}×{height} is {times}; crop it first")
     token = 2 * vision.patch_size
     rows, columns = round(height / token), round(width / token)
     if rows * columns * token**2 > vision.max_pixels:

@@ -184,13 +184,17 @@ def rotations(
 
 @cache
 def mrope_axes(section: tuple[int, int, int], interleaved: bool, device: torch.device) -> Tensor:
-    """The axis (time 0, row 1, column 2) that each rotary frequency follows. Made once: a copy to a GPU would wait."""
+    """The axis (time 0, row 1, column 2) that each rotary frequency follows.
+
+    Made once, and on the device: a copy from the host would wait, and cannot be recorded.
+    """
+    time, rows, columns = section
+    number_P = torch.arange(time + rows + columns, device=device)
     if not interleaved:
-        return torch.arange(3).repeat_interleave(torch.tensor(section)).to(device)
-    axes_P = torch.zeros(sum(section), dtype=torch.long)
-    for axis in (1, 2):
-        axes_P[axis : 3 * section[axis] : 3] = axis
-    return axes_P.to(device)
+        return (number_P >= time).long() + (number_P >= time + rows).long()
+    axis_P = number_P % 3
+    is_row_P, is_column_P = (axis_P == 1) & (number_P < 3 * rows), (axis_P == 2) & (number_P < 3 * columns)
+    return is_row_P.long() + 2 * is_column_P.long()
 
 
 def rotate(x_THP: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

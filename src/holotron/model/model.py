@@ -16,7 +16,7 @@ from holotron.model.config import ModelConfig, QwenVisionConfig
 from holotron.model.decoder import Decoder
 from holotron.model.errors import ModelError
 from holotron.model.grids import Grid
-from holotron.model.mrope import mrope_positions
+from holotron.model.mrope import positions_of_sequence
 from holotron.model.qwen_vision import QwenVisionTower
 from holotron.model.tiling import ProcessedImage
 from holotron.model.vision import Projector, VisionTower, pixel_shuffle
@@ -131,17 +131,6 @@ class Model(nn.Module):
     def _positions(self, sequences: Sequence[Sequence[int]], grids: Sequence[Grid]) -> Tensor:
         """[3, T]: image tokens lie in the grids, which come in order."""
         assert self.config.vision is not None
-        remaining = iter(grids)
-        parts = []
-        for sequence in sequences:
-            places: list[tuple[int, Grid]] = []
-            end = 0
-            for at, token in enumerate(sequence):
-                if token == self.config.vision.image_token_id and at >= end:
-                    grid = next(remaining, None)
-                    if grid is None:
-                        raise ModelError(f"there are grids of {len(grids)} images, and token {at} is one of another")
-                    places.append((at, grid))
-                    end = at + grid[0] * grid[1] // 4
-            parts.append(torch.from_numpy(mrope_positions(0, len(sequence), places)))
+        image_token, remaining = self.config.vision.image_token_id, iter(grids)
+        parts = [torch.from_numpy(positions_of_sequence(ids, image_token, remaining)) for ids in sequences]
         return torch.cat(parts, dim=1).to(self.device)

@@ -7,11 +7,12 @@ sequence, moved by the images before it, and nothing has to be remembered but wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holotron.model.errors import ModelError
 from holotron.model.grids import Grid
 
 
@@ -39,3 +40,20 @@ def mrope_positions(first: int, count: int, images: Iterable[tuple[int, Grid]]) 
         positions_3T[:, max(end - first, 0) :] += step
         shift += step
     return positions_3T
+
+
+def positions_of_sequence(
+    token_ids: Sequence[int] | NDArray[np.int64], image_token: int, grids: Iterator[Grid]
+) -> NDArray[np.int64]:
+    """Positions [3, length] of a whole sequence; takes the grids of the images in it, in order."""
+    tokens = np.flatnonzero(np.asarray(token_ids) == image_token)
+    images: list[tuple[int, Grid]] = []
+    seen = 0
+    while seen < len(tokens):
+        first = int(tokens[seen])
+        grid = next(grids, None)
+        if grid is None:
+            raise ModelError(f"token {first} belongs to an image, and there are no more grids of images")
+        images.append((first, grid))
+        seen += grid[0] * grid[1] // 4
+    return mrope_positions(0, len(token_ids), images)

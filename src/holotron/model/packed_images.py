@@ -1,13 +1,14 @@
 """Images of any sizes side by side in arrays of fixed size, with the tables that keep them apart: what training runs.
 
-Shapes: P patches, K prefix tokens of one image, X = P + K · images positions of the tower, W tower width, Y = P patches
-in the order of the pixel shuffle: four corners of an image token together.
+Shapes: P patches, row by row, K prefix tokens of one image, X = P + K · images positions of the tower, W tower width,
+Y = P patches in the order of the pixel shuffle: four corners of an image token together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -16,14 +17,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holotron.model.grids import Grid
+from holotron.model.patch_layout import window_order
 from holotron.ops import FixedPacking, move_rows
 
 
 @dataclass(frozen=True)
 class PackedImages:
-    """`packing` says which positions of the tower belong to one image."""
+    """`packing` says which positions of the tower belong to one image, `windows` which to one window of it.
+
+    Windows, of towers that have them, are laid out one after another: theirs is the order of an image's positions.
+    """
 
     packing: FixedPacking
+    windows: FixedPacking | None
+    places_X2: Tensor  # the row and column of the patch at each position
     prefix_XK: Tensor  # 1 where a position is the k-th prefix token
     patch_X: Tensor  # the patch at each position, where there is one
     is_patch_X: Tensor
@@ -33,27 +40,52 @@ class PackedImages:
     square_X: Tensor  # and the way back
 
     @classmethod
-    def build(cls, grids: Sequence[Grid], *, patches: int, images: int, prefix: int, longest: int) -> Self:
-        """Tables for images of these grids, with room for so many patches and images of at most `longest` patches."""
+    def build(
+        cls,
+        grids: Sequence[Grid],
+        *,
+        patches: int,
+        images: int,
+        prefix: int,
+        longest: int,
+        window: int | None = None,
+        windows: int = 0,
+    ) -> Self:
+        """Tables for images of these grids, with room for so many patches and images of at most `longest` patches.
+
+        window: the side of a window in patches, in towers that have them; windows: room for so many.
+        """
         positions = patches + prefix * images
         counts = np.array([rows * columns for rows, columns in grids], np.int64)
         used = int(counts.sum())
         # Each image's positions: its prefix tokens, then its patches.
         position_P = np.zeros(patches, np.int64)
-        position_P[:used] = np.arange(used) + np.repeat(prefix * np.arange(1, len(grids) + 1), counts)
         patch_X, is_patch_X = np.zeros(positions, np.int64), np.zeros(positions, np.bool_)
-        patch_X[position_P[:used]], is_patch_X[position_P[:used]] = np.arange(used), True
+        places_X2 = np.zeros((positions, 2), np.int32)
         prefix_XK = np.zeros((positions, prefix), np.float32)
         corner_Y, square_X = np.zeros(patches, np.int64), np.zeros(positions, np.int64)
+        sizes_of_windows = [np.zeros(0, np.int64)]
         patch = 0
         for index, (grid, count) in enumerate(zip(grids, counts.tolist(), strict=True)):
             start = patch + prefix * index
             prefix_XK[start : start + prefix] = np.eye(prefix, dtype=np.float32)
-            corner_Y[patch : patch + count] = start + prefix + shuffle_order(grid)
+            order, places, sizes = _arrangement(grid, window)
+            here = slice(start + prefix, start + prefix + count)
+            patch_X[here], is_patch_X[here] = patch + order, True
+            places_X2[here] = places
+            position_P[patch + order] = np.arange(here.start, here.stop)
+            corner_Y[patch : patch + count] = position_P[patch + shuffle_order(grid)]
+            sizes_of_windows.append(sizes)
             patch += count
         square_X[corner_Y[:used]] = np.arange(used)
+        cut = None
+        if window is not None:
+            lengths_S = np.concatenate(sizes_of_windows)
+            cut = FixedPacking.build(lengths_S, tokens=positions, sequences=windows, longest=window**2)
         return cls(
             FixedPacking.build(counts + prefix, tokens=positions, sequences=images, longest=prefix + longest),
+            windows=cut,
+            places_X2=torch.from_numpy(places_X2),
             prefix_XK=torch.from_numpy(prefix_XK),
             patch_X=torch.from_numpy(patch_X),
             is_patch_X=torch.from_numpy(is_patch_X),
@@ -63,14 +95,27 @@ class PackedImages:
             square_X=torch.from_numpy(square_X),
         )
 
-    def insert_prefix(self, x_PW: Tensor, prefix_KW: Tensor) -> Tensor:
-        """Patches and prefix tokens at their positions in the tower."""
-        x_XW = move_rows(x_PW, self.patch_X, self.is_patch_X, self.position_P, self.is_filled_P)
-        return x_XW + self.prefix_XK.to(x_XW.dtype) @ prefix_KW
+    def arranged(self, x_PW: Tensor) -> Tensor:
+        """Patches at their positions in the tower, and zeros at those of prefix tokens."""
+        return move_rows(x_PW, self.patch_X, self.is_patch_X, self.position_P, self.is_filled_P)
 
     def corners(self, x_XW: Tensor) -> Tensor:
         """The patches alone, in the order of the pixel shuffle."""
         return move_rows(x_XW, self.corner_Y, self.is_filled_P, self.square_X, self.is_patch_X)
+
+
+@lru_cache(256)
+def _arrangement(grid: Grid, window: int | None) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    """The patches of an image in the tower's order, their rows and columns, and the sizes of its windows."""
+    order, runs = window_order(grid, window)
+    places = torch.stack([order // grid[1], order % grid[1]], dim=-1).int()
+    sizes = [size for count, size in runs for _ in range(count)]
+    return order.numpy(), places.numpy(), np.array(sizes, np.int64)
+
+
+def count_windows(grid: Grid, window: int | None) -> int:
+    """How many windows of that side an image of that grid has; none where the tower has none."""
+    return -(-grid[0] // window) * -(-grid[1] // window) if window else 0
 
 
 def shuffle_order(grid: Grid) -> NDArray[np.int64]:

@@ -175,6 +175,18 @@ _PRESETS = (
     Preset(
         replace(
             _HOLO2_8B,
+            name="holo2-235b-a22b",
+            pattern="*E" * 94,
+            attention=replace(_HOLO2_ATTENTION, heads=64, kv_heads=4),
+            mlp=None,
+            moe=MoeConfig(128, 8, expert_size=1536, shared_size=0, router="softmax", gated=True),
+        ),
+        "Hcompany/Holo2-235B-A22B",
+        "computer-use policy on Qwen3-VL; mixture of experts, 22B active",
+    ),
+    Preset(
+        replace(
+            _HOLO2_8B,
             name="holo1.5-7b",
             pattern="*-" * 28,
             hidden_size=3584,

@@ -1,11 +1,12 @@
 """The vision towers of Qwen3-VL and Qwen2.5-VL, which end in mergers that make tokens.
 
-Shapes: I images of one size, P patches each, W tower width, D decoder width, V values per patch.
+Shapes: I images of one size, P patches each, W tower width, D decoder width, V values per patch, M image tokens. Packed
+images have no axis I (`packed_images.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +14,9 @@ from torch import Tensor, nn
 
 from holotron.model.config import QwenVisionConfig
 from holotron.model.grids import Grid
-from holotron.model.patch_layout import PatchLayout
-from holotron.model.vision import VisionBlock, pixel_shuffle, vision_norm
+from holotron.model.packed_images import PackedImages
+from holotron.model.patch_layout import PackedLayout, PatchLayout, PatchRotation
+from holotron.model.vision import Layout, VisionBlock, pixel_shuffle, vision_norm
 
 FRAMES = 2  # that a patch embedding takes: an image is shown twice
 
@@ -30,12 +32,10 @@ class QwenMerger(nn.Module):
         self.up = nn.Linear(wide, wide)
         self.down = nn.Linear(wide, hidden_size)
 
-    def forward(self, image_PW: Tensor, grid: Grid) -> Tensor:
-        if self.together:
-            shuffled = self.norm(pixel_shuffle(image_PW, grid))
-        else:
-            shuffled = pixel_shuffle(self.norm(image_PW), grid)
-        return self.down(F.gelu(self.up(shuffled)))
+    def forward(self, shuffled: Tensor) -> Tensor:
+        """Token embeddings of shuffled features, [tokens, hidden size]."""
+        normed = self.norm(shuffled if self.together else shuffled.unflatten(1, (4, -1)))
+        return self.down(F.gelu(self.up(normed.flatten(1))))
 
 
 class QwenVisionTower(nn.Module):
@@ -70,21 +70,46 @@ class QwenVisionTower(nn.Module):
 
     def _encode(self, x_IPW: Tensor, grid: Grid) -> list[Tensor]:
         config = self.config
-        window = None if config.window_size is None else config.window_size // config.patch_size
-        windowed = PatchLayout.build(grid, config.width // config.heads, window, x_IPW.device, x_IPW.dtype)
-        whole = windowed.whole()
+        head_dim = config.width // config.heads
+        windowed = PatchLayout.build(grid, head_dim, config.window, x_IPW.device, x_IPW.dtype)
         if self.position_table is not None:
             x_IPW = x_IPW + self.positions(grid).to(x_IPW.dtype)
-        x_IPW = x_IPW[:, windowed.order_P]
         back_P = windowed.order_P.argsort()
-        features: list[list[Tensor]] = []
+
+        def merge(merger: nn.Module, x_IPW: Tensor) -> Tensor:
+            return torch.cat([merger(pixel_shuffle(image_PW[back_P], grid)) for image_PW in x_IPW])
+
+        tokens = self._blocks(x_IPW[:, windowed.order_P], windowed, windowed.whole(), merge)
+        return list(tokens.chunk(len(x_IPW)))
+
+    def encode_packed(self, patches_PV: Tensor, positions_PW: Tensor, images: PackedImages) -> Tensor:
+        """Tokens of packed images, [M, D·(1 + deepstack)]; positions_PW are those of all patches."""
+        config = self.config
+        x_PW = self._embed_patches(patches_PV)
+        x_PW = x_PW + positions_PW.to(x_PW.dtype)
+        # The residual stream stays wide: many small contributions would be lost in 16 bits.
+        x_XW = images.arranged(x_PW.to(self.patch_embed.weight.dtype))
+        rotation = PatchRotation.of(images.places_X2, config.width // config.heads, x_XW.dtype)
+        whole = PackedLayout(images.packing, rotation)
+        windowed = whole if images.windows is None else PackedLayout(images.windows, rotation)
+
+        def merge(merger: nn.Module, x_XW: Tensor) -> Tensor:
+            out: Tensor = merger(images.corners(x_XW).unflatten(0, (-1, 4)).flatten(1))
+            return out
+
+        return self._blocks(x_XW, windowed, whole, merge)
+
+    def _blocks(
+        self, x: Tensor, windowed: Layout, whole: Layout, merge: Callable[[nn.Module, Tensor], Tensor]
+    ) -> Tensor:
+        """The blocks, and the tokens that mergers make of their output."""
+        config = self.config
+        features: list[Tensor] = []
         for number, block in enumerate(self.blocks):
-            x_IPW = block(x_IPW, layout=whole if number in config.full_attention else windowed)
+            x = block(x, whole if number in config.full_attention else windowed)
             if number in config.deepstack:
-                merger = self.deepstack[config.deepstack.index(number)]
-                features.append([merger(image_PW[back_P], grid) for image_PW in x_IPW])
-        first = [self.merger(image_PW[back_P], grid) for image_PW in x_IPW]
-        return [torch.cat(parts, dim=1) for parts in zip(first, *features, strict=True)]
+                features.append(merge(self.deepstack[config.deepstack.index(number)], x))
+        return torch.cat([merge(self.merger, x), *features], dim=1)
 
     def positions(self, grid: Grid) -> Tensor:
         """Position embeddings [rows·columns, width]: the table stretched so that its corners lie on the image's."""

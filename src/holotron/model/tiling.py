@@ -58,9 +58,7 @@ class ImageProcessor:
             return ProcessedImage(grids, tokens, image.size, self._patches_of_tiles(image, grids))
         size = image.size
         if self.vision.mode == "scaled":
-            # These towers were trained with Pillow's rounding to 8 bits, so the device is given the scaled image.
-            (rows, columns), patch = grids[0], self.vision.patch_size
-            image = image.resize((columns * patch, rows * patch), Image.Resampling.BICUBIC)
+            image = _scaled(image, self.vision)
         pixels = torch.from_numpy(np.array(image))
         patches = None if self._on_device else patches_of_whole_images(pixels[None], grids[0], self.vision)
         return ProcessedImage(grids, tokens, size, patches, pixels)
@@ -81,15 +79,21 @@ class ImageProcessor:
 
 
 def tower_images(image: Image.Image, vision: VisionConfig) -> NDArray[np.uint8]:
-    """What the tower is shown of an RGB image, as pixels [I, H, W, C]: its tiles, or the image itself."""
-    if vision.mode == "dynamic":
-        return np.asarray(image)[None]
+    """What the tower is shown of an RGB image, as pixels [I, H, W, C]: its tiles, or the image itself or scaled."""
+    if vision.mode != "tiles":
+        return np.array(_scaled(image, vision) if vision.mode == "scaled" else image)[None]
     tile = vision.tile_size
     parts = [
         pixels.reshape(rows, tile, columns, tile, 3).swapaxes(1, 2).reshape(-1, tile, tile, 3)
         for pixels, rows, columns in _resized(image, vision)
     ]
     return np.concatenate(parts)
+
+
+def _scaled(image: Image.Image, vision: VisionConfig) -> Image.Image:
+    """The image at the size of its grid, by Pillow: these towers were trained with its rounding to 8 bits."""
+    [(rows, columns)], patch = image_grids(*image.size, vision), vision.patch_size
+    return image.resize((columns * patch, rows * patch), Image.Resampling.BICUBIC)
 
 
 def _resized(image: Image.Image, vision: VisionConfig) -> Iterator[tuple[NDArray[np.uint8], int, int]]:

@@ -17,8 +17,11 @@ from holotron.model.config import QwenVisionConfig, VisionConfig
 from holotron.model.grids import Grid
 from holotron.model.mixers import RMSNorm
 from holotron.model.packed_images import PackedImages
-from holotron.model.patch_layout import PatchLayout
+from holotron.model.patch_layout import PackedLayout, PatchLayout
 from holotron.ops import FixedPacking
+
+# What of the images attends to each other; None: images of one size along a first axis, each to itself.
+Layout = FixedPacking | PatchLayout | PackedLayout | None
 
 
 class VisionAttention(nn.Module):
@@ -28,9 +31,12 @@ class VisionAttention(nn.Module):
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.proj = nn.Linear(config.width, config.width)
 
-    def forward(self, x_IXW: Tensor, packing: FixedPacking | None = None, layout: PatchLayout | None = None) -> Tensor:
+    def forward(self, x_IXW: Tensor, layout: Layout = None) -> Tensor:
         q, k, v = self.qkv(x_IXW).unflatten(-1, (3, self.heads, -1)).unbind(-3)
-        y_IXHP = ops.image_attention(q, k, v, packing) if layout is None else layout.attend(q, k, v)
+        if isinstance(layout, PatchLayout | PackedLayout):
+            y_IXHP = layout.attend(q, k, v)
+        else:
+            y_IXHP = ops.image_attention(q, k, v, layout)
         return self.proj(y_IXHP.flatten(-2))
 
 
@@ -56,8 +62,8 @@ class VisionBlock(nn.Module):
         self.norm2 = vision_norm(config, config.width)
         self.mlp = VisionMlp(config)
 
-    def forward(self, x_IXW: Tensor, packing: FixedPacking | None = None, layout: PatchLayout | None = None) -> Tensor:
-        x_IXW = x_IXW + self.attn(self.norm1(x_IXW), packing, layout)
+    def forward(self, x_IXW: Tensor, layout: Layout = None) -> Tensor:
+        x_IXW = x_IXW + self.attn(self.norm1(x_IXW), layout)
         return x_IXW + self.mlp(self.norm2(x_IXW))
 
 
@@ -108,7 +114,8 @@ class VisionTower(nn.Module):
         x_PW = self.patch_embed(patches_PV)
         x_PW = x_PW + positions_PW.to(x_PW.dtype)
         # The residual stream stays wide: many small contributions would be lost in 16 bits.
-        x_XW = images.insert_prefix(x_PW.to(self.prefix.dtype), self.prefix)
+        x_XW = images.arranged(x_PW.to(self.prefix.dtype))
+        x_XW = x_XW + images.prefix_XK.to(x_XW.dtype) @ self.prefix
         for block in self.blocks:
             x_XW = block(x_XW, images.packing)
         x_YW = images.corners(x_XW)

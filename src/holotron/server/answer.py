@@ -143,7 +143,8 @@ class TurnAnswer(ABC, Generic[Asked]):
 
     def _chunk(self, choices: list[dict[str, Any]], more: dict[str, Any] | None = None) -> bytes:
         options = self.request.stream_options
-        so_far = {"usage": self.usage()} if options and options.continuous_usage_stats else {}
+        is_told = options and options.include_usage and options.continuous_usage_stats
+        so_far = {"usage": self.usage()} if is_told else {}
         return sse(self.head | {"object": self.chunk_object, "choices": choices} | so_far | (more or {}))
 
     def usage(self) -> dict[str, Any]:

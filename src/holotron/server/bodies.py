@@ -24,6 +24,7 @@ SMALL = 128 * 1024  # read at once: a few milliseconds, whatever is in it
 MOST_AT_ONCE = 16 * 1024 * 1024  # the same for data URLs, which are only copied
 MOST_URLS = 64
 MOST_WAITING = 32
+MAX_OBJECTS = 500_000
 
 
 def is_quick(content: bytes) -> bool:
@@ -99,6 +100,23 @@ class BodyRequest(Request):
     """A request whose JSON is what its route wants, already validated."""
 
     kind: Any
+    _whole: bytes | None = None
+
+    async def body(self) -> bytes:
+        """All of it. What cannot be taken is not kept, but received to its end: its client hears why."""
+        if self._whole is not None:
+            return self._whole
+        pieces, objects = list[bytes](), 0
+        async for piece in self.stream():
+            if objects <= MAX_OBJECTS:
+                pieces.append(piece)
+                objects += piece.count(b"{")
+            else:
+                pieces.clear()
+        if objects > MAX_OBJECTS:
+            raise ApiError(400, f"body: it has more than {MAX_OBJECTS:,} objects", param="body", code="too_large")
+        self._whole = b"".join(pieces)
+        return self._whole
 
     async def json(self) -> Any:
         server = self.app.state.server

@@ -96,6 +96,14 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
         reason = super().finish_reason(choice)
         return "tool_calls" if reason == "stop" and self._calls[choice.index] else reason
 
+    def usage(self) -> dict[str, Any]:
+        usage, reasoning = super().usage(), self._state.reasoning
+        if reasoning is not None:
+            tokenizer, thinking = self._state.texts.tokenizer, self.turns[0].prompt.thinking
+            thoughts = sum(reasoning.count(tokenizer, thinking, choice.token_ids) for choice in self.choices)
+            usage["completion_tokens_details"] = {"reasoning_tokens": thoughts}
+        return usage
+
     def logprobs(self, choice: Choice, start: int) -> dict[str, Any] | None:
         if not self.request.logprobs:
             return None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from holotron.model.text.tokenizer import Tokenizer
 from holotron.server.tool_markup import SPACE
+
+FIRST_TOKENS = 64  # in which a tag that opens an answer ends
 
 
 class Thinking(StrEnum):
@@ -35,6 +38,23 @@ class ReasoningDialect:
         if opened > closed:
             return Thinking.INSIDE
         return Thinking.OVER if closed >= 0 or last < 0 else Thinking.POSSIBLE
+
+    def count(self, tokenizer: Tokenizer, thinking: Thinking, token_ids: Sequence[int]) -> int:
+        """How many tokens of an answer are thoughts, their tags included."""
+        if thinking is Thinking.OVER:
+            return 0
+        if thinking is Thinking.POSSIBLE:
+            beginning = tokenizer.decode(token_ids[:FIRST_TOKENS], skip_special=False)
+            if not beginning.lstrip(SPACE).startswith(self.opening):
+                return 0
+        if (closing := tokenizer.markup.get(self.closing)) is not None:
+            return token_ids.index(closing) + 1 if closing in token_ids else len(token_ids)
+        # The shortest beginning that has the tag in it.
+        ends = range(1, len(token_ids) + 1)
+        found = bisect_left(
+            ends, True, key=lambda end: self.closing in tokenizer.decode(token_ids[:end], skip_special=False)
+        )
+        return min(found + 1, len(token_ids))
 
     def grammar_around(self, thinking: Thinking, token_ids: Mapping[str, int]) -> str:
         """A Lark grammar of thoughts before @body; empty where there are none. Tags are tokens where they can be."""

@@ -139,6 +139,10 @@ class Deleted(ApiModel):
     deleted: bool
 
 
+class DeletedResponse(Deleted):
+    object: str = "response"
+
+
 class Health(ApiModel):
     status: str
 

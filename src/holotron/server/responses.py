@@ -1,4 +1,4 @@
-"""POST /v1/responses: OpenAI's newer dialect. A chain of responses is a session."""
+"""/v1/responses: OpenAI's newer dialect. A chain of responses is a session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat
 from holotron.server.errors import ApiError, field_error
 from holotron.server.logprobs import TokenNames, chat_logprobs
-from holotron.server.response_models import ERRORS, ResponseAnswer
+from holotron.server.response_models import ERRORS, DeletedResponse, ResponseAnswer
 from holotron.server.response_schemas import ResponsesRequest
 from holotron.server.schemas import OpenRequest
 from holotron.server.session_routes import close, open_for, take_back
@@ -33,11 +33,32 @@ async def responses(http: Request, state: StateDep, caller: CallerDep, body: Res
     return await respond(http, _begin(state, body, caller))
 
 
+@router.get("/v1/responses/{response_id}", responses={200: {"model": ResponseAnswer}}, response_model=None)
+async def read_response(response_id: str, state: StateDep, caller: CallerDep) -> Response:
+    """A stored response as it was told."""
+    _find(state, response_id, caller, "response_id")
+    if (told := state.responses.get(response_id)) is None:
+        raise _not_found(response_id, "response_id")
+    return Response(told, media_type="application/json")
+
+
+@router.delete("/v1/responses/{response_id}", response_model=DeletedResponse)
+async def delete_response(response_id: str, state: StateDep, caller: CallerDep) -> Any:
+    """Forget a response; with the last one of a chain, its session is closed."""
+    session, turn = _find(state, response_id, caller, "response_id")
+    state.responses.remove(response_id)
+    session.not_responses.add(turn)
+    if len(session.not_responses) >= session.turns:
+        await close(state, session)
+    return {"id": response_id, "deleted": True}
+
+
 class ResponsesAnswer(BlockAnswer):
     """Items of OpenAI's responses, and the events that they are streamed in."""
 
     asked: ResponsesRequest
     instructions: str | None
+    is_stored: bool
     _events_told = 0
 
     def began(self) -> Iterator[dict[str, Any]]:
@@ -71,8 +92,11 @@ class ResponsesAnswer(BlockAnswer):
         item = self._item(block, "completed")
         yield self._numbered({"type": "response.output_item.done", "output_index": block.index, "item": item})
 
+    def result(self) -> dict[str, Any]:
+        return self._stored(super().result())
+
     def ended(self) -> Iterator[dict[str, Any]]:
-        response = self.told()
+        response = self._stored(self.told())
         yield self._numbered({"type": f"response.{response['status']}", "response": response})
 
     def broken(self, error: ApiError) -> Iterator[bytes]:
@@ -88,6 +112,11 @@ class ResponsesAnswer(BlockAnswer):
         response["output"] = [self._item(block, "completed") for block in self.blocks]
         response["usage"] = self._tokens()
         return response | self.extras() | self._token_ids()
+
+    def _stored(self, response: dict[str, Any]) -> dict[str, Any]:
+        if self.is_stored:
+            self._state.responses.add(response)
+        return response
 
     def _token_ids(self) -> dict[str, Any]:
         return self.choice.tokens(self._state.client.version_of) if self.request.return_token_ids else {}
@@ -112,7 +141,7 @@ class ResponsesAnswer(BlockAnswer):
             "parallel_tool_calls": self.request.parallel_tool_calls,
             "previous_response_id": asked.previous_response_id,
             "reasoning": {"effort": None, "summary": None},
-            "store": self.request.session_id is not None,
+            "store": self.is_stored,
             "temperature": self.request.temperature,
             "text": {"format": {"type": "text"}} if asked.text is None else asked.text.model_dump(by_alias=True),
             "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
@@ -148,7 +177,7 @@ class ResponsesAnswer(BlockAnswer):
             "input_tokens": usage["prompt_tokens"],
             "input_tokens_details": {**usage["prompt_tokens_details"], "cache_write_tokens": 0},
             "output_tokens": usage["completion_tokens"],
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": usage.get("completion_tokens_details", {"reasoning_tokens": 0}),
             "total_tokens": usage["total_tokens"],
         }
 
@@ -188,7 +217,7 @@ async def _begin(state: ServerState, body: ResponsesRequest, caller: Caller) -> 
     if session is not None:
         session.instructions = session.instructions or body.instructions
         answer.head["id"] = f"resp_{session.id}_{session.turns}"
-    answer.asked, answer.fields = body, fields
+    answer.asked, answer.fields, answer.is_stored = body, fields, session is not None
     answer.instructions = session.instructions if session else body.instructions
     return answer
 
@@ -205,18 +234,30 @@ async def _session(state: ServerState, body: ResponsesRequest, caller: Caller) -
         return session, True
     if body.session_id is not None:
         raise field_error("session_id", "previous_response_id names the session already")
-    id_, _, turns = body.previous_response_id.removeprefix("resp_").rpartition("_")
-    try:
-        session = state.sessions.find(id_, caller)
-        count = int(turns)
-        if not 0 < count <= session.turns:
-            raise ValueError(count)
-    except (ApiError, ValueError):
-        problem = f"there is no response {body.previous_response_id[:128]!r}: it has expired, or was not stored"
-        message = f"previous_response_id: {problem}"
-        raise ApiError(404, message, param="previous_response_id", code="previous_response_not_found") from None
+    session, count = _find(state, body.previous_response_id, caller, "previous_response_id")
     if body.instructions is not None and body.instructions != session.instructions:
         raise field_error("instructions", "they stay those that the chain of responses began with; begin another")
     if count == session.turns:
         return session, False
-    return await take_back(state, caller, session, count), True
+    branch = await take_back(state, caller, session, count)
+    branch.not_responses = set(range(1, count + 1))
+    return branch, True
+
+
+def _find(state: ServerState, id_: str, caller: Caller, field: str) -> tuple[OpenSession, int]:
+    """The session of a stored response, and the number of turns that it had with it."""
+    session_id, _, turns = id_.removeprefix("resp_").rpartition("_")
+    try:
+        session, count = state.sessions.find(session_id, caller), int(turns)
+    except (ApiError, ValueError):
+        raise _not_found(id_, field) from None
+    if not session.is_response or not 0 < count <= session.turns or count in session.not_responses:
+        raise _not_found(id_, field)
+    return session, count
+
+
+def _not_found(id_: str, field: str) -> ApiError:
+    message = f"{field}: there is no response {id_[:128]!r}: it was deleted, has expired, or was not stored"
+    if field == "previous_response_id":  # as OpenAI's service answers: clients look for it, and begin anew
+        return ApiError(400, message, param=field, code="previous_response_not_found")
+    return ApiError(404, message, param=field, code="response_not_found")

@@ -34,6 +34,7 @@ class OpenSession:
     ending: bool = False  # its turn was left, and is being taken back
     is_response: bool = False  # opened for a chain of responses: nobody asked for it
     instructions: str | None = None  # that the chain began with
+    not_responses: set[int] = field(default_factory=set)  # turns whose responses were deleted, or another chain's
     _idle: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     @property
@@ -69,6 +70,7 @@ class OpenSession:
     def rolled_back(self, turn: int, keep_prompt: bool) -> None:
         """Forget the turn of that number and all after it, as the engine has."""
         self.turns = turn % self.turns
+        self.not_responses = {number for number in self.not_responses if number <= self.turns}
         if self.conversation is not None:
             self.conversation.rollback(self.turns, keep_prompt)
 

@@ -22,6 +22,7 @@ from holotron.server.reasoning import ReasoningDialect
 from holotron.server.running import RunningAnswers
 from holotron.server.sessions import SessionTable
 from holotron.server.settings import ServerSettings
+from holotron.server.stored_responses import StoredResponses
 from holotron.server.tools import ToolDialect
 
 Result = TypeVar("Result")
@@ -45,6 +46,7 @@ class ServerState:
     reasoning: ReasoningDialect | None
     deep_check: asyncio.Task[float] | None = None  # of /health, while one runs
     running: RunningAnswers = field(default_factory=RunningAnswers)
+    responses: StoredResponses = field(default_factory=StoredResponses)
 
     @property
     def max_context(self) -> int:

@@ -20,7 +20,8 @@ from torch import Tensor
 from holotron.model.batch import Batch
 from holotron.model.config import ModelConfig
 from holotron.model.grids import Grid, most_patches
-from holotron.model.packed_images import PackedImages, shuffle_order
+from holotron.model.mrope import positions_of_sequence
+from holotron.model.packed_images import PackedImages, count_windows, shuffle_order
 from holotron.ops import FixedPacking, ScanTables
 from holotron.ops.fixed_packing import offsets
 from holotron.train.ocr_loss import SLOTS, UNREAD
@@ -63,6 +64,10 @@ class BatchBudget:
     def chunks(self, length: int) -> int:
         """A chunk per `length` tokens, and half of one more for each sequence's end."""
         return self.tokens // length + self.sequences // 2
+
+    def windows(self, side: int | None) -> int:
+        """Four times as many windows of `side` patches as whole ones have room: many at the edges are smaller."""
+        return 4 * self.patches // side**2 + self.images if side else 0
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,7 @@ class Packer:
 
     def __init__(self, config: ModelConfig, budget: BatchBudget) -> None:
         self.budget = budget
+        self._config = config
         self._vision = config.vision
         self._mamba = config.mamba
         self._chunk = config.mamba.chunk_size if config.mamba else 64
@@ -133,7 +139,7 @@ class Packer:
 
     def room(self) -> Room:
         """An empty batch's."""
-        return Room(self.budget, self._chunk)
+        return Room(self.budget, self._chunk, self._vision.window if self._vision else None)
 
     def build(self, sequences: list[Sequence]) -> TrainingBatch:
         budget, vision = self.budget, self._vision
@@ -170,10 +176,10 @@ class Packer:
             image_token_MR[rows, copy], is_image_token_MR[rows, copy] = here, True
             begin += len(rows)
         # Nothing is looked up for images and padding; many times the same row would be slow to sum gradients for.
-        any_id = np.arange(total) % 256
+        any_id = np.arange(total) % min(256, self._config.vocab_size)
         return TrainingBatch(
             token_ids_T=torch.from_numpy(np.where(is_image | (np.arange(total) >= used), any_id, token_ids)),
-            text=self._text(lengths),
+            text=self._text(lengths, sequences),
             image_row_T=torch.from_numpy(image_row_T),
             is_image_T=torch.from_numpy(is_image),
             image_token_MR=torch.from_numpy(image_token_MR),
@@ -192,7 +198,7 @@ class Packer:
             examples=len(sequences),
         )
 
-    def _text(self, lengths: NDArray[np.int64]) -> Batch:
+    def _text(self, lengths: NDArray[np.int64], sequences: list[Sequence]) -> Batch:
         budget, mamba = self.budget, self._mamba
         scan = (
             None
@@ -209,7 +215,19 @@ class Packer:
         packing = FixedPacking.build(
             lengths, tokens=budget.tokens, sequences=budget.sequences, longest=budget.longest, scan=scan
         )
-        return Batch(packing, torch.from_numpy(offsets(lengths, budget.tokens)))
+        return Batch(packing, torch.from_numpy(self._positions(lengths, sequences)))
+
+    def _positions(self, lengths: NDArray[np.int64], sequences: list[Sequence]) -> NDArray[np.int64]:
+        """[T], or [3, T] where images have positions of their own."""
+        if not self._config.uses_mrope or self._vision is None:
+            return offsets(lengths, self.budget.tokens)
+        image_token = self._vision.image_token_id
+        parts = [
+            positions_of_sequence(each.token_ids, image_token, (grid for p in each.pictures for grid in p.grids))
+            for each in sequences
+        ]
+        positions_3T = np.concatenate(parts, axis=1)
+        return np.pad(positions_3T, ((0, 0), (0, self.budget.tokens - positions_3T.shape[1])))
 
     def _images(self, grids: list[Grid]) -> PackedImages | None:
         if self._vision is None:
@@ -219,7 +237,9 @@ class Packer:
             patches=self.budget.patches,
             images=self.budget.images,
             prefix=self._vision.prefix_tokens,
-            longest=most_patches(self._vision),
+            longest=min(most_patches(self._vision), max(self.budget.patches, 1)),
+            window=self._vision.window,
+            windows=self.budget.windows(self._vision.window),
         )
 
     def _ocr_labels(self, pictures: list[Picture]) -> NDArray[np.uint8]:
@@ -236,11 +256,10 @@ class Packer:
 class Room:
     """What is left of a budget."""
 
-    def __init__(self, budget: BatchBudget, chunk: int) -> None:
-        self._chunk, self._longest = chunk, budget.longest
-        self._left = np.array(
-            [budget.tokens, budget.patches, budget.learned, budget.sequences, budget.images, budget.chunks(chunk)]
-        )
+    def __init__(self, budget: BatchBudget, chunk: int, window: int | None = None) -> None:
+        self._chunk, self._longest, self._window = chunk, budget.longest, window
+        counts = budget.tokens, budget.patches, budget.learned, budget.sequences, budget.images
+        self._left = np.array([*counts, budget.chunks(chunk), budget.windows(window)])
 
     def takes(self, bunch: Bunch) -> bool:
         short = all(len(sequence.token_ids) <= self._longest for sequence in bunch)
@@ -250,14 +269,15 @@ class Room:
         self._left -= self.needs(bunch)
 
     def needs(self, bunch: Bunch) -> NDArray[np.int64]:
-        """Tokens, patches, learned tokens, sequences, images and chunks."""
+        """Tokens, patches, learned tokens, sequences, images, chunks and windows."""
         tokens = np.array([len(sequence.token_ids) for sequence in bunch])
         learned = sum(int(sequence.learn.sum()) for sequence in bunch)
         pictures, _ = _looks([picture for sequence in bunch for picture in sequence.pictures], len(bunch))
         patches = sum(picture.patches for picture in pictures)
         images = sum(len(picture.grids) for picture in pictures)
         chunks = int((-(-tokens // self._chunk)).sum())
-        return np.array([tokens.sum(), patches, learned, len(bunch), images, chunks])
+        windows = sum(count_windows(grid, self._window) for picture in pictures for grid in picture.grids)
+        return np.array([tokens.sum(), patches, learned, len(bunch), images, chunks, windows])
 
 
 def _by_size(pictures: list[Picture]) -> list[list[int]]:

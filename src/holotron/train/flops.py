@@ -7,7 +7,7 @@ from typing import Self
 
 import torch
 
-from holotron.model.config import ModelConfig, VisionConfig
+from holotron.model.config import ModelConfig, QwenVisionConfig, VisionConfig
 from holotron.model.model import Model
 from holotron.ops import FixedPacking
 from holotron.train.batches import TrainingBatch
@@ -77,14 +77,17 @@ def _causal_pairs(batch: TrainingBatch) -> float:
 
 
 def _vision_flops(config: ModelConfig, tower: VisionConfig, batch: TrainingBatch, passes: Passes) -> float:
-    block = 4 * tower.width**2 + 2 * tower.width * tower.mlp_size
+    block = 4 * tower.width**2 + (3 if tower.gated else 2) * tower.width * tower.mlp_size
     seen = batch.used_patches * (tower.depth * block + tower.patch_values * tower.width)
-    projector = tower.shuffled_width * tower.projector_size + tower.projector_size * config.hidden_size
-    pairs = sum(
-        len(pixels) * (rows * columns) ** 2 for pixels, (rows, columns) in zip(batch.pixels, batch.grids, strict=True)
-    )
+    projector = tower.projector_parameters(config.hidden_size)
+    windowed = tower.depth - len(tower.full_attention) if isinstance(tower, QwenVisionConfig) and tower.window else 0
+    pairs = 0
+    for pixels, (rows, columns) in zip(batch.pixels, batch.grids, strict=True):
+        whole = rows * columns
+        nearby = min(whole, tower.window**2) if tower.window else whole
+        pairs += len(pixels) * whole * ((tower.depth - windowed) * whole + windowed * nearby)
     products = passes.vision * seen + passes.projector * batch.used_patches / 4 * projector
-    return 2.0 * products + _per_pair(passes.vision) * pairs * tower.width * tower.depth
+    return 2.0 * products + _per_pair(passes.vision) * pairs * tower.width
 
 
 def recomputed_flops(config: ModelConfig, batch: TrainingBatch, passes: Passes, recompute: Recompute) -> float:

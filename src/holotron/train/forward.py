@@ -19,6 +19,7 @@ from holotron.model.config import VisionConfig
 from holotron.model.decoder import Layer
 from holotron.model.mixers import MambaMixer
 from holotron.model.model import Model
+from holotron.model.qwen_vision import QwenVisionTower
 from holotron.model.tiling import patches_of_whole_images
 from holotron.model.vision import VisionTower
 from holotron.ops import move_rows
@@ -101,23 +102,23 @@ def _keep_products(ctx: object, op: object, *args: object, **kwargs: object) -> 
 
 
 def encode_images(model: Model, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
-    """Token embeddings [M, D] of all images."""
-    assert isinstance(model.vision, VisionTower)
-    assert model.projector is not None
+    """Token embeddings [M, D] of all images; with deepstack, what deeper layers are given follows each."""
+    assert model.vision is not None
     assert batch.images is not None
-    out: Tensor = model.projector(model.vision.encode_packed(patches_PV, positions_PW, batch.images))
-    return out
+    encoded = model.vision.encode_packed(patches_PV, positions_PW, batch.images)
+    return encoded if model.projector is None else model.projector(encoded)
 
 
 def hidden_of_learned(model: Model, batch: TrainingBatch, images_MD: Tensor | None) -> Tensor:
     """What the head is given [N, D] at each row that a learned token follows; `images_MD` is None without vision."""
     x_TD = model.decoder.embeddings(batch.token_ids_T)
+    deeper: list[Tensor] = []
     if images_MD is not None:
-        placed_TD = move_rows(
-            images_MD.to(x_TD.dtype), batch.image_row_T, batch.is_image_T, batch.image_token_MR, batch.is_image_token_MR
-        )
+        there, back = (batch.image_row_T, batch.is_image_T), (batch.image_token_MR, batch.is_image_token_MR)
+        parts = images_MD.to(x_TD.dtype).chunk(1 + model.config.deepstack_layers, dim=1)
+        placed_TD, *deeper = (move_rows(part_MD, *there, *back) for part_MD in parts)
         x_TD = torch.where(batch.is_image_T[:, None], placed_TD, x_TD)
-    out: Tensor = model.decoder(x_TD, batch.text, rows_N=batch.rows_N)
+    out: Tensor = model.decoder(x_TD, batch.text, rows_N=batch.rows_N, deepstack_KTD=deeper or None)
     return out
 
 
@@ -134,8 +135,10 @@ def prepare_patches(
     return out
 
 
-def place_patches(batch: TrainingBatch, tower: VisionTower, most: int) -> Tensor:
-    """The position embeddings of all patches, [most, W]."""
+def place_patches(batch: TrainingBatch, tower: VisionTower | QwenVisionTower, most: int) -> Tensor:
+    """The position embeddings of all patches, [most, W]; one row of zeros where the tower has no table of them."""
+    if tower.position_table is None:
+        return torch.zeros(1, tower.config.width, device=tower.patch_embed.weight.device)
     parts = [
         tower.positions(grid).repeat(len(pixels), 1) for pixels, grid in zip(batch.pixels, batch.grids, strict=True)
     ]

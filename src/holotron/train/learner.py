@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from holotron.agent.policy_format import find_format, save_format, stated_format
+from holotron.agent.policy_format import NANO, PolicyFormat, find_format, format_of, save_format, stated_format
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.checkpoint.writer import save_checkpoint
-from holotron.model.config import ModelConfig, QwenVisionConfig
+from holotron.model.config import ModelConfig
 from holotron.model.loading import find_checkpoint
 from holotron.model.model import Model
 from holotron.model.parameters import parameter_type, place
@@ -22,7 +22,6 @@ from holotron.model.text.chat_template import load_chat_template
 from holotron.model.text.conversation import ConversationWriter
 from holotron.model.text.policy_tokenizer import policy_template, policy_tokenizer, save_policy_texts
 from holotron.model.text.tokenizer import load_tokenizer
-from holotron.model.vision import VisionTower
 from holotron.train.batches import TrainingBatch
 from holotron.train.cuda_graph import CudaGraphStep
 from holotron.train.forward import (
@@ -57,6 +56,7 @@ class Learner:
         torch.manual_seed(recipe.seed)
         # What can be refused is refused before a large checkpoint is read.
         self.writer = _writer(recipe)
+        self.own_format = _own_format(recipe)
         self.coordinates = Coordinates.of(self.writer.tokenizer, recipe.coordinate_sigma)
         _check(recipe, self.writer.config, self.coordinates)
         start = StartingModel(recipe, self.writer.config, device, in_parts=ranks.size > 1)
@@ -160,7 +160,6 @@ class Learner:
             return None
         dtype = torch.bfloat16 if self._half else self.model.dtype
         patches = prepare_patches(batch, tower.config, most, self.device, dtype)
-        assert isinstance(tower, VisionTower)
         return patches, place_patches(batch, tower, most)
 
     def _objective_of_seen(self, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> Losses:
@@ -209,7 +208,7 @@ class Learner:
             save_checkpoint(model, folder, overwrite=True)
             if model.source is None:  # else it has kept its own
                 save_policy_texts(model.config, folder)
-            taught = {source.format for source in self.recipe.data if source.store} or {"nano"}
+            taught = {source.format or self.own_format.spec for source in self.recipe.data if source.store} or {"nano"}
             ours = taught == {"nano"} and not self.coordinates.first_ids  # taught as no policy of ours is
             if len(taught) == 1 and not ours and stated_format(folder) is None:
                 save_format(find_format(taught.pop()), folder)
@@ -231,13 +230,14 @@ def _writer(recipe: Recipe) -> ConversationWriter:
     return ConversationWriter(tokenizer, template, config)
 
 
+def _own_format(recipe: Recipe) -> PolicyFormat:
+    """How the model is asked where it is served; a new one, and one of no known family, as our policies are."""
+    own = None if recipe.random else format_of(find_checkpoint(recipe.starting_point))
+    return own or NANO
+
+
 def _check(recipe: Recipe, config: ModelConfig, coordinates: Coordinates) -> None:
     vision = config.vision
-    if isinstance(vision, QwenVisionConfig):
-        raise RecipeError(
-            f"{config.name} cannot be trained here yet: batches have neither the positions with three axes nor the "
-            "deepstack features of Qwen's vision-language models; start from a model with a RADIO tower or without one"
-        )
     if recipe.coordinate_jitter and not coordinates.first_ids:
         raise RecipeError(f"coordinate_jitter needs tokens for coordinates, which {config.name} does not have")
     if recipe.ocr_loss and (vision is None or vision.mode != "dynamic"):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from holotron.agent.policy_format import find_format
+from holotron.agent.policy_format import NANO, PolicyFormat, find_format
 from holotron.episodes.examples import ExampleError
 from holotron.episodes.shards import read_shard, shard_paths
 from holotron.train.batches import Bunch, Packer, TrainingBatch
@@ -77,13 +77,14 @@ class SourceShare:
         seed: int,
         shared: int = 1,
         folder: Path = Path(),
+        own_format: PolicyFormat = NANO,
     ) -> None:
         self._seed = f"{seed}/{source.path}/{stream}"
         self._read: Callable[[int], Bunch]
         if source.store:
             from holotron.episodes.views import View  # needs pydantic, which training on tar shards does without
 
-            form = find_format(source.format)
+            form = find_format(source.format) if source.format else own_format
             view = View([folder / source.store], source, policy_format=form, part=stream, parts=streams)
             self._read, self._weights = partial(_read_example, view, writer), view.weights
         else:
@@ -172,6 +173,7 @@ class BatchStream(IterableDataset[tuple[Drawn, ...]]):
     ranks: int = 1
     jitter: CoordinateJitter | None = None
     folder: Path = Path()
+    own_format: PolicyFormat = NANO
 
     def __iter__(self) -> Iterator[tuple[Drawn, ...]]:
         info = get_worker_info()
@@ -184,7 +186,8 @@ class BatchStream(IterableDataset[tuple[Drawn, ...]]):
     def _drawn(self, stream: int) -> Iterator[Drawn]:
         streams, shared = self.workers * self.batches, self.packer.budget.shared
         shares = [
-            SourceShare(source, self.writer, stream, streams, self.seed, shared, self.folder) for source in self.sources
+            SourceShare(source, self.writer, stream, streams, self.seed, shared, self.folder, self.own_format)
+            for source in self.sources
         ]
         start = self.cursors.get(stream, Cursor(0, (0,) * len(shares)))
         weights = [source.weight for source in self.sources]

@@ -26,13 +26,13 @@ class DataSource(Selection):
     """What is learned from: tar shards (a file, folder or prefix) or the folder of an episode store.
 
     weight: how often it is drawn compared with the other sources. The rest is for stores. format: the policy format in
-    which episodes are written as conversations, such as "holo2".
+    which episodes are written as conversations, such as "holo2"; by default the one that the model is asked in.
     """
 
     shards: str = ""
     store: str = ""
     weight: float = 1.0
-    format: str = "nano"
+    format: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,9 +40,10 @@ class DataSource(Selection):
             raise ValueError('say one of shards = "…", for tar files, and store = "…", for a folder of episodes')
         if not self.weight > 0:
             raise ValueError(f"weight is {self.weight}; it must be more than 0")
-        find_format(self.format)  # ValueError where there is none like it
+        if self.format:
+            find_format(self.format)  # ValueError where there is none like it
         chosen_by_default = Selection()
-        if self.shards and self.format != "nano":
+        if self.shards and self.format:
             raise ValueError("format is about episodes; tar shards are learned as they are")
         for name in (f.name for f in fields(Selection)):
             if self.shards and getattr(self, name) != getattr(chosen_by_default, name):

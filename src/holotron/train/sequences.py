@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass, replace
@@ -11,13 +10,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from holotron.agent.chat import Message, template_messages
 from holotron.episodes.examples import Example, ExampleError, ExampleTurn
 from holotron.model.config import VisionConfig
 from holotron.model.grids import Grid, image_grids
-from holotron.model.image import image_size
+from holotron.model.image import image_size, load_image
 from holotron.model.text.conversation import AnsweredTurn, ConversationWriter
 from holotron.model.tiling import tower_images
 from holotron.train.ocr_loss import ocr_labels
@@ -48,13 +46,15 @@ class Picture:
 
     def pixels(self) -> NDArray[np.uint8]:
         """[images of the tower, height, width, 3]"""
-        with Image.open(io.BytesIO(self.png)) as image:
-            return tower_images(image.convert("RGB"), self.vision)
+        return tower_images(load_image(self.png), self.vision)
 
     @property
     def pixel_size(self) -> tuple[int, int]:
-        """The size of what `pixels` gives: that of a tile, or the screenshot's own."""
-        return self.size if self.vision.mode == "dynamic" else (self.vision.tile_size,) * 2
+        """The size of what `pixels` gives: that of a tile, the screenshot's own, or the one it is scaled to."""
+        if self.vision.mode == "dynamic":
+            return self.size
+        rows, columns = self.grids[0]
+        return columns * self.vision.patch_size, rows * self.vision.patch_size
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class SequenceWriter:
 
     def write(self, example: Example) -> Sequence:
         turns = [(turn.messages, self._answer(turn), turn.learn) for turn in example.turns]
-        return self.write_turns(turns, example.kind, example.about.get("writing"))
+        return self.write_turns(turns, example.kind, example.about.get("writing"), example.template)
 
     def _answer(self, turn: ExampleTurn) -> str | ListOf[int]:
         """The tokens that were generated, where they are this model's: another may have had another vocabulary."""
@@ -85,9 +85,13 @@ class SequenceWriter:
         return turn.answer
 
     def write_turns(
-        self, turns: Iterable[Exchange], kind: str = "", writing: Mapping[str, Any] | None = None
+        self,
+        turns: Iterable[Exchange],
+        kind: str = "",
+        writing: Mapping[str, Any] | None = None,
+        template: Mapping[str, Any] | None = None,
     ) -> Sequence:
-        """writing: what is written in the pictures, where that is known."""
+        """writing: what is written in the pictures, where that is known. template: variables of the chat template."""
         pictures: list[Picture] = []
         answered: list[AnsweredTurn] = []
         for messages, answer, learn in turns:
@@ -95,7 +99,7 @@ class SequenceWriter:
             sizes = [picture.size for picture in shown]
             answered.append(AnsweredTurn(template_messages(messages), sizes, answer, learn))
             pictures += shown
-        example = self._writer.write_example(answered)
+        example = self._writer.write_example(answered, **(template or {}))
         return Sequence(np.array(example.token_ids), np.array(example.learn, dtype=np.bool_), tuple(pictures), kind)
 
     def _picture(self, png: bytes, writing: Mapping[str, Any] | None) -> Picture:

@@ -131,6 +131,7 @@ class Trainer:
             ranks=self.ranks.size,
             jitter=CoordinateJitter.of(self.learner.writer.tokenizer, jitter) if jitter else None,
             folder=recipe.folder,
+            own_format=self.learner.own_format,
         )
 
     def _check(self, meter: Meter, before: list[dict[int, Cursor]]) -> None:

@@ -48,7 +48,7 @@ def standalone(title: str, blocks: str) -> str:
     `blocks` are script elements with data. They are not run, so the policy need not know them.
     """
     style, script = _text(STYLE), joined_scripts()
-    policy = f"{_ALWAYS}; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src 'self' file: data:"
+    policy = inline_policy(script, style)
     icon = base64.b64encode(static_files()[ICON]).decode()
     page = _text(INDEX)
     head = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">\n{GENERATOR}'
@@ -65,12 +65,17 @@ def standalone(title: str, blocks: str) -> str:
     return page
 
 
+def inline_policy(script: str, style: str) -> str:
+    """The rules for a page that has this script and this style inside, and nothing else."""
+    return f"{_ALWAYS}; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src 'self' file: data:"
+
+
 @cache
-def joined_scripts() -> str:
+def joined_scripts(names: tuple[str, ...] = SCRIPTS) -> str:
     """The modules as one: their imports left out, and nothing exported."""
     parts = []
-    for name in SCRIPTS:
-        text = re.sub(r"^import .*;\n", "", _text(name), flags=re.MULTILINE)
+    for name in names:
+        text = re.sub(r"^import .*;\n", "", (STATIC / name).read_text(encoding="utf-8"), flags=re.MULTILINE)
         parts.append(re.sub(r"^export ", "", text, flags=re.MULTILINE))
     script = "\n".join(parts)
     assert "</script" not in script

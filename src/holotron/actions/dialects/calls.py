@@ -1,4 +1,7 @@
-"""Actions written as function calls, `name(1, 'text', key='value')`: a small parser that runs nothing."""
+"""Actions written as function calls, `name(1, 'text', key='value')`: a small parser that runs nothing.
+
+A name may have dots in it, as that of a module's function has.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ MAX_CHARS = 100_000
 _TOKEN = re.compile(
     r"""\s*(?:
         (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
-      | (?P<name>[A-Za-z_]\w*)
+      | (?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)
       | (?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
       | (?P<mark>[()\[\],=;])
     )""",
@@ -23,6 +26,7 @@ _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}
 _PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\n": ""}
 _CONSTANTS = {"True": True, "False": False, "None": None}
 Token = tuple[str, str]
+_ENDS: dict[Token, Token] = {("mark", "["): ("mark", "]"), ("mark", "("): ("mark", ")")}
 
 
 @dataclass(frozen=True)
@@ -124,17 +128,18 @@ def _call(tokens: list[Token], position: int) -> tuple[Call, int]:
 
 
 def _value(tokens: list[Token], position: int) -> tuple[Any, int]:
-    """A number, a text, a constant, or a list of those (not of lists: nothing here nests)."""
-    if _at(tokens, position) != ("mark", "["):
+    """A number, a text, a constant, or a list or tuple of those (not of lists: nothing here nests)."""
+    end = _ENDS.get(_at(tokens, position))
+    if end is None:
         return _atom(*_at(tokens, position)), position + 1
     items: list[Any] = []
     position += 1
-    while _at(tokens, position) != ("mark", "]"):
+    while _at(tokens, position) != end:
         items.append(_atom(*_at(tokens, position)))
         position += 1
         if _at(tokens, position) == ("mark", ","):
             position += 1
-        elif _at(tokens, position) != ("mark", "]"):
+        elif _at(tokens, position) != end:
             raise ActionError("a list is not closed")
     return items, position + 1
 

@@ -89,6 +89,7 @@ class PolicyFormat(ABC):
     sends_resized: ClassVar[bool] = False  # in that size
     vocabulary: ClassVar[tuple[str, ...]] = BROWSER_KINDS  # the actions that it has words for
     dated: ClassVar[bool] = False
+    windowed: ClassVar[bool] = False  # trained on prompts that `history` wrote anew for every step
     template: ClassVar[Mapping[str, Any]] = {}  # variables of the chat template
 
     kinds: tuple[str, ...] = BROWSER_KINDS
@@ -126,13 +127,15 @@ class PolicyFormat(ABC):
         """
 
     def history(self, messages: Sequence[Message]) -> list[Message]:
-        """A conversation as it is sent whole, to a server without sessions: with all but the last screenshots gone."""
+        """A conversation as it is sent whole, without sessions: with all but the last screenshots gone."""
         return trimmed(messages, self.keep_images)
 
     def fitted(self, options: ChatOptions) -> ChatOptions:
         """The options with which a model of this family is talked to."""
         template = {**self.template, **options.template}
-        return replace(options, keep_images=self.keep_images, template=template, history=self.history)
+        return replace(
+            options, keep_images=self.keep_images, windowed=self.windowed, template=template, history=self.history
+        )
 
     def options(self, max_tokens: int, temperature: float = 0.0) -> ChatOptions:
         return self.fitted(ChatOptions(max_tokens, temperature))

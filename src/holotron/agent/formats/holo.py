@@ -56,6 +56,7 @@ class Holo1Format(PolicyFormat):
     sends_resized = True
     vocabulary = _KINDS
     dated = True
+    windowed = True
 
     kinds: tuple[str, ...] = _KINDS
     keep_images: int | None = 3

@@ -67,6 +67,7 @@ class QwenVLFormat(PolicyFormat):
     name = "qwen-vl"
     vocabulary = tuple(_ARGUMENTS)
     template: ClassVar[Mapping[str, Any]] = {"enable_thinking": False}
+    windowed = True
 
     kinds: tuple[str, ...] = tuple(_ARGUMENTS)
     keep_images: int | None = 5

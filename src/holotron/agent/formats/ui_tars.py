@@ -45,6 +45,7 @@ _BOX = re.compile(r"(start_box|end_box)='\((\d+),\s*(\d+)\)'")
 @dataclass(frozen=True)
 class UITarsFormat(PolicyFormat):
     name = "ui-tars"
+    windowed = True
     space = "pixels"
     image_rule = UI_TARS_IMAGE
     vocabulary = tuple(_CALLS)
