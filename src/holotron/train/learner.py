@@ -71,6 +71,7 @@ class Learner:
         if recipe.compile:
             self._token_losses, self._ocr_loss = compiled(losses_of_learned), compiled(ocr_loss)
         self._run = self._losses
+        self.token_losses: list[Tensor] = []  # of each batch of the last step, where they are at hand
         if ranks.size > 1:
             shard(self.model, self._losses, device)
             start.fill()
@@ -86,6 +87,7 @@ class Learner:
 
     def learn(self, batches: Sequence[TrainingBatch], step: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
         """One step over all batches: the losses of what is said and of what is written, and the gradient's norm."""
+        self.token_losses.clear()
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = self.rate(step)
@@ -93,6 +95,7 @@ class Learner:
             [batch], seen = batches, self.see(batches[0])
             assert seen is not None
             _, said, written = self.cuda_graph(batch, *seen)
+            self.token_losses.clear()  # its tensors are the same ones every time
         else:
             for optimizer in self.optimizers:
                 optimizer.zero_grad(set_to_none=True)
@@ -145,6 +148,7 @@ class Learner:
         self, losses_N: Tensor, written: Tensor, batch: TrainingBatch, learned: Tensor | None, batches: int
     ) -> Losses:
         learned = self._learned(batch.weights_N.sum()) if learned is None else learned
+        self.token_losses.append(losses_N.detach())
         said = (losses_N * batch.weights_N).sum() / learned
         written = written / batches
         return said + self.recipe.ocr_loss * written, said, written

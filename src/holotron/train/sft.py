@@ -14,17 +14,20 @@ import torch
 
 from holotron.env.workers import stop_signals
 from holotron.episodes.files import whole_file
+from holotron.model.heartbeat import to_stderr
 from holotron.train.batches import Packer
 from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.learner import Learner
 from holotron.train.loader import BatchStream, Cursor, Drawn, load_batches
-from holotron.train.meter import Meter, Progress, TrainingError
+from holotron.train.meter import Meter, Progress, TrainingError, told_evaluation
 from holotron.train.parallel import join
 from holotron.train.recipe import DataSource, Recipe
 from holotron.train.results import METRICS
 from holotron.train.sequences import SequenceWriter
+from holotron.train.sinks import Sink, check_sinks, figures_of, open_sinks
 from holotron.train.state import NAME as STATE
 from holotron.train.state import StateWriter, load_state
+from holotron.train.suite_evaluation import SuiteEvaluation
 
 WEIGHTS, RECIPE = "weights", "recipe.json"
 
@@ -48,6 +51,9 @@ class Trainer:
         self.learner = Learner(self.recipe, place, self.ranks)
         self.packer = Packer(self.learner.model.config, recipe.batch)
         self.writer = SequenceWriter(self.learner.writer)
+        check_sinks(recipe.sinks)
+        self.evaluation = SuiteEvaluation(out, recipe.eval)
+        self.sinks: list[Sink] = []
         self.step = 0
         self.cursors: dict[int, Cursor] = {}
         self._stopped = False
@@ -55,6 +61,16 @@ class Trainer:
     def run(self, on_progress: Callable[[Progress], None] = lambda _: None) -> Path:
         """Train to the end and leave a checkpoint; its folder. A stopped run keeps its state and raises Interrupted."""
         self._check_folder()
+        if self.ranks.first:
+            self.sinks = open_sinks(self.recipe.sinks, self.out, self.recipe.name, _plain(self.recipe))
+        try:
+            return self._train(on_progress)
+        finally:
+            self.evaluation.stop()
+            for sink in self.sinks:
+                sink.close()
+
+    def _train(self, on_progress: Callable[[Progress], None]) -> Path:
         learner, recipe, began = self.learner, self.recipe, time.monotonic()
         if (self.out / STATE).exists():
             self.step, self.cursors = load_state(
@@ -80,6 +96,7 @@ class Trainer:
                     progress = meter.progress(self.step, began, self.held_out_loss() if measures else None)
                     before.clear()
                     if self.ranks.first:
+                        progress.evaluation = self.evaluation.result()
                         self._note(progress)
                         on_progress(progress)
                 told = self.ranks.gather((self._stopped, states.broken))  # one that is to stop stops them all
@@ -89,12 +106,28 @@ class Trainer:
                 if self._stopped or self.step % recipe.keep_every == 0:
                     self._check(meter, before)
                     self.keep(states)
+                if self.evaluation.due(self.step, ends) and not self._stopped:
+                    self._evaluate()
                 if self._stopped:
                     states.end()
                     raise Interrupted(f"stopped after step {self.step} of {recipe.steps}; run it again to go on")
             self.keep(states)
             states.end()
+        self._tell_evaluation()
         return learner.export(self.out / WEIGHTS)
+
+    def _evaluate(self) -> None:
+        """Have the suite played by the weights of now, once it has been by those before."""
+        self._tell_evaluation()
+        self.learner.export(self.evaluation.weights)
+        if self.ranks.first:
+            self.evaluation.begin(self.step)
+
+    def _tell_evaluation(self) -> None:
+        """Wait for an evaluation that is under way, and tell what came of it."""
+        if (found := self.evaluation.result(wait=True)) is not None:
+            to_stderr(told_evaluation(found))
+            self._sink(self.step, {f"evaluation/{key}": found[key] for key in found if key not in ("suite", "error")})
 
     def stop(self) -> None:
         """End behind the step in hand, with the state kept."""
@@ -172,6 +205,11 @@ class Trainer:
     def _note(self, progress: Progress) -> None:
         with open(self.out / METRICS, "a", encoding="utf-8") as file:
             file.write(json.dumps(progress.__dict__) + "\n")
+        self._sink(progress.step, figures_of(progress))
+
+    def _sink(self, step: int, figures: dict[str, float]) -> None:
+        for sink in self.sinks:
+            sink.write(step, figures)
 
 
 def _begun(out: Path) -> dict[str, Any]:
@@ -182,6 +220,7 @@ def _begun(out: Path) -> dict[str, Any]:
 
 
 def _plain(recipe: Recipe) -> dict[str, Any]:
-    """Without its folder, which may be moved."""
+    """What a run is: without its folder, which may be moved."""
     value: dict[str, Any] = json.loads(json.dumps(asdict(replace(recipe, folder=Path())), default=str))
+    del value["sinks"]  # which may come and go
     return value
