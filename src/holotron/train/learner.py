@@ -191,12 +191,13 @@ class Learner:
         """Whether anything learns that an image passes through before the decoder."""
         return any(name.startswith(("vision.", "projector.")) for name in trained(self.model))
 
-    def export(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
+    def export(self, folder: Path, dtype: torch.dtype | None = None) -> Path:
         """The averaged weights as a checkpoint folder that the engine can load; all else as it came.
 
-        Low-rank changes are added to the weights they belong to, and stand alone in a folder beside it, too.
+        Without a dtype, in the recipe's. Low-rank changes are added to the weights they belong to, and stand alone in a
+        folder beside it, too.
         """
-        lora = self.recipe.lora
+        lora, dtype = self.recipe.lora, dtype or getattr(torch, self.recipe.export_dtype)
         with torch.device("meta"):
             model = Model(self.model.config)
         model.source = self.model.source

@@ -84,6 +84,7 @@ class Recipe:
     seed: int = 0
     compile: bool = False
     dtype: str = "bfloat16"
+    export_dtype: str = "bfloat16"
     coordinate_sigma: float = 3.0
     ocr_loss: float = 0.0
     coordinate_jitter: float = 0.0
@@ -112,6 +113,8 @@ class Recipe:
             raise RecipeError("a recipe needs at least one step and one source of data")
         if self.dtype not in ("bfloat16", "float32"):
             raise RecipeError(f"dtype is {self.dtype!r}; known are 'bfloat16' and 'float32'")
+        if self.export_dtype not in ("bfloat16", "float16", "float32"):
+            raise RecipeError(f"export_dtype is {self.export_dtype!r}; known are 'bfloat16', 'float16' and 'float32'")
         if self.recompute not in get_args(Recompute):
             raise RecipeError(f"recompute is {self.recompute!r}; known are {', '.join(get_args(Recompute))}")
         for part in self.frozen:
