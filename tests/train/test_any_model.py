@@ -47,7 +47,7 @@ def tiled_batch() -> TrainingBatch:
     return Packer(TILED, BUDGET).build(tiled(range(4)))
 
 
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize("recompute", ["none", "selective", "mamba", "full"])
 def test_tiles_and_thumbnails_are_trained_as_they_are_scored(recompute: Recompute) -> None:
     made, batch = tiled(range(4)), tiled_batch()
     assert len({len(picture.grids) for each in made for picture in each.pictures}) > 1, "images of several tile counts"

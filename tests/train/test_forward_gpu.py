@@ -16,8 +16,18 @@ from .test_forward import BUDGET, CONFIGS, gradients, packed, scored, sequences
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("kind", ["hybrid", "rotary hybrid", "rotary"])
-def test_compiled_layers_on_a_gpu_compute_what_scoring_does(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+CASES: list[tuple[str, forward.Recompute]] = [
+    ("hybrid", "none"),
+    ("hybrid", "mamba"),
+    ("rotary hybrid", "full"),
+    ("rotary", "selective"),
+]
+
+
+@pytest.mark.parametrize(("kind", "recompute"), CASES)
+def test_compiled_layers_on_a_gpu_compute_what_scoring_does(
+    kind: str, recompute: forward.Recompute, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Whole: a graph break would wait for the host.
     monkeypatch.setattr(forward, "compiled", partial(torch.compile, dynamic=False, fullgraph=True))
     made, device = sequences(range(5)), torch.device("cuda")
@@ -28,7 +38,7 @@ def test_compiled_layers_on_a_gpu_compute_what_scoring_does(kind: str, monkeypat
     exact_gradients = gradients(exact, expected, targets)
 
     model = random_model(CONFIGS[kind], device, seed=3).train()
-    forward.prepare_layers(model, compile_them=True)
+    forward.prepare_layers(model, recompute, compile_them=True)
     with torch.autocast("cuda", torch.bfloat16):
         got = packed(model, batch)[: len(targets)].float()
     assert (got - expected).norm() < 0.02 * expected.norm()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, ParamSpec, TypeAlias, TypeVar
 
 from holotron.actions.action import Action, ActionError, Answer, Click, DoubleClick, Hover, Infeasible, Select, Type
-from holotron.agent.chat import Chat, ChatModel, Message, Reply
+from holotron.agent.chat import Chat, ChatModel, Message, Reply, SeededModel
 from holotron.agent.formats.localizers import JsonLocalizer, Localizer
 from holotron.agent.policy_format import JsonFormat, PolicyFormat
 from holotron.agent.prompts import VERDICT_SCHEMA, parse_verdict, validation_prompt
@@ -97,7 +97,8 @@ class Agent:
 
     Hooks may be plain or async functions. on_step hears of each step. on_question answers what the environment asks
     before an action that its rules name: True goes on. should_stop is asked after each step: a true value ends the
-    run as `stopped`, and a text is the reason given. stuck: limits at which going in circles ends it as `stuck`.
+    run as `stopped`, and a text is the reason given. stuck: limits at which going in circles ends it as `stuck`. seed:
+    decides what the policy draws, where it is a SeededModel.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class Agent:
         validator_images: int = 3,
         supervision: Supervision | None = None,
         stuck: StuckLimits | None = None,
+        seed: int | None = None,
         on_step: Hook[[StepRecord], None] | None = None,
         on_question: Hook[[Question], bool] | None = None,
         should_stop: Hook[[StepRecord], bool | str | None] | None = None,
@@ -130,6 +132,7 @@ class Agent:
         self.steps: list[StepRecord] = []
         self._validator_images = validator_images
         self._stuck = stuck
+        self._seed = seed
         self._on_step = on_step
         self._on_question = on_question
         self._should_stop = should_stop
@@ -139,7 +142,7 @@ class Agent:
         self.steps = []
         if (hook := self._on_question) is not None and isinstance(self.env, Questioning):
             self.env.answer_questions_by(lambda question: call_hook(hook, question))
-        chat = None if self.policy is None else await self.policy.open()
+        chat = None if self.policy is None else await self._open(self.policy)
         try:
             return await self._episode(task, chat)
         except TeacherFailed as error:
@@ -147,6 +150,13 @@ class Agent:
         finally:
             if chat is not None:
                 await chat.close()
+
+    async def _open(self, policy: ChatModel) -> Chat:
+        if self._seed is None:
+            return await policy.open()
+        if not isinstance(policy, SeededModel):
+            raise ValueError(f"{policy.name} draws as it likes; a seed is for a model in this process")
+        return await policy.open_seeded(self._seed)
 
     async def _episode(self, task: str, chat: Chat | None) -> Ending:
         began, tokens, misunderstood = time.monotonic(), 0, 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class ModelUnavailable(Exception):
@@ -92,6 +92,13 @@ class ChatModel(Protocol):
     def name(self) -> str: ...
 
     async def open(self) -> Chat: ...
+
+
+@runtime_checkable
+class SeededModel(Protocol):
+    """A model whose answers can be drawn again: with one seed, the same to the same."""
+
+    async def open_seeded(self, seed: int) -> Chat: ...
 
 
 def template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:

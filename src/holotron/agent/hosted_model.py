@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
-from holotron.agent.chat import Chat, ChatModel, Message, ModelUnavailable, Reply
+from holotron.agent.chat import Chat, ChatModel, Message, ModelUnavailable, Reply, SeededModel
 from holotron.env.workers import portable
 
 MAX_FRAME_BYTES = 256 * 2**20
@@ -146,9 +146,15 @@ class _Client:
         if not self._writer.is_closing():
             _write(self._writer, (request, value))
 
-    async def _open(self, number: int) -> None:
+    async def _open(self, number: int, seed: int | None = None) -> None:
+        if seed is None:
+            opening = self._model.open()
+        elif isinstance(self._model, SeededModel):
+            opening = self._model.open_seeded(seed)
+        else:
+            raise ValueError(f"{self._model.name} takes no seed")
         # Not cancelled with the request, so that no conversation is opened that nobody closes.
-        self._chats[number] = asyncio.ensure_future(self._model.open())
+        self._chats[number] = asyncio.ensure_future(opening)
         await asyncio.shield(self._chats[number])
 
     async def _say(self, number: int, new: Sequence[Message], schema: int | None) -> Reply:
@@ -202,9 +208,15 @@ class HostedModel:
         return self._name
 
     async def open(self) -> HostedChat:
+        return await self._opened()
+
+    async def open_seeded(self, seed: int) -> HostedChat:
+        return await self._opened(seed)
+
+    async def _opened(self, *seed: int) -> HostedChat:
         chat = HostedChat(self, next(self._numbers))
         try:
-            await self.ask("open", chat.number)
+            await self.ask("open", chat.number, *seed)
         except asyncio.CancelledError:
             self.tell("close", next(self._numbers), chat.number)
             raise

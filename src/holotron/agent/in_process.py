@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply, template_messages
+from holotron.agent.shared_prompts import SharedPrompts
 from holotron.engine.build import EngineOptions, build_engine
 from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError
@@ -28,7 +30,11 @@ from holotron.model.text.conversation import ConversationWriter
 
 
 class EngineModel:
-    """Conversations over an engine that has a tokenizer."""
+    """Conversations over an engine that has a tokenizer.
+
+    on_update: what their sessions do with what they remember when weights change. group: so many conversations begin
+    with the same prompt, which is computed once and forked for each.
+    """
 
     def __init__(
         self,
@@ -36,32 +42,46 @@ class EngineModel:
         prompts: ConversationWriter,
         style: ChatOptions | None = None,
         adapter: str | None = None,
+        *,
+        on_update: str = "keep",
+        group: int = 1,
     ) -> None:
         self.engine = engine
         self.prompts = prompts
         self.style = style or ChatOptions()
         self.adapter = adapter  # the LoRA adapter, by name, that conversations are answered with
+        self.on_update = on_update
+        self.shared = SharedPrompts(self.open_session, group) if group > 1 else None
 
     @property
     def name(self) -> str:
         return self.adapter or self.engine.model.config.name
 
     async def open(self) -> EngineChat | WindowChat:
-        if self.style.windowed:
-            return WindowChat(self)
+        return WindowChat(self) if self.style.windowed else EngineChat(self, await self._first_session())
+
+    async def open_seeded(self, seed: int) -> EngineChat | WindowChat:
+        """A conversation whose draws follow from the seed, whatever else the engine does."""
+        return WindowChat(self, seed) if self.style.windowed else EngineChat(self, await self._first_session(), seed)
+
+    async def _first_session(self) -> Session | None:
+        """None where it is forked from others of the group once its prompt is known."""
+        return None if self.shared is not None else await asyncio.to_thread(self.open_session)
+
+    def open_session(self) -> Session:
         config = self.engine.model.config
         can_forget = config.count("M") > 0 and not config.uses_rope
         keep = self.style.keep_images if can_forget else None
-        session = await asyncio.to_thread(self.engine.open_session, keep_images=keep, adapter=self.adapter)
-        return EngineChat(self, session)
+        return self.engine.open_session(keep_images=keep, adapter=self.adapter, on_update=self.on_update)
 
-    def sampling(self, schema: Mapping[str, Any] | None) -> SamplingParams:
+    def sampling(self, schema: Mapping[str, Any] | None, seed: int | None, turn: int) -> SamplingParams:
+        """How a turn is drawn; seed: the conversation's, where it has one."""
         style = self.style
         return SamplingParams(
             max_tokens=style.max_tokens,
             temperature=style.temperature,
             top_p=style.top_p,
-            seed=style.seed,
+            seed=style.seed if seed is None else _turn_seed(seed, turn),
             logprobs=0 if style.record_tokens else None,
             grammar=None if schema is None or not style.use_grammar else _grammar(json.dumps(schema)),
         )
@@ -70,9 +90,10 @@ class EngineModel:
 class EngineChat:
     """One conversation in one session: only what is new is written and computed."""
 
-    def __init__(self, model: EngineModel, session: Session) -> None:
+    def __init__(self, model: EngineModel, session: Session | None, seed: int | None = None) -> None:
         self._model = model
         self._session = session
+        self._seed, self._turns = seed, 0
         self._conversation = model.prompts.start()
 
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
@@ -81,10 +102,17 @@ class EngineChat:
         prepared = await asyncio.gather(*(model.engine.prepare_image(image) for image in shown))
         sizes = [image.image.size for image in prepared]
         written = self._conversation.append(template_messages(new), sizes, **style.template)
-        held = self._session.length
-        images = list(zip(written.places, prepared, strict=True))
+        placed, new_ids = list(zip(written.places, prepared, strict=True)), written.token_ids
+        if self._session is None:
+            assert model.shared is not None
+            self._session = await model.shared.take(new_ids, placed, model.engine.loop.epoch)
+            placed, new_ids, held = [], (), 0
+        else:
+            held = self._session.length
+        sampling = model.sampling(schema, self._seed, self._turns)
+        self._turns += 1
         try:
-            answer = await self._session.generate(written.token_ids, model.sampling(schema), images=images)
+            answer = await self._session.generate(new_ids, sampling, images=placed)
         except EngineError as error:
             raise ModelUnavailable(str(error)) from error
         ended = answer.finish_reason in ("eos", "stop") and answer.token_ids and not isinstance(answer.stop, str)
@@ -92,14 +120,20 @@ class EngineChat:
         return _reply(answer, written.token_ids, held, style.record_tokens)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._session.close)
+        if self._session is not None:
+            await asyncio.to_thread(self._session.close)
+
+
+def _turn_seed(seed: int, turn: int) -> int:
+    """A draw depends on the seed and the place in an answer: the same seed would make all answers alike."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{turn}".encode()).digest()[:7], "big")
 
 
 class WindowChat:
     """One conversation whose prompts are written anew; where one begins as the last did, the engine goes on there."""
 
-    def __init__(self, model: EngineModel) -> None:
-        self._model = model
+    def __init__(self, model: EngineModel, seed: int | None = None) -> None:
+        self._model, self._seed, self._turns = model, seed, 0
         self._pool = f"conversation {id(self)}"  # of its own: what it goes on from is its last prompt
         self._session: Session | None = None
         self._messages: list[Message] = []
@@ -121,9 +155,11 @@ class WindowChat:
             held = await asyncio.to_thread(self._go_on, written.token_ids, images)
             assert self._session is not None
             rest = [(place - held, image) for place, image in images if place >= held]
-            answer = await self._session.generate(written.token_ids[held:], model.sampling(schema), images=rest)
+            sampling = model.sampling(schema, self._seed, self._turns)
+            answer = await self._session.generate(written.token_ids[held:], sampling, images=rest)
         except EngineError as error:
             raise ModelUnavailable(str(error)) from error
+        self._turns += 1
         self._messages += [*new, Message("assistant", answer.text)]
         return replace(_reply(answer, written.token_ids, 0, style.record_tokens), cached_tokens=held)
 
@@ -176,6 +212,8 @@ def loaded(
     memory: int = 2 * 2**30,
     tokens_per_session: int = 8192,
     cuda_graphs: bool = True,
+    on_update: str = "keep",
+    group: int = 1,
 ) -> Iterator[EngineModel]:
     """A small policy from its folder, with an engine of its own that is closed at the end.
 
@@ -202,4 +240,5 @@ def loaded(
     with build_engine(options) as engine:
         assert engine.tokenizer is not None
         prompts = ConversationWriter(engine.tokenizer, load_chat_template(path), engine.model.config)
-        yield EngineModel(engine, prompts, replace(style or ChatOptions(), keep_images=None))
+        asked = replace(style or ChatOptions(), keep_images=None)
+        yield EngineModel(engine, prompts, asked, on_update=on_update, group=group)

@@ -34,8 +34,9 @@ from holotron.train.recipe import DataSource, Recipe
 from holotron.train.sequences import Exchange, Sequence, SequenceWriter
 
 TASK = "Find the cheapest flight from Hamburg to Lisbon in the second week of May, one bag, and put it into the basket."
-SYSTEM = "You control a browser. Look at the screenshot, say what you see and what you will do, then do it. " * 8
+SYSTEM = "You control a browser. Look at the screenshot, say what you see and what you will do, then do it. " * 4
 SEEN = "The page has loaded; the last click was on the list of results. What is next?"
+NOTES = "Notes from the last time: the search asks for dates first, and prices are shown without the bag. "
 KINDS = 8  # screenshots that differ
 
 
@@ -156,21 +157,28 @@ def _all_targets(config: ModelConfig) -> tuple[str, ...]:
 
 
 def _sequences(writer: SequenceWriter, config: ModelConfig, options: argparse.Namespace) -> list[Sequence]:
-    """Episodes that fill a step; the last steps of one are left out where it would not fit."""
+    """Episodes that fill a step; the last steps of one are left out where they would not fit."""
     size = parse_size("--screen", options.screen)
     screens = [png(draw_screen(size, kind, 1.0)) for kind in range(KINDS)] if config.vision else [None]
     turns = list[Exchange]()
     for step in range(options.steps):
-        told = [Message("system", SYSTEM), Message("user", TASK)] if step == 0 else []
         shown = Message("user", SEEN, screens[step % len(screens)])
-        turns.append(([*told, shown], _answer(step, options.answer), True))
+        turns.append(([shown], _answer(step, options.answer), True))
+
+    def written(steps: int, more: int = 0) -> Sequence:
+        told = [Message("system", SYSTEM + NOTES * (more // len(NOTES)) + NOTES[: more % len(NOTES)])]
+        (shown, answer, learned), *others = turns[:steps]
+        return writer.write_turns([([*told, Message("user", TASK), *shown], answer, learned), *others], "bench")
+
     steps = options.steps
-    while steps > 1 and len(writer.write_turns(turns[:steps]).token_ids) > options.tokens:
+    while steps > 1 and len(written(steps).token_ids) > options.tokens:
         steps -= 1
-    sequence = writer.write_turns(turns[:steps], "bench")
-    if len(sequence.token_ids) > options.tokens:
-        raise SystemExit(f"one step has {len(sequence.token_ids)} tokens: --tokens {options.tokens} is too few")
-    return [sequence] * (options.tokens // len(sequence.token_ids))
+    length = len(written(steps).token_ids)
+    if length > options.tokens:
+        raise SystemExit(f"one step has {length} tokens: --tokens {options.tokens} is too few")
+    episodes = options.tokens // length
+    # A letter of the notes is a token: they fill what is left.
+    return [written(steps, options.tokens // episodes - length)] * episodes
 
 
 def _answer(step: int, letters: int) -> str:

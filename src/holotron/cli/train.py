@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holotron.cli.errors import Misuse, failure, misuse
 from holotron.cli.output import command_group, examples
+from holotron.cli.policies import agent_failures
+
+if TYPE_CHECKING:
+    from holotron.train.rl.progress import GrpoProgress
 
 app = command_group("Train a policy.")
 EXAMPLES = examples(
     "holotron train sft recipes/localization.toml --out runs/localization",
     "holotron train sft recipes/navigation.toml --out runs/navigation",
+)
+GRPO_EXAMPLES = examples(
+    "holotron train grpo recipes/grpo-miniwob.toml --out runs/grpo",
+    "holotron view runs/grpo/episodes",
 )
 INTERPOLATE_EXAMPLES = examples(
     "holotron train interpolate runs/first/weights runs/second/weights --out runs/between",
@@ -56,6 +64,39 @@ def sft(
 
     with suppress(PlotError):  # a run of few steps may have noted nothing
         typer.echo(f"how it went: {write_plot([out], out / PLOT)}")
+
+
+@app.command("grpo", epilog=GRPO_EXAMPLES)
+def grpo(
+    recipe: Annotated[Path, typer.Argument(help="A TOML file; see recipes/.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run; a second start goes on from its last state.")],
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Iterations, instead of the recipe's.")] = None,
+) -> None:
+    """Online RL in groups of attempts, over any suite with a verifier. Killed anywhere, the same command goes on."""
+    from holotron.episodes.examples import ExampleError
+    from holotron.model.errors import ModelError
+    from holotron.model.heartbeat import Heartbeat, to_stderr
+    from holotron.suites.suite import SuiteError
+    from holotron.train.meter import TrainingError
+    from holotron.train.recipe import RecipeError
+    from holotron.train.rl.config import read_grpo_recipe
+    from holotron.train.rl.trainer import EPISODES, GrpoTrainer
+    from holotron.train.sft import Interrupted
+
+    with misuse(RecipeError):
+        wanted = read_grpo_recipe(recipe, **({} if steps is None else {"steps": steps}))
+    failures = failure(TrainingError, Interrupted, ExampleError, ModelError)
+    with agent_failures(), failures, Heartbeat("preparing the model and the browsers", to_stderr) as heartbeat:
+        with misuse(SuiteError, ValueError):
+            trainer = GrpoTrainer(wanted, out, device)
+
+        def tell(progress: GrpoProgress) -> None:
+            to_stderr(progress.line)
+            heartbeat.now("playing and learning")
+
+        folder = trainer.run(tell)
+    typer.echo(f"trained; try it with: holotron demo --model {folder}; look at it with: holotron view {out / EPISODES}")
 
 
 @app.command("interpolate", epilog=INTERPOLATE_EXAMPLES)

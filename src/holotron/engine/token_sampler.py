@@ -43,7 +43,7 @@ class TokenSampler:
         banned = {token for token in markup if token is not None and token < config.vocab_size}
         if tokenizer is not None:  # nor does an id that is no token mean anything
             banned |= set(range(config.vocab_size)) - tokenizer.ids
-        self._banned = torch.tensor(sorted(banned), dtype=torch.long)
+        self.banned = torch.tensor(sorted(banned), dtype=torch.long)  # ids that are never drawn
 
     def begin(self, request: GenerationRequest, device: torch.device) -> None:
         """Prepare a request for drawing; parameters that this model cannot follow are an error here, before it runs."""
@@ -59,15 +59,15 @@ class TokenSampler:
         """The outcomes of one step, in order. An error of one generation is its own."""
         rows = [request.row for request in requests if request.row is not None]
         logits_SV = logits_SV.float()
-        if self._banned.device != logits_SV.device:
-            self._banned = self._banned.to(logits_SV.device)
+        if self.banned.device != logits_SV.device:
+            self.banned = self.banned.to(logits_SV.device)
         if all(row.is_plain for row in rows):
-            tokens = sample_plainly(logits_SV, self._banned)
+            tokens = sample_plainly(logits_SV, self.banned)
             return [
                 self._outcome(request, row, token) for request, row, token in zip(requests, rows, tokens, strict=True)
             ]
         bitmask, broken = self._bitmask(requests)
-        tokens = sample(logits_SV, rows, bitmask, self._banned).read(rows)
+        tokens = sample(logits_SV, rows, bitmask, self.banned).read(rows)
         return [
             SampledStep(error=broken[i]) if i in broken else self._outcome(request, row, token)
             for i, (request, row, token) in enumerate(zip(requests, rows, tokens, strict=True))

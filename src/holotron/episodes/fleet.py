@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol
@@ -99,6 +99,7 @@ class Fleet:
     on_change: Callable[[Counters], None] = lambda _: None
     on_step: Callable[[Task, StepRecord], None] = lambda *_: None
     on_episode: Callable[[EpisodeInfo], None] = lambda _: None
+    on_lost: Callable[[Task], None] = lambda _: None
     counters: Counters = field(default_factory=Counters, init=False)
 
     async def run(self, tasks: Iterable[Task]) -> Counters:
@@ -109,7 +110,7 @@ class Fleet:
         self.on_change(self.counters)
         return await self.play(iter(left))
 
-    async def play(self, queue: Iterator[Task]) -> Counters:
+    async def play(self, queue: Iterator[Task] | AsyncIterator[Task]) -> Counters:
         """Until the queue is empty. An error that is no episode's, such as a full disk, ends the fleet."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -119,8 +120,8 @@ class Fleet:
             raise first_error(errors) from errors
         return self.counters
 
-    async def _work(self, queue: Iterator[Task]) -> None:
-        for task in queue:
+    async def _work(self, queue: Iterator[Task] | AsyncIterator[Task]) -> None:
+        async for task in queue if isinstance(queue, AsyncIterator) else _each(queue):
             self.counters.running += 1
             try:
                 await self._try(task)
@@ -150,6 +151,7 @@ class Fleet:
                 return
             self.counters.problem = info.outcome.detail
         self.counters.infrastructure += 1
+        self.on_lost(task)
 
     async def _once(self, task: Task) -> EpisodeInfo:
         async with self.open_attempt(task) as attempt:
@@ -172,6 +174,11 @@ class Fleet:
         except (InfrastructureError, ModelUnavailable) as error:
             outcome = Outcome(reason="infrastructure", detail=f"{type(error).__name__}: {error}"[:2000])
         return await asyncio.to_thread(writer.finish, outcome)
+
+
+async def _each(tasks: Iterator[Task]) -> AsyncIterator[Task]:
+    for task in tasks:
+        yield task
 
 
 def unfinished(store: EpisodeStore, tasks: Iterable[Task]) -> list[Task]:

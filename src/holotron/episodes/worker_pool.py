@@ -70,11 +70,12 @@ async def share_out(
     *,
     workers: int = 1,
     on_report: Callable[[int, Any], None] = lambda *_: None,
+    together: bool = False,
 ) -> list[R]:
     """What `work` makes of the items, once for each worker; `work` must be picklable.
 
     One worker is this process itself. on_report: told a worker's number and what it reported. If a worker dies the
-    others go on to the end; then WorkerDied is raised.
+    others go on to the end, unless they end `together`; then WorkerDied is raised.
     """
     if workers == 1:
         return [await work(Share(items, model, lambda value: on_report(0, value)))]
@@ -88,7 +89,7 @@ async def share_out(
             asked = model  # each worker is a client of its own
         elif model is not None:
             asked = stack.enter_context(ModelHost(model)).handle()
-        ends = []
+        ends: list[Awaitable[None]] = []
         try:
             for number in range(workers):
                 receiver, sender = spawn.Pipe(duplex=False)
@@ -97,6 +98,8 @@ async def share_out(
                 processes[-1].start()
                 sender.close()
                 ends.append(_follow(receiver, number, results, on_report))
+                if together:
+                    ends[-1] = _end_all_with(processes[-1], ends[-1])
             await asyncio.gather(*ends)
         except BaseException:
             for process in processes:
@@ -133,6 +136,13 @@ async def _follow(receiver: Connection, number: int, results: list[R], on_report
     finally:
         loop.remove_reader(receiver.fileno())
         receiver.close()
+
+
+async def _end_all_with(process: BaseProcess, end: Awaitable[None]) -> None:
+    await end
+    await asyncio.to_thread(process.join, PATIENCE)
+    if process.exitcode:
+        raise WorkerDied(f"a worker process died with exit code {process.exitcode}")
 
 
 def _end(processes: Sequence[BaseProcess]) -> None:

@@ -17,12 +17,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotron.ops.fixed_packing import FixedPacking
+from holotron.ops.fixed_packing import FixedPacking, ScanTables
 from holotron.ops.plain.carry import carry as plain_carry
 
 if torch.cuda.is_available() and find_spec("triton") is not None:
     from holotron.ops.triton.bounded_attention import bounded_attention as flash_attention
     from holotron.ops.triton.carry import carry as triton_carry
+    from holotron.ops.triton.conv_training import causal_conv as triton_conv
+    from holotron.ops.triton.scan_training import ssd_scan as triton_scan
+    from holotron.ops.triton.whole_attention import whole_attention
+
+# Chunks that a program holds whole.
+TRITON_CHUNKS = (16, 32, 64, 128)
 
 
 class _MoveRows(torch.autograd.Function):
@@ -60,6 +66,9 @@ def ssd_scan(
     """The recurrence over each sequence, in the chunks that the packing is cut into."""
     tables = packing.scan
     assert tables is not None
+    if x_THP.is_cuda and x_THP.dtype.itemsize == 2 and tables.tokens_CL.shape[1] in TRITON_CHUNKS:
+        sizes = *chunk_tables(tables), tables.tokens_CL.shape[1]
+        return triton_scan(x_THP, dt_TH, A_H, B_TGN, C_TGN, D_H, *sizes)
     dtype, per_group = x_THP.dtype, x_THP.shape[1] // B_TGN.shape[1]
     length = tables.tokens_CL.shape[1]
     chunks = tables.tokens_CL.flatten(), tables.is_filled_CL.flatten()
@@ -92,6 +101,12 @@ def ssd_scan(
     return move_rows(y_CLHP.flatten(0, 1), *places, *chunks) + D_H[:, None].to(dtype) * x_THP
 
 
+def chunk_tables(tables: ScanTables) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The first token and the number of tokens of each chunk, the same of sequences in chunks, and the used tokens."""
+    starts_C, counts_C = tables.tokens_CL[:, 0].int(), tables.is_filled_CL.sum(1, dtype=torch.int32)
+    return starts_C, counts_C, tables.first_S, tables.counts_S, tables.is_used_T.sum(0, keepdim=True, dtype=torch.int32)
+
+
 def _carry(kept_CH: Tensor, added_CHPN: Tensor, first_S: Tensor, counts_S: Tensor) -> Tensor:
     if added_CHPN.is_cuda:
         return triton_carry(kept_CH, added_CHPN, first_S, counts_S)
@@ -101,6 +116,8 @@ def _carry(kept_CH: Tensor, added_CHPN: Tensor, first_S: Tensor, counts_S: Tenso
 def causal_conv(x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, packing: FixedPacking) -> Tensor:
     """silu(conv(x)) of each sequence, in the type of x."""
     assert packing.scan is not None
+    if x_TC.is_cuda and x_TC.dtype.itemsize == 2:
+        return triton_conv(x_TC, weight_CK, bias_C, packing.scan.same_TJ)
     same_TJ, weight_CK, taps = packing.scan.same_TJ, weight_CK.to(x_TC.dtype), weight_CK.shape[1]
     y_TC = x_TC * weight_CK[:, -1]
     for back in range(1, taps):
@@ -110,8 +127,10 @@ def causal_conv(x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, packing:
 
 
 def attention(q_THP: Tensor, k_TKP: Tensor, v_TKP: Tensor, packing: FixedPacking, causal: bool) -> Tensor:
-    """Attention between the tokens of each sequence; 16-bit on a GPU by the library's flash kernel."""
+    """Attention between the tokens of each sequence; 16-bit on a GPU by a library's kernel."""
     if q_THP.is_cuda and q_THP.dtype.itemsize == 2:
+        if causal and packing.alone:
+            return whole_attention(q_THP, k_TKP, v_TKP)
         return flash_attention(q_THP, k_TKP, v_TKP, packing.bounds_S, packing.longest, causal)
     groups = q_THP.shape[1] // k_TKP.shape[1]
     if groups > 1:

@@ -58,12 +58,14 @@ class ScanTables:
 class FixedPacking:
     """bounds_S: the first token of each sequence, and the end. `scan` is for models with Mamba layers.
 
-    `longest`, the most tokens between two bounds, holds for every batch: another number would be another program.
+    `longest`, the most tokens between two bounds, holds for every batch: another number would be another program; as
+    does `alone`, whether a batch has one sequence and padding.
     """
 
     bounds_S: Tensor
     longest: int
     scan: ScanTables | None = None
+    alone: bool = False
 
     @classmethod
     def build(
@@ -73,7 +75,7 @@ class FixedPacking:
         used = int(lengths_S.sum())
         bounds = [0, *lengths_S.cumsum().tolist(), *range(used + FILLER, tokens, FILLER), tokens]
         bounds += [tokens] * (sequences + tokens // FILLER + 2 - len(bounds))
-        return cls(torch.tensor(bounds, dtype=torch.int32), max(FILLER, longest), scan)
+        return cls(torch.tensor(bounds, dtype=torch.int32), max(FILLER, longest), scan, sequences == 1)
 
 
 def offsets(lengths_S: NDArray[np.int64], tokens: int) -> NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -34,7 +35,8 @@ class Play:
     """How tasks are played. Worker processes get a copy.
 
     taught: a teacher takes part. Without a model it plays, disturbed with the probability `noise` at each step, except
-    in the share `calm` of all episodes; with one it watches, and plays on after so many `deviations`.
+    in the share `calm` of all episodes; with one it watches, and plays on after so many `deviations`. seed: with it
+    and the task, what a model in this process draws is decided.
     """
 
     suite: Suite[Any]
@@ -47,6 +49,7 @@ class Play:
     noise: float = 0.0
     calm: float = 0.0
     deviations: int = 2
+    seed: int | None = None
 
     def attempts(self, pool: Any, model: ChatModel | None) -> Open:
         """What a fleet opens for each task."""
@@ -90,9 +93,14 @@ class _Attempt:
             policy_format=how.policy_format,
             budget=budget,
             supervision=supervision,
+            seed=None if how.seed is None else _drawn_by(how.seed, task),
             on_step=record,
         )
         return await how.suite.judge(self.env, task, await agent.run(task.text), how.rule)
+
+
+def _drawn_by(seed: int, task: Task) -> int:
+    return int.from_bytes(hashlib.sha256(repr((seed, *task.key)).encode()).digest()[:7], "big")
 
 
 async def play_tasks(

@@ -175,11 +175,13 @@ class Suite(ABC, Generic[E]):
 
 def find_suite(name: str) -> Suite[Any]:
     """A suite by its name."""
+    from holotron.suites.bandit import BanditSuite
     from holotron.suites.miniwob.suite import MiniWoBSuite
     from holotron.suites.pages.suite import PagesSuite
     from holotron.suites.web import WebSuite
 
-    known: dict[str, type[Suite[Any]]] = {"miniwob": MiniWoBSuite, "pages": PagesSuite, "web": WebSuite}
+    found = (MiniWoBSuite, PagesSuite, WebSuite, BanditSuite)
+    known: dict[str, type[Suite[Any]]] = {suite.name: suite for suite in found}
     if name not in known:
         raise SuiteError(f"there is no suite {name!r}; there are {', '.join(known)}")
     return known[name]()

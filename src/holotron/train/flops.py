@@ -91,22 +91,20 @@ def _vision_flops(config: ModelConfig, tower: VisionConfig, batch: TrainingBatch
 
 
 def recomputed_flops(config: ModelConfig, batch: TrainingBatch, passes: Passes, recompute: Recompute) -> float:
-    """What "full" recomputes of products and attention; a layer's last product is not needed again."""
-    if recompute != "full":
-        return 0.0
+    """What is computed again of products and attention; a layer's last product is not needed again."""
+    again = {"full": "M*-", "mamba": "M"}.get(recompute, "")
+    mamba, attention, mlp = config.mamba, config.attention, config.mlp
     last = {
-        "M": config.mamba.inner_size if config.mamba else 0,
-        "*": config.attention.heads * config.attention.head_dim if config.attention else 0,
-        "-": config.mlp.size if config.mlp else 0,
+        "M": mamba.inner_size if mamba else 0,
+        "*": attention.heads * attention.head_dim if attention else 0,
+        "-": mlp.size if mlp else 0,
     }
-    first = sum(
-        config.count(symbol) * (size - config.hidden_size * last[symbol])
-        for symbol, size in config.layer_parameters.items()
-        if symbol in last
-    )
-    total = 2.0 * batch.used_tokens * first
-    if a := config.attention:
-        total += 4.0 * _causal_pairs(batch) * config.count("*") * a.heads * a.head_dim
-    if config.vision and passes.vision >= 2:
+    total = 0.0
+    for symbol in again:
+        first = config.layer_parameters.get(symbol, 0) - config.hidden_size * last[symbol]
+        total += 2.0 * batch.used_tokens * config.count(symbol) * first
+    if "*" in again:
+        total += 4.0 * _causal_pairs(batch) * config.count("*") * last["*"]
+    if again and config.vision and passes.vision >= 2:
         total += _vision_flops(config, config.vision, batch, Passes(1.0, 0.0, 0.0))
     return total

@@ -39,7 +39,7 @@ PRODUCTS = {
     torch.ops.holotron.low_rank_linear.default,
 }
 if hasattr(torch.ops.holotron, "bounded_attention"):  # where there is a GPU
-    PRODUCTS.add(torch.ops.holotron.bounded_attention.default)
+    PRODUCTS |= {torch.ops.holotron.bounded_attention.default, torch.ops.holotron.whole_attention.default}
 
 
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

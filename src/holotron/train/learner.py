@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,9 +88,6 @@ class Learner:
     def learn(self, batches: Sequence[TrainingBatch], step: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
         """One step over all batches: the losses of what is said and of what is written, and the gradient's norm."""
         self.token_losses.clear()
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = self.rate(step)
         if self.cuda_graph:
             [batch], seen = batches, self.see(batches[0])
             assert seen is not None
@@ -100,12 +97,19 @@ class Learner:
             for optimizer in self.optimizers:
                 optimizer.zero_grad(set_to_none=True)
             said, written = self._gradients(batches)
+        gradient = self.apply_gradients(step)
+        return (self.ranks.mean(said), self.ranks.mean(written)), gradient
+
+    def apply_gradients(self, step: int) -> Tensor:
+        """One step of the optimisers along the gradients that are there; their norm before it was clipped."""
         clip = self.recipe.optimizer.clip
         gradient = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip))
         for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.rate(step)
             optimizer.step()
         self.average.update(self.model, step)
-        return (self.ranks.mean(said), self.ranks.mean(written)), gradient
+        return gradient
 
     def measure(self, batches: Iterable[TrainingBatch]) -> float:
         """The mean loss of what all batches of all ranks would learn; nothing is learned."""
@@ -170,17 +174,25 @@ class Learner:
         return self._sums(*self._losses_of_seen(batch, (patches_PV, positions_PW)), batch, None, 1)
 
     def _losses_of_seen(self, batch: TrainingBatch, seen: Seen | None) -> tuple[Tensor, Tensor]:
-        with torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext():
-            images = None
-            if seen is not None:
-                with nullcontext() if self._looks_learn else torch.no_grad():
-                    images = encode_images(self.model, batch, *seen)
-            hidden = hidden_of_learned(self.model, batch, images)
+        with self.precision():
+            hidden, images = self.hidden(batch, seen)
             head, targets = self.model.decoder.lm_head, batch.targets_N
             losses = losses_of_hidden(head, hidden, targets, self.coordinates, self._token_losses)
             if self._ocr_head is None or images is None:
                 return losses, losses.new_zeros(())
             return losses, self._ocr_loss(self._ocr_head, images, batch.ocr_labels_YG)
+
+    def precision(self) -> AbstractContextManager[object]:
+        """Inside, matrix products are computed in the recipe's type."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext()
+
+    def hidden(self, batch: TrainingBatch, seen: Seen | None) -> tuple[Tensor, Tensor | None]:
+        """What the head is given at each learned token, and the embeddings of the images."""
+        images = None
+        if seen is not None:
+            with nullcontext() if self._looks_learn else torch.no_grad():
+                images = encode_images(self.model, batch, *seen)
+        return hidden_of_learned(self.model, batch, images), images
 
     @property
     def _half(self) -> bool:

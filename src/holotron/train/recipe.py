@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from holotron.agent.policy_format import find_format
 from holotron.episodes.selection import Selection
@@ -75,6 +75,9 @@ class Recipe:
     `folder` is where relative paths begin; a recipe from a file has that of the file.
     """
 
+    stages: ClassVar[tuple[str, ...]] = ("localization", "navigation")
+    needs_data: ClassVar[bool] = True
+
     name: str
     stage: str
     start: str
@@ -107,9 +110,9 @@ class Recipe:
     folder: Path = field(default=Path(), compare=False)
 
     def __post_init__(self) -> None:
-        if self.stage not in ("localization", "navigation"):
-            raise RecipeError(f"stage is {self.stage!r}; known are 'localization' and 'navigation'")
-        if self.steps < 1 or not self.data:
+        if self.stage not in self.stages:
+            raise RecipeError(f"stage is {self.stage!r}; known are {' and '.join(map(repr, self.stages))}")
+        if self.steps < 1 or (self.needs_data and not self.data):
             raise RecipeError("a recipe needs at least one step and one source of data")
         if self.dtype not in ("bfloat16", "float32"):
             raise RecipeError(f"dtype is {self.dtype!r}; known are 'bfloat16' and 'float32'")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -23,13 +22,14 @@ from holotron.train.meter import Meter, Progress, TrainingError, told_evaluation
 from holotron.train.parallel import join
 from holotron.train.recipe import DataSource, Recipe
 from holotron.train.results import METRICS
+from holotron.train.run_folder import begun_recipe, claim_folder, plain_recipe
 from holotron.train.sequences import SequenceWriter
 from holotron.train.sinks import Sink, check_sinks, figures_of, open_sinks
 from holotron.train.state import NAME as STATE
 from holotron.train.state import StateWriter, load_state
 from holotron.train.suite_evaluation import SuiteEvaluation
 
-WEIGHTS, RECIPE = "weights", "recipe.json"
+WEIGHTS = "weights"
 
 
 class Interrupted(RuntimeError):
@@ -41,7 +41,7 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, out: Path, device: torch.device | str | None = None) -> None:
         self.ranks, place = join(torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
-        batches = recipe.batches or _begun(out).get("batches") or self.ranks.size
+        batches = recipe.batches or begun_recipe(out).get("batches") or self.ranks.size
         if batches % self.ranks.size:
             raise TrainingError(
                 f"{batches} batches a step cannot be shared by {self.ranks.size} processes; start a number of them "
@@ -62,7 +62,7 @@ class Trainer:
         """Train to the end and leave a checkpoint; its folder. A stopped run keeps its state and raises Interrupted."""
         self._check_folder()
         if self.ranks.first:
-            self.sinks = open_sinks(self.recipe.sinks, self.out, self.recipe.name, _plain(self.recipe))
+            self.sinks = open_sinks(self.recipe.sinks, self.out, self.recipe.name, plain_recipe(self.recipe))
         try:
             return self._train(on_progress)
         finally:
@@ -188,19 +188,9 @@ class Trainer:
         )
 
     def _check_folder(self) -> None:
-        """A folder belongs to one recipe: going on with another would be a run of neither."""
-        different = self.ranks.gather(self._claim_folder() if self.ranks.first else [])[0]
+        different = self.ranks.gather(claim_folder(self.out, self.recipe) if self.ranks.first else [])[0]
         if different:
             raise TrainingError(f"{self.out} holds a run of another recipe ({', '.join(different)} differ)")
-
-    def _claim_folder(self) -> list[str]:
-        """Write the recipe into the folder, or say in what it differs from the one that is there."""
-        recipe, before = _plain(self.recipe), _begun(self.out)
-        if before:
-            return sorted(key for key in before | recipe if before.get(key) != recipe.get(key))
-        self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / RECIPE).write_text(json.dumps(recipe, indent=1), encoding="utf-8")
-        return []
 
     def _note(self, progress: Progress) -> None:
         with open(self.out / METRICS, "a", encoding="utf-8") as file:
@@ -210,17 +200,3 @@ class Trainer:
     def _sink(self, step: int, figures: dict[str, float]) -> None:
         for sink in self.sinks:
             sink.write(step, figures)
-
-
-def _begun(out: Path) -> dict[str, Any]:
-    """The recipe of the run in a folder; empty if none was begun."""
-    path = out / RECIPE
-    value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return value
-
-
-def _plain(recipe: Recipe) -> dict[str, Any]:
-    """What a run is: without its folder, which may be moved."""
-    value: dict[str, Any] = json.loads(json.dumps(asdict(replace(recipe, folder=Path())), default=str))
-    del value["sinks"]  # which may come and go
-    return value

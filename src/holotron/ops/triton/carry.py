@@ -54,7 +54,7 @@ def carry(kept_CH: Tensor, added_CHPN: Tensor, first_S: Tensor, counts_S: Tensor
 
 
 @torch.library.custom_op("holotron::carry_backward", mutates_args=())
-def _carry_backward(
+def carry_backward(
     kept_CH: Tensor, entering_CHPN: Tensor, grad_CHPN: Tensor, first_S: Tensor, counts_S: Tensor
 ) -> tuple[Tensor, Tensor]:
     heads, values = kept_CH.shape[1], entering_CHPN.shape[2] * entering_CHPN.shape[3]
@@ -82,7 +82,7 @@ def _(kept_CH: Tensor, added_CHPN: Tensor, first_S: Tensor, counts_S: Tensor) ->
     return torch.empty_like(added_CHPN, memory_format=torch.contiguous_format)
 
 
-@_carry_backward.register_fake
+@carry_backward.register_fake
 def _(
     kept_CH: Tensor, entering_CHPN: Tensor, grad_CHPN: Tensor, first_S: Tensor, counts_S: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -96,7 +96,7 @@ def _keep(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], 
 
 def _gradient(ctx: torch.autograd.function.FunctionCtx, grad_CHPN: Tensor) -> tuple[Tensor | None, ...]:
     kept_CH, entering_CHPN, first_S, counts_S = ctx.saved_tensors  # type: ignore[attr-defined]
-    grad_kept, grad_added = _carry_backward(kept_CH, entering_CHPN, grad_CHPN, first_S, counts_S)
+    grad_kept, grad_added = carry_backward(kept_CH, entering_CHPN, grad_CHPN, first_S, counts_S)
     return grad_kept, grad_added, None, None
 
 

@@ -1,0 +1,187 @@
+"""Tasks played as they come: browsers that stay open while the one who gives tasks decides what is next."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import queue
+import threading
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+from holotron.agent.chat import ChatModel
+from holotron.env.task import Task, TaskKey
+from holotron.episodes.errors import Damaged, EpisodeError
+from holotron.episodes.fleet import Counters, Fleet
+from holotron.episodes.record import EpisodeInfo
+from holotron.episodes.store import EpisodeStore, id_of
+from holotron.episodes.worker_pool import Share, WorkerDied, share_out
+from holotron.suites.play import REPORT_SECONDS, Play
+
+MOST_DEATHS = 20  # of worker processes: then something is wrong that another start does not help
+
+
+class Ended(NamedTuple):
+    """A task that was played; info is None where the infrastructure lost it."""
+
+    task: Task
+    info: EpisodeInfo | None
+
+
+class LivePlay:
+    """Plays tasks in a thread of its own, as a context manager. `ended` has what came of each, in the order of ends.
+
+    What the store has finished is not played again. Where a worker process dies, all are started anew with the tasks
+    that were in hand. An error that is no episode's is raised by `take`.
+    """
+
+    def __init__(self, how: Play, model: ChatModel, *, sessions: int, browsers: int = 1, workers: int = 1) -> None:
+        self._how, self._model, self._workers = how, model, workers
+        self._work = partial(_work, how, -(-sessions // workers), browsers)
+        self._store = EpisodeStore(how.store)
+        self._ended: queue.Queue[Ended | BaseException] = queue.Queue()
+        self._in_hand: dict[TaskKey, Task] = {}
+        self._lock = threading.Lock()
+        self._tasks: Any = None  # a queue between processes, made anew with them
+        self._closing = False
+        self._counted: list[dict[int, Counters]] = [{}]
+        self._thread = threading.Thread(target=self._run, name="live-play", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._tasks = _new_queue()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing = True
+        self._tasks.put(None)
+        self._thread.join()
+
+    def put(self, task: Task) -> None:
+        """Have a task played, or taken from the store."""
+        info = self._finished(task)
+        if info is not None:
+            self._ended.put(Ended(task, info))
+            return
+        with self._lock:
+            self._in_hand[task.key] = task
+            self._tasks.put(task)
+
+    def take(self, seconds: float | None = None) -> Ended | None:
+        """The next that ended; None after so many seconds without one."""
+        try:
+            found = self._ended.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def counters(self) -> Counters:
+        """How all workers are getting on, since the beginning."""
+        counters = Counters()
+        for workers in self._counted:
+            for each in list(workers.values()):
+                counters.add(each)
+        return counters
+
+    def _finished(self, task: Task) -> EpisodeInfo | None:
+        try:
+            info = self._store.info(id_of(self._store.key(task)))
+        except (EpisodeError, Damaged):
+            return None
+        return info if info.counts else None
+
+    # ---- the thread ----
+
+    def _run(self) -> None:
+        deaths = 0
+        while True:
+            try:
+                asyncio.run(self._play(self._tasks))
+                return
+            except WorkerDied as error:
+                deaths += 1
+                if self._closing:
+                    return
+                if deaths > MOST_DEATHS:
+                    self._ended.put(error)
+                    return
+                self._begin_anew()
+            except BaseException as error:
+                self._ended.put(error)
+                return
+
+    async def _play(self, tasks: Any) -> None:
+        await share_out(
+            partial(self._work, tasks), (), self._model, workers=self._workers, on_report=self._heard, together=True
+        )
+
+    def _begin_anew(self) -> None:
+        with self._lock:
+            self._counted.append({})
+            self._tasks = _new_queue()
+            left = list(self._in_hand.values())
+            self._in_hand.clear()
+        for task in left:
+            self.put(task)
+
+    def _heard(self, number: int, value: Counters | Ended) -> None:
+        if isinstance(value, Counters):
+            self._counted[-1][number] = value
+            return
+        with self._lock:
+            known = self._in_hand.pop(value.task.key, None)
+        if known is not None:
+            self._ended.put(Ended(known, value.info))
+
+
+class _Coming(AsyncIterator[Task]):
+    """The tasks of a queue between processes, for several to iterate at once; one thread waits for all of them."""
+
+    def __init__(self, tasks: Any) -> None:
+        self._tasks, self._over, self._turn = tasks, False, asyncio.Lock()
+
+    async def __anext__(self) -> Task:
+        async with self._turn:
+            task: Task | None = None if self._over else await asyncio.to_thread(self._tasks.get)
+            if task is None:
+                if not self._over:
+                    self._over = True
+                    self._tasks.put(None)  # for the other workers
+                raise StopAsyncIteration
+            return task
+
+
+async def _work(how: Play, sessions: int, browsers: int, tasks: Any, share: Share[Any]) -> None:
+    """What one worker does."""
+    reported = 0.0
+
+    def report(counters: Counters) -> None:
+        nonlocal reported
+        if time.monotonic() - reported > REPORT_SECONDS:
+            reported = time.monotonic()
+            share.report(replace(counters, running=0))
+
+    async with how.suite.pool(sessions, browsers) as pool:
+        fleet = Fleet(
+            EpisodeStore(how.store, sync="never"),
+            how.attempts(pool, share.model),
+            how.policy,
+            how.suite.environment,
+            sessions=sessions,
+            on_change=report,
+            on_episode=lambda info: share.report(Ended(info.task, info)),
+            on_lost=lambda task: share.report(Ended(task, None)),
+        )
+        try:
+            await fleet.play(_Coming(tasks))
+        finally:
+            tasks.put(None)  # a thread that still waits for a task would keep this process from ending
+
+
+def _new_queue() -> Any:
+    return multiprocessing.get_context("spawn").Queue()

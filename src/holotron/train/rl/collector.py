@@ -1,0 +1,146 @@
+"""Groups for an iteration: begun, waited for, judged, and begun anew where they teach nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from holotron.train.rl.config import GrpoRecipe
+from holotron.train.rl.groups import RolloutGroup, Trajectory
+from holotron.train.rl.ledger import Ledger, OpenGroup
+from holotron.train.rl.replay import SuccessBuffer
+from holotron.train.rl.task_sampler import TaskSampler
+
+if TYPE_CHECKING:  # playing needs pydantic
+    from holotron.episodes.record import EpisodeInfo
+    from holotron.suites.live_play import Ended, LivePlay
+    from holotron.suites.suite import Suite
+
+PATIENCE = 1.0  # seconds after which one that waits looks whether it is to stop
+
+
+class Stopped(Exception):
+    """It was asked to stop while it waited for attempts."""
+
+
+@dataclass
+class Collected:
+    """The groups to learn from, and what became of the others; attempts: all that were judged, by task."""
+
+    groups: list[RolloutGroup] = field(default_factory=list)
+    judged: int = 0
+    flat: int = 0
+    stale: int = 0
+    lost: int = 0
+    replayed: int = 0
+    staleness: list[int] = field(default_factory=list)
+    attempts: list[Trajectory] = field(default_factory=list)
+
+
+class Collector:
+    """Keeps as many groups in play as their age allows."""
+
+    def __init__(
+        self,
+        recipe: GrpoRecipe,
+        suite: Suite[Any],
+        tasks: tuple[str, ...],
+        play: LivePlay,
+        ledger: Ledger,
+        stored: Callable[[str], EpisodeInfo],
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._recipe, self._suite, self._play, self._ledger = recipe, suite, play, ledger
+        self._stored, self._stopped = stored, stopped
+        groups = recipe.groups
+        self.sampler = TaskSampler(
+            tasks, recipe.seed, uniform=groups.uniform, memory=groups.memory, kept=ledger.sampler
+        )
+        self.successes = SuccessBuffer(groups.replay, ledger.successes)
+        self._attempts: dict[int, dict[int, EpisodeInfo | None]] = {}
+        for group in ledger.open.values():
+            self._put(group)
+
+    def collect(self) -> Collected:
+        """Groups that teach, `count` of them unless refilling has its end."""
+        groups, staleness, found = self._recipe.groups, self._recipe.rollout.staleness, Collected()
+        most = round(groups.count * (1 + groups.refill))
+        while len(found.groups) < groups.count and found.judged < most:
+            ahead = (staleness + 1) * groups.count - len(found.groups)
+            self.begin(ahead if staleness else min(ahead, most - found.judged))
+            for group in self._complete(groups.count - len(found.groups)):
+                self._judge(group, found)
+        self.begin(staleness * groups.count)  # what is played while these are learned from
+        self._ledger.sampler, self._ledger.successes = self.sampler.state(), self.successes.state()
+        return found
+
+    def begin(self, ahead: int) -> None:
+        """Begin groups until so many are open."""
+        ledger = self._ledger
+        while len(ledger.open) < ahead:
+            number = ledger.begun
+            seed = self._recipe.rollout.first_seed + number
+            group = OpenGroup(number, self.sampler.draw(number), seed, ledger.version)
+            ledger.begun, ledger.open[number] = number + 1, group
+            self._put(group)
+
+    def _put(self, group: OpenGroup) -> None:
+        self._attempts[group.number] = {}
+        task = self._suite.task(group.task, group.seed)
+        for sample in range(self._recipe.groups.size):
+            extra = task.extra | {"group": group.number}
+            self._play.put(task.model_copy(update={"sample": sample, "extra": extra}))
+
+    def _complete(self, most: int) -> list[OpenGroup]:
+        """Groups all of whose attempts have ended, in the order they were begun.
+
+        Synchronously all that are open, so that nothing depends on which ended first.
+        """
+        ledger, wanted = self._ledger, len(self._ledger.open)
+        if self._recipe.rollout.staleness:
+            wanted = 1
+        while True:
+            size = self._recipe.groups.size
+            done = [group for group in ledger.open.values() if len(self._attempts[group.number]) == size]
+            if len(done) >= wanted:
+                return sorted(done, key=lambda group: group.number)[:most]
+            self._hear(self._play.take(PATIENCE))
+
+    def _hear(self, ended: Ended | None) -> None:
+        if self._stopped():
+            raise Stopped
+        if ended is not None:
+            number = ended.task.extra["group"]
+            assert isinstance(number, int)
+            self._attempts[number][ended.task.sample] = ended.info
+
+    def _judge(self, group: OpenGroup, found: Collected) -> None:
+        ledger, config = self._ledger, self._recipe.objective
+        infos = [info for _, info in sorted(self._attempts.pop(group.number).items())]
+        del ledger.open[group.number]
+        attempts = [None if info is None else trajectory_of(info) for info in infos]
+        judged = RolloutGroup.of(group.number, group.task, group.seed, attempts)
+        found.judged += 1
+        found.lost += len(attempts) - len(judged.trajectories)
+        found.attempts += judged.trajectories
+        self.sampler.add(group.task, judged.succeeded, len(judged.trajectories))
+        for trajectory in judged.trajectories:
+            if trajectory.success:
+                self.successes.add(group.task, trajectory.episode)
+        shown = judged.with_replay(self.successes, lambda episode: trajectory_of(self._stored(episode)))
+        found.replayed += shown is not judged
+        if ledger.version - group.version > self._recipe.rollout.staleness:
+            found.stale += 1
+        elif shown.teaches(config):
+            found.groups.append(shown)
+            found.staleness.append(ledger.version - group.version)
+        else:
+            found.flat += 1
+
+
+def trajectory_of(info: EpisodeInfo) -> Trajectory:
+    outcome = info.outcome
+    assert outcome is not None
+    task = info.task.name or info.task.text
+    return Trajectory(info.id, task, outcome.reward or 0.0, outcome.success is True, info.step_count or 0)

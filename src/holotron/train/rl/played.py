@@ -1,0 +1,107 @@
+"""A played episode as the trainer learns from it: the very tokens that the engine saw and drew, with what is known of
+each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holotron.agent.policy_format import PolicyFormat, conversation
+from holotron.episodes.examples import ExampleError
+from holotron.model.config import ModelConfig
+from holotron.model.grids import image_tokens
+from holotron.model.image import image_size
+from holotron.train.rl.token_masks import TokenMasks
+from holotron.train.sequences import Picture, Sequence
+
+if TYPE_CHECKING:  # records need pydantic
+    from holotron.episodes.record import Episode, ModelOutput, Step
+    from holotron.episodes.store import EpisodeStore
+
+
+@dataclass(frozen=True)
+class PlayedSequence:
+    """The session of one episode. What follows is of each drawn token, in order; forced ones are not learned.
+
+    engine: its log-probability when it was drawn. version: of the weights then. step: which it is of. allowed: what it
+    was drawn from. states: what each step saw, by the hash of its image.
+    """
+
+    sequence: Sequence
+    engine: NDArray[np.float32]
+    version: NDArray[np.int64]
+    step: NDArray[np.int64]
+    allowed: NDArray[np.int32]
+    states: tuple[str, ...]
+
+
+class PlayedReader:
+    """Reads episodes that a model of this process played."""
+
+    def __init__(
+        self, store: EpisodeStore, config: ModelConfig, policy_format: PolicyFormat, masks: TokenMasks
+    ) -> None:
+        self._store, self._config, self._format, self._masks = store, config, policy_format, masks
+
+    def read(self, episode_id: str) -> PlayedSequence:
+        """ExampleError where the episode lacks what only an engine in this process records."""
+        episode = self._store.read(episode_id)
+        ids: list[int] = []
+        learn: list[bool] = []
+        engine: list[float] = []
+        versions: list[int] = []
+        steps: list[int] = []
+        allowed: list[NDArray[np.int32]] = []
+        for step in episode.steps:
+            output = _recorded(episode.id, step)
+            assert output.prompt_ids is not None
+            assert output.token_ids is not None
+            assert output.logprobs is not None
+            assert output.forced is not None
+            drawn = [not forced for forced in output.forced]
+            ids += [*output.prompt_ids, *output.token_ids]
+            learn += [False] * len(output.prompt_ids) + drawn
+            of_tokens = output.weight_versions or (output.weight_version,) * len(drawn)
+            engine += [value for value, was_drawn in zip(output.logprobs, drawn, strict=True) if was_drawn]
+            versions += [int(value or 0) for value, was_drawn in zip(of_tokens, drawn, strict=True) if was_drawn]
+            steps += [step.index] * sum(drawn)
+            allowed.append(self._masks.drawn_from(self._format.schema(step.forced), output.token_ids, output.forced))
+        return PlayedSequence(
+            Sequence(np.array(ids), np.array(learn, dtype=np.bool_), self._pictures(episode, ids), "played"),
+            np.array(engine, np.float32),
+            np.array(versions, np.int64),
+            np.array(steps, np.int64),
+            np.concatenate(allowed),
+            tuple(step.observation.image or str(step.index) for step in episode.steps),
+        )
+
+    def _pictures(self, episode: Episode, ids: list[int]) -> tuple[Picture, ...]:
+        """What stands where the image tokens are, in order."""
+        vision = self._config.vision
+        if vision is None:
+            return ()
+
+        def image(seen: object) -> bytes | None:
+            digest = getattr(seen, "image", None)
+            return None if digest is None else self._store.image(digest)
+
+        sent = conversation(self._format, episode.task.text, episode.steps, image)
+        pngs = [message.image for messages in sent for message in messages if message.image is not None]
+        pictures = tuple(Picture(png, image_size(png), vision) for png in pngs)
+        places, needed = ids.count(vision.image_token_id), sum(image_tokens(*p.size, vision) for p in pictures)
+        if places != needed:
+            raise ExampleError(f"{episode.id} has {places} image tokens, and its screenshots need {needed}")
+        return pictures
+
+
+def _recorded(episode_id: str, step: Step) -> ModelOutput:
+    output = step.output
+    if output is None or None in (output.prompt_ids, output.token_ids, output.logprobs, output.forced):
+        raise ExampleError(
+            f"step {step.index} of {episode_id} lacks tokens or log-probabilities; only what an engine in the "
+            "trainer's process drew can be learned from here"
+        )
+    return output

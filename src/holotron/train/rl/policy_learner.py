@@ -1,0 +1,193 @@
+"""A model that learns from what it drew: log-probabilities over the forward pass of all training, and its updates.
+
+Shapes: N learned tokens, D hidden size, V vocabulary, W words of 32 tokens each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from holotron.train.batches import TrainingBatch
+from holotron.train.forward import compiled
+from holotron.train.learner import Learner
+from holotron.train.loss import MOST_LOGITS
+from holotron.train.optimizer import trained
+from holotron.train.rl.config import GrpoRecipe
+from holotron.train.rl.policy_loss import DrawnTokens, policy_loss
+from holotron.train.rl.rollout_batch import NO_VERSION, RolloutBatch
+from holotron.train.rl.token_masks import unpacked
+
+ROUNDING = 1e-5  # of log-probabilities in float32
+Measured = tuple[Tensor, Tensor]  # log-probability and entropy of each token
+Measure = Callable[[Tensor, Tensor, Tensor, float], Measured]
+
+
+@dataclass
+class TokenSums:
+    """Sums over drawn tokens, on the device until they are read. fresh: those that the present weights drew."""
+
+    values: dict[str, Tensor] = field(default_factory=dict)
+
+    def add(self, **values: Tensor) -> None:
+        for name, value in values.items():
+            self.values[name] = self.values.get(name, torch.zeros_like(value)) + value
+
+    def means(self) -> dict[str, float | None]:
+        """Each mean over the tokens it is of; None over none."""
+        sums = {name: float(value) for name, value in self.values.items()}
+        counts = {name: sums.pop(name, 0.0) for name in ("tokens", "fresh_tokens")}
+
+        def mean(name: str) -> float | None:
+            count = counts["fresh_tokens" if name == "logprob_difference" else "tokens"]
+            return sums[name] / count if count else None
+
+        return {name: mean(name) for name in sums} | counts
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """What is told of a step of the optimiser; gradient: its norm. Read off the device when it is told."""
+
+    sums: TokenSums
+    loss: Tensor
+    gradient: Tensor
+    imitation: Tensor | None
+
+
+class PolicyLearner(Learner):
+    """Learns from rollouts. It holds the weights it began with, where the divergence from them counts."""
+
+    recipe: GrpoRecipe
+
+    def __init__(self, recipe: GrpoRecipe, device: torch.device) -> None:
+        super().__init__(recipe, device)
+        self._measure = compiled(logprobs_of_logits) if recipe.compile else logprobs_of_logits
+        parameters = trained(self.model).items() if recipe.objective.kl else ()
+        self._beginning = {name: parameter.detach().clone() for name, parameter in parameters}
+
+    def logprobs(self, batch: RolloutBatch) -> Measured:
+        """Of the tokens that were drawn, under the distribution that they were drawn from, and its entropy."""
+        temperature, head = self.recipe.rollout.temperature, self.model.decoder.lm_head
+        with self.precision():
+            hidden_ND, _ = self.hidden(batch.batch, self.see(batch.batch))
+        return logprobs_of_hidden(head, hidden_ND, batch.batch.targets_N, batch.allowed_NW, temperature, self._measure)
+
+    def prepared(self, batches: Sequence[RolloutBatch]) -> list[RolloutBatch]:
+        """With the log-probabilities that stay while the weights change: those before, and those at the beginning.
+
+        An iteration of one update needs no pass for the former: they are what that update computes itself.
+        """
+        found = list(batches)
+        config = self.recipe.objective
+        if config.importance_cap and self.recipe.updates > 1:
+            found = [batch.with_logprobs(self._without_gradients(batch)) for batch in found]
+        if config.kl:
+            with self.at_the_beginning():
+                found = [batch.with_logprobs(None, self._without_gradients(batch)) for batch in found]
+        return found
+
+    def _without_gradients(self, batch: RolloutBatch) -> Tensor:
+        with torch.no_grad():
+            return self.logprobs(batch.to(self.device))[0].cpu()
+
+    @contextmanager
+    def at_the_beginning(self) -> Iterator[None]:
+        """Inside, the model has the weights it began with. Low-rank changes were none then: it is the base model."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        parameters = trained(self.model)
+        for name, kept in self._beginning.items():
+            parameters[name].data, self._beginning[name] = kept, parameters[name].data
+
+    def update(
+        self, batches: Sequence[RolloutBatch], step: int, version: int, imitated: TrainingBatch | None = None
+    ) -> UpdateReport:
+        """One step of the optimiser. version: of the weights before the iteration, to know which tokens they drew."""
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        sums, total = TokenSums(), torch.zeros((), device=self.device)
+        for batch in (batch.to(self.device) for batch in batches):
+            total += self._policy_gradient(batch, sums, version)
+        imitation: Tensor | None = None
+        if imitated is not None:
+            imitation, *_ = self.objective(imitated.to(self.device))
+            (self.recipe.objective.imitation * imitation).backward()
+            imitation = imitation.detach()
+        return UpdateReport(sums, total, self.apply_gradients(step), imitation)
+
+    def _policy_gradient(self, batch: RolloutBatch, sums: TokenSums, version: int) -> Tensor:
+        config, drawn = self.recipe.objective, batch.drawn
+        new_N, entropy_N = self.logprobs(batch)
+        if config.importance_cap and self.recipe.updates == 1:
+            drawn = batch.with_logprobs(new_N.detach(), drawn.reference_N).drawn
+        found = policy_loss(new_N, agreed(drawn, batch.version_N) if config.importance_cap else drawn, config)
+        loss = (found.loss_N * drawn.weight_N).sum()
+        loss.backward()
+        is_token_N = drawn.weight_N > 0
+        fresh_N = is_token_N & (batch.version_N == version)
+        before_N = drawn.old_N if config.importance_cap else new_N.detach()
+        difference_N = (before_N - drawn.engine_N).abs()
+        sums.add(
+            tokens=is_token_N.sum(),
+            fresh_tokens=fresh_N.sum(),
+            logprob_difference=(difference_N * fresh_N).sum(),
+            entropy=(entropy_N * is_token_N).sum(),
+            ratio=(found.ratio_N * is_token_N).sum(),
+            clipped=(found.clipped_N & is_token_N).sum(),
+            importance=(found.importance_N * is_token_N).sum(),
+            kl=(found.kl_N * is_token_N).sum(),
+        )
+        return loss.detach()
+
+
+def agreed(drawn: DrawnTokens, version_N: Tensor) -> DrawnTokens:
+    """With the trainer's log-probabilities in place of the engine's where both are the same but for rounding.
+
+    The engine's last bits depend on which sessions shared a batch. Without them a synchronous run can be repeated. Nor
+    is a replayed success weighted: it is shown because the policy would hardly draw it now.
+    """
+    same_N = ((drawn.old_N - drawn.engine_N).abs() < ROUNDING) | (version_N == NO_VERSION)
+    return replace(drawn, engine_N=torch.where(same_N, drawn.old_N, drawn.engine_N))
+
+
+def logprobs_of_hidden(
+    head: nn.Linear, hidden_ND: Tensor, targets_N: Tensor, allowed_NW: Tensor, temperature: float, measure: Measure
+) -> Measured:
+    """From what the head is given; a large vocabulary's logits are made in parts, and again for the gradient."""
+    rows = max(1, MOST_LOGITS // head.out_features)
+
+    def part(hidden_ND: Tensor, targets_N: Tensor, allowed_NW: Tensor) -> Measured:
+        # In the type of the weights: in 16 bits, logits would be rounded more than probabilities may differ.
+        with torch.autocast(hidden_ND.device.type, enabled=False):
+            logits_NV = head(hidden_ND.to(head.weight.dtype))
+        return measure(logits_NV, targets_N, allowed_NW, temperature)
+
+    if len(hidden_ND) <= rows:
+        return part(hidden_ND, targets_N, allowed_NW)
+    parts = [
+        checkpoint(part, *pieces, use_reentrant=False, preserve_rng_state=False)
+        for pieces in zip(hidden_ND.split(rows), targets_N.split(rows), allowed_NW.split(rows), strict=True)
+    ]
+    logprobs, entropies = zip(*parts, strict=True)
+    return torch.cat(logprobs), torch.cat(entropies)
+
+
+def logprobs_of_logits(logits_NV: Tensor, targets_N: Tensor, allowed_NW: Tensor, temperature: float) -> Measured:
+    """Log-probabilities of targets among what was allowed, at a temperature; entropies, without gradients."""
+    wide_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32)) / temperature
+    allowed_NV = unpacked(allowed_NW, logits_NV.shape[1])
+    log_NV = torch.log_softmax(wide_NV.masked_fill(~allowed_NV, float("-inf")), dim=-1)
+    fixed_NV = log_NV.detach()
+    entropy_N = -(fixed_NV.exp() * fixed_NV.masked_fill(~allowed_NV, 0.0)).sum(-1)
+    return log_NV.gather(1, targets_N[:, None]).squeeze(1), entropy_N

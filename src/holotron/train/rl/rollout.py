@@ -1,0 +1,86 @@
+"""Where attempts of a recipe are played: its suite, its policy format, and an engine in this very process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from holotron.agent.agent import Budget
+from holotron.agent.in_process import EngineModel, loaded
+from holotron.agent.open_model import resolve_format
+from holotron.agent.policy_format import NANO, PolicyFormat, find_format
+from holotron.episodes.record import PolicyInfo
+from holotron.episodes.store import EpisodeStore
+from holotron.suites.live_play import LivePlay
+from holotron.suites.play import Play
+from holotron.suites.suite import TRAINING_SEEDS, SuiteError, find_suite
+from holotron.train.rl.collector import Collector
+from holotron.train.rl.config import GrpoRecipe
+from holotron.train.rl.ledger import Ledger
+
+
+class Rollout:
+    """What a recipe's [rollout] asks for. SuiteError, ValueError: there is no such suite, task or format."""
+
+    def __init__(self, recipe: GrpoRecipe, folder: Path) -> None:
+        config = recipe.rollout
+        self.recipe, self.config = recipe, config
+        self.suite = find_suite(config.suite)
+        self.tasks = self._tasks()
+        self.policy_format = self._format()
+        self.store = EpisodeStore(folder)
+
+    def _tasks(self) -> tuple[str, ...]:
+        suite, config = self.suite, self.config
+        if config.first_seed not in TRAINING_SEEDS:
+            raise SuiteError(f"first_seed {config.first_seed} is held out; training seeds end at {TRAINING_SEEDS[-1]}")
+        if config.split not in (None, *suite.splits):
+            raise SuiteError(f"there is no split {config.split!r} of {suite.name}; choose {' or '.join(suite.splits)}")
+        allowed = suite.names(config.split or suite.training_split)
+        for name in config.tasks:
+            if name not in suite.names():
+                raise suite.unknown(name)
+            if name not in allowed:
+                raise SuiteError(f"{name} is held out for evaluation; name its split if that is what it is for")
+        return config.tasks or allowed
+
+    def _format(self) -> PolicyFormat:
+        config, recipe = self.config, self.recipe
+        found = (
+            find_format(config.format) if config.format else resolve_format(recipe.starting_point, None, None) or NANO
+        )
+        return found.with_kinds(config.kinds or self.suite.kinds)
+
+    @contextmanager
+    def engine(self, device: torch.device) -> Iterator[EngineModel]:
+        """The policy as the checkpoint has it that the run started from; the trainer sends what it learned."""
+        config = self.config
+        with loaded(
+            self.recipe.starting_point,
+            device,
+            style=self.policy_format.options(config.max_tokens, config.temperature),
+            memory=int(config.memory_gib * 2**30),
+            tokens_per_session=config.tokens_per_session,
+            on_update=config.on_update,
+            group=self.recipe.groups.size,
+        ) as model:
+            yield model
+
+    def playing(self, model: EngineModel) -> LivePlay:
+        config = self.config
+        policy = PolicyInfo(
+            model=self.recipe.start,
+            sampling={"temperature": config.temperature},
+            extra={"format": self.policy_format.spec, "recipe": self.recipe.name},
+        )
+        budget = Budget(steps=config.steps or self.suite.max_steps, seconds=config.seconds)
+        how = Play(
+            self.suite, self.store.folder, policy, self.policy_format, budget, self.suite.rule, seed=self.recipe.seed
+        )
+        return LivePlay(how, model, sessions=config.sessions, browsers=config.browsers, workers=config.workers)
+
+    def collector(self, play: LivePlay, ledger: Ledger, stopped: Callable[[], bool]) -> Collector:
+        return Collector(self.recipe, self.suite, self.tasks, play, ledger, self.store.info, stopped)

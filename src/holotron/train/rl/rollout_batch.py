@@ -1,0 +1,110 @@
+"""Played episodes packed side by side, with what is known of each drawn token.
+
+Shapes: N learned tokens of a batch's budget, W words of 32 tokens each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence as ListOf
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from holotron.train.batches import Packer, TrainingBatch
+from holotron.train.rl.config import ObjectiveConfig
+from holotron.train.rl.played import PlayedSequence
+from holotron.train.rl.policy_loss import DrawnTokens
+
+NO_VERSION = -1
+
+
+@dataclass(frozen=True)
+class WeighedSequence:
+    """A played episode and the advantage of each of its steps. replayed: it is an earlier success."""
+
+    played: PlayedSequence
+    advantages: tuple[float, ...]
+    replayed: bool = False
+
+
+@dataclass(frozen=True)
+class RolloutBatch:
+    """allowed: what each token was drawn from, 32 tokens a word. version: of the weights that drew it.
+
+    Padding and tokens of replayed successes have NO_VERSION.
+    """
+
+    batch: TrainingBatch
+    drawn: DrawnTokens
+    allowed_NW: Tensor
+    version_N: Tensor
+
+    def to(self, device: torch.device) -> RolloutBatch:
+        held = {f.name: getattr(self.drawn, f.name) for f in fields(DrawnTokens)}
+        moved: dict[str, Any] = {name: None if value is None else value.to(device) for name, value in held.items()}
+        return RolloutBatch(
+            self.batch.to(device), DrawnTokens(**moved), self.allowed_NW.to(device), self.version_N.to(device)
+        )
+
+    def with_logprobs(self, old_N: Tensor | None = None, reference_N: Tensor | None = None) -> RolloutBatch:
+        old_N = self.drawn.old_N if old_N is None else old_N
+        return replace(self, drawn=replace(self.drawn, old_N=old_N, reference_N=reference_N))
+
+
+def pack(packer: Packer, sequences: ListOf[WeighedSequence], config: ObjectiveConfig) -> Iterator[RolloutBatch]:
+    """Batches in the order of the sequences, whose weights sum to what one update minimises."""
+    room, members = packer.room(), list[WeighedSequence]()
+    for sequence in sequences:
+        bunch = (sequence.played.sequence,)
+        if members and not room.takes(bunch):
+            yield _batch(packer, members, len(sequences), config)
+            room, members = packer.room(), []
+        room.take(bunch)
+        members.append(sequence)
+    if members:
+        yield _batch(packer, members, len(sequences), config)
+
+
+def _batch(packer: Packer, members: list[WeighedSequence], episodes: int, config: ObjectiveConfig) -> RolloutBatch:
+    most, played = packer.budget.learned, [member.played for member in members]
+    # Every turn is an answer of its own, numbered through the batch.
+    starts = np.cumsum([0, *(len(each.states) for each in played)])
+    weights = [
+        np.full(len(each.engine), 1 / (episodes * (len(each.engine) if config.by_length else config.tokens)))
+        for each in played
+    ]
+    advantages = [np.array(member.advantages)[member.played.step] for member in members]
+    engine_N = _padded(np.concatenate([each.engine for each in played]), most)
+    allowed = np.concatenate([each.allowed for each in played])
+    allowed_NW = np.full((most, allowed.shape[1]), -1, np.int32)  # padding may be anything
+    allowed_NW[: len(allowed)] = allowed
+    return RolloutBatch(
+        packer.build([each.sequence for each in played]),
+        DrawnTokens(
+            advantage_N=_padded(np.concatenate(advantages), most),
+            engine_N=engine_N,
+            old_N=engine_N,
+            weight_N=_padded(np.concatenate(weights), most),
+            answer_N=_padded(
+                np.concatenate([each.step + start for each, start in zip(played, starts, strict=False)]), most, np.int64
+            ),
+        ),
+        torch.from_numpy(allowed_NW),
+        _padded(np.concatenate([_versions(member) for member in members]), most, np.int64, NO_VERSION),
+    )
+
+
+def _versions(member: WeighedSequence) -> NDArray[np.int64]:
+    version = member.played.version
+    return np.full_like(version, NO_VERSION) if member.replayed else version
+
+
+def _padded(values: NDArray[Any], most: int, kind: type[np.generic] = np.float32, fill: int = 0) -> Tensor:
+    out: NDArray[Any] = np.full(most, fill, kind)
+    out[: len(values)] = values
+    return torch.from_numpy(out)

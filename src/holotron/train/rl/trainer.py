@@ -1,0 +1,226 @@
+"""A run of online RL: play, judge, learn, send the weights, and again. Killed anywhere, the same command goes on."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from holotron.env.workers import stop_signals
+from holotron.train.batches import Packer, TrainingBatch
+from holotron.train.loader import BatchStream, Cursor, load_batches
+from holotron.train.meter import TrainingError
+from holotron.train.results import METRICS
+from holotron.train.rl.collector import Collected, Stopped
+from holotron.train.rl.config import GrpoRecipe
+from holotron.train.rl.ledger import Ledger
+from holotron.train.rl.played import PlayedReader
+from holotron.train.rl.policy_learner import PolicyLearner, UpdateReport
+from holotron.train.rl.progress import GrpoProgress, Stopwatch, add_updates, progress_of
+from holotron.train.rl.rollout_batch import RolloutBatch, WeighedSequence, pack
+from holotron.train.rl.token_masks import TokenMasks
+from holotron.train.rl.weight_sync import send_weights
+from holotron.train.run_folder import claim_folder
+from holotron.train.sequences import SequenceWriter
+from holotron.train.sft import WEIGHTS, Interrupted
+from holotron.train.state import NAME as STATE
+from holotron.train.state import load_state, save_state
+
+if TYPE_CHECKING:
+    from holotron.agent.in_process import EngineModel
+    from holotron.suites.live_play import LivePlay
+
+log = logging.getLogger(__name__)
+EPISODES = "episodes"  # the store, below the run's folder
+
+
+class GrpoTrainer:
+    """One run of a recipe, in a folder of its own, which holds its episodes, too."""
+
+    def __init__(self, recipe: GrpoRecipe, out: Path, device: torch.device | str | None = None) -> None:
+        from holotron.train.rl.rollout import Rollout  # playing needs pydantic, which the rest of training does without
+
+        self.recipe, self.out = recipe, out
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.rollout = Rollout(recipe, out / EPISODES)
+        self.learner = PolicyLearner(recipe, self.device)
+        self.packer = Packer(self.learner.model.config, recipe.batch)
+        self.step = 0
+        self.ledger = Ledger()
+        self.cursors: dict[int, Cursor] = {}
+        self._kept = -1  # the step of the last state
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End as soon as nothing is lost by it."""
+        self._stopped = True
+
+    def run(self, on_progress: Callable[[GrpoProgress], None] = lambda _: None) -> Path:
+        """Train to the end and leave a checkpoint; its folder. A stopped run keeps its state and raises Interrupted."""
+        if different := claim_folder(self.out, self.recipe):
+            raise TrainingError(f"{self.out} holds a run of another recipe ({', '.join(different)} differ)")
+        self._go_on()
+        with ExitStack() as stack:
+            stack.enter_context(stop_signals(lambda *_: self.stop()))
+            model = stack.enter_context(self.rollout.engine(self.device))
+            checksum = send_weights(self.learner, model.engine, self.ledger.version)
+            play = stack.enter_context(self.rollout.playing(model))
+            if self.device.type == "cuda":  # learning must not stand in the engine's queue, nor it in ours
+                stack.enter_context(torch.cuda.stream(torch.cuda.Stream(self.device)))
+            self._iterate(model, play, checksum, on_progress)
+        return self.learner.export(self.out / WEIGHTS)
+
+    def _iterate(
+        self, model: EngineModel, play: LivePlay, checksum: str, on_progress: Callable[[GrpoProgress], None]
+    ) -> None:
+        recipe, learner, watch = self.recipe, self.learner, Stopwatch()
+        collector = self.rollout.collector(play, self.ledger, lambda: self._stopped)
+        banned = model.engine.loop.sampler.banned.tolist()
+        masks = TokenMasks(learner.writer.tokenizer, learner.model.config, banned)
+        reader = PlayedReader(self.rollout.store, learner.model.config, self.rollout.policy_format, masks)
+        imitated = self._imitated()
+        began, played = monotonic(), play.counters().steps
+        while self.step < recipe.steps:
+            before = copy.deepcopy(self.ledger)
+            try:
+                with watch.part("rollout"):
+                    found = collector.collect()
+            except Stopped:
+                self.ledger = before  # what was judged is judged again
+                self._keep()
+                raise Interrupted(
+                    f"stopped after iteration {self.step} of {recipe.steps}; run it again to go on"
+                ) from None
+            with watch.part("reading"):
+                parts, answer_tokens = self._batches(found, reader)
+            with watch.part("learning"):
+                updates = self._learn(parts, imitated)
+            self.ledger.version += bool(updates)
+            self.step += 1
+            progress = progress_of(recipe, self.step, self.ledger.version, found, answer_tokens)
+            add_updates(progress, updates, recipe.alarm)
+            with watch.part("weights"):
+                if updates:
+                    checksum = send_weights(learner, model.engine, self.ledger.version)
+            self.ledger.count(
+                episodes=len(found.attempts), steps=sum(attempt.steps for attempt in found.attempts), lost=found.lost
+            )
+            now, steps = monotonic(), play.counters().steps
+            progress.rate, progress.checksum, progress.seconds = learner.rate(self.step - 1), checksum, now - began
+            progress.steps_per_second = (steps - played) / max(1e-9, now - began)
+            progress.parts = watch.read()
+            began, played = now, steps
+            self._tell(progress, on_progress)
+            if self._stopped or self.step % recipe.keep_every == 0 or self.step == recipe.steps:
+                with watch.part("state"):
+                    self._keep()
+
+    def _batches(self, found: Collected, reader: PlayedReader) -> tuple[list[list[RolloutBatch]], float | None]:
+        """What each update learns from, and how many tokens were drawn for an answer."""
+        config, weighed = self.recipe.objective, list[list[WeighedSequence]]()
+        tokens = answers = 0
+        for group in found.groups:
+            played = [reader.read(trajectory.episode) for trajectory in group.trajectories]
+            advantages = group.advantages([each.states for each in played], config)
+            triples = zip(played, advantages, group.trajectories, strict=True)
+            weighed.append([WeighedSequence(each, tuple(worth), one.replayed) for each, worth, one in triples])
+            tokens += sum(len(each.engine) for each in played)
+            answers += sum(len(each.states) for each in played)
+        fitting = [[each for each in group if self._fits(each)] for group in weighed]
+        updates = min(self.recipe.updates, len(fitting))
+        parts = [[each for group in fitting[part::updates] for each in group] for part in range(updates)]
+        batches = [list(pack(self.packer, part, config)) for part in parts if part]
+        return [self.learner.prepared(part) for part in batches], tokens / answers if answers else None
+
+    def _fits(self, weighed: WeighedSequence) -> bool:
+        sequence = weighed.played.sequence
+        if self.packer.fits(sequence):
+            return True
+        log.warning("an episode of %d tokens does not fit into a batch; make [batch] larger", len(sequence.token_ids))
+        return False
+
+    def _learn(self, parts: list[list[RolloutBatch]], imitated: Iterator[TrainingBatch] | None) -> list[UpdateReport]:
+        version = self.ledger.version
+        return [
+            self.learner.update(part, self.step, version, next(imitated) if imitated is not None else None)
+            for part in parts
+        ]
+
+    def _imitated(self) -> Iterator[TrainingBatch] | None:
+        """What the imitation term is about, from where the last state stands."""
+        recipe, learner = self.recipe, self.learner
+        if not recipe.data:
+            return None
+        workers = max(1, recipe.workers)
+        stream = BatchStream(
+            recipe.data,
+            SequenceWriter(learner.writer),
+            self.packer,
+            recipe.seed,
+            workers=workers,
+            cursors=dict(self.cursors),
+            turn=self.ledger.totals.get("imitated", 0) % workers,
+            folder=recipe.folder,
+        )
+
+        def batches() -> Iterator[TrainingBatch]:
+            for [drawn] in load_batches(stream, recipe.workers):
+                self.cursors[drawn.stream] = drawn.cursor
+                self.ledger.count(imitated=1)
+                yield drawn.batch
+
+        return batches()
+
+    # ---- what outlives this process ----
+
+    def _go_on(self) -> None:
+        """From the last state, if there is one. What was told after it will be told again."""
+        learner, path = self.learner, self.out / METRICS
+        if (self.out / STATE).exists():
+            self.step, self.cursors = load_state(self.out, learner.model, learner.optimizers, learner.average)
+            self.ledger = Ledger.load(self.out, self.step)
+            self._kept = self.step
+        if path.exists():
+            lines = [line for line in path.read_text(encoding="utf-8").splitlines() if _step_of(line) <= self.step]
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    def _keep(self) -> None:
+        if self._kept == self.step:
+            return
+        learner = self.learner
+        self.ledger.save(self.out, self.step)
+        save_state(self.out, self.step, learner.model, learner.optimizers, learner.average, self.cursors)
+        Ledger.tidy(self.out, self.step)
+        self._kept = self.step
+
+    def _tell(self, progress: GrpoProgress, on_progress: Callable[[GrpoProgress], None]) -> None:
+        with open(self.out / METRICS, "a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(progress)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if progress.alarm:
+            log.warning(
+                "engine and trainer differ by %.3g in log-probabilities of the same weights, and %.3g is allowed: "
+                "what is learned is not what was drawn",
+                progress.logprob_difference,
+                self.recipe.alarm,
+            )
+        on_progress(progress)
+
+
+def _step_of(line: str) -> float:
+    """The iteration that a line is of; a torn one is of none."""
+    try:
+        value: dict[str, Any] = json.loads(line)
+        return float(value["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")
