@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from holotron.agent.policy_format import NANO, save_format
 from holotron.episodes.shards import ShardWriter
@@ -145,11 +147,23 @@ def test_frozen_parts_stay_byte_for_byte(folder: Path, tmp_path: Path) -> None:
 
 
 def test_an_export_changes_weights_alone(folder: Path, tmp_path: Path) -> None:
+    # Whatever else a release has beside its weights; weights in other forms would be of another model now.
+    for name in ("README.md", "vocab.json", "processing_model.py", "pytorch_model.bin"):
+        (folder / "start" / name).write_text(f"what {name} says")
     out = Trainer(recipe(folder), tmp_path, "cpu").run()
+    (folder / "start" / "pytorch_model.bin").unlink()
     start = {path.name: path.read_bytes() for path in (folder / "start").iterdir()}
     made = {path.name: path.read_bytes() for path in out.iterdir()}
     assert made.keys() == start.keys()
     assert [name for name in made if made[name] != start[name]] == ["model.safetensors"]
+
+
+def test_an_export_has_the_type_that_is_asked_for(folder: Path, tmp_path: Path) -> None:
+    out = Trainer(recipe(folder, steps=1, export_dtype="float32"), tmp_path, "cpu").run()
+    assert json.loads((out / "config.json").read_text())["dtype"] == "float32"
+    assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {torch.float32}
+    with pytest.raises(RecipeError, match="export_dtype is 'int8'"):
+        recipe(folder, export_dtype="int8")
 
 
 def test_several_batches_make_one_step(folder: Path, tmp_path: Path) -> None:
@@ -175,7 +189,7 @@ def test_several_batches_make_one_step(folder: Path, tmp_path: Path) -> None:
 def test_what_the_model_cannot_do_is_refused_before_its_weights_are_read(
     folder: Path, changes: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holotron.train.learner.load", lambda *_: pytest.fail("the weights were read"))
+    monkeypatch.setattr("holotron.train.starting_model.load", lambda *_: pytest.fail("the weights were read"))
     with pytest.raises(RecipeError, match=message):
         Learner(recipe(folder, **changes), torch.device("cpu"))
 
