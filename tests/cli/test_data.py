@@ -97,7 +97,7 @@ def test_a_data_set_in_looked_at_and_out(tmp_path):
     source, out = dataset_files.agentnet(tmp_path / "source"), tmp_path / "out"
     result = holo("import", "agentnet", source, "--out", out, "--check", "--samples", "3")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert f"3 episodes with 12 steps in {out}; space 0..1 (detected)" in result.stdout
+    assert f"3 episodes with 11 steps in {out}; space 0..1 (detected)" in result.stdout
     assert f"look at {out / 'check.html'}" in result.stdout
     assert (out / "check.html").read_text().count('class="sample"') == 3
     result = holo("import", "agentnet", source, "--out", out, "--json")

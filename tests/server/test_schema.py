@@ -15,9 +15,9 @@ def open_server(checkpoint):
 
 
 def test_generated_requests_find_nothing(open_server):
-    report = run(open_server, examples=3)
+    report = run(open_server, examples=2)
     assert not report.problems, str(report)
-    assert report.total > 100
+    assert report.total > 60
     answered = {operation for operation, status in report.statuses if status == 200}
     assert {"POST /v1/sessions", "GET /v1/models", "POST /detokenize"} <= answered  # drawn chats seldom are valid
     assert open_server.state.admission.total == 0

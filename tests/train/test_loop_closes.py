@@ -13,12 +13,13 @@ from .samples import CLICKER_RECIPE, write_clicker
 
 TASK = "click-test"  # a button somewhere on the page
 SEEDS = range(1_000_000_000, 1_000_000_016)  # held out
+PLAYED = ("--episodes", "30", "--sessions", "15")  # so many at once, since such a policy likes to wait
 RECIPE = """
 name = "loop"
 stage = "navigation"
 start = "start"
-steps = 90
-log_every = 45
+steps = 60
+log_every = 30
 data = [{ store = "episodes" }]
 """
 
@@ -28,7 +29,7 @@ def test_a_policy_plays_is_corrected_learns_is_served_and_measured(tmp_path: Pat
     (tmp_path / "recipe.toml").write_text(RECIPE + CLICKER_RECIPE)
 
     # A fleet plays with weights that know nothing, and the teacher says what was to be done.
-    holotron(tmp_path, "data", "miniwob", TASK, "--model", "start", "--out", "episodes", "--episodes", "60")
+    holotron(tmp_path, "data", "miniwob", TASK, "--model", "start", "--out", "episodes", *PLAYED)
     assert json.loads(holotron(tmp_path, "data", "check", "episodes", "--json"))["problems"] == []
 
     holotron(tmp_path, "train", "sft", "recipe.toml", "--out", "run", "--device", "cpu")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -25,6 +26,7 @@ from holotron.model.text.policy_tokenizer import policy_template, policy_tokeniz
 from holotron.model.text.tokenizer import load_tokenizer
 from holotron.train.batches import TrainingBatch
 from holotron.train.cuda_graph import CudaGraphStep
+from holotron.train.feature_cache import FeatureCache, tower_name
 from holotron.train.forward import (
     compiled,
     encode_images,
@@ -32,6 +34,8 @@ from holotron.train.forward import (
     place_patches,
     prepare_layers,
     prepare_patches,
+    project,
+    run_tower,
 )
 from holotron.train.lora import add_lora, merged, save_adapter
 from holotron.train.loss import Coordinates, losses_of_hidden, losses_of_learned
@@ -73,10 +77,11 @@ class Learner:
         if ranks.size > 1:
             shard(self.model, self._losses)
             self._run = self.model
+        self.feature_cache = self._open_cache()
         # Experts wait for the host to count their tokens, which a recording cannot; nor can it add to gradients.
         # Kernels of a large model take longer than to start them, and the recording's memory could serve nothing else.
         alone = ranks.size == 1 and recipe.batches == 1 and self.model.vision is not None
-        alone = alone and self.model.config.parameters < MOST_RECORDED
+        alone = alone and self.model.config.parameters < MOST_RECORDED and self.feature_cache is None
         recorded = recipe.compile and device.type == "cuda" and self.model.config.moe is None and alone
         self.cuda_graph = CudaGraphStep(self._objective_of_seen, trained(self.model).values()) if recorded else None
         self.optimizers = make_optimizers(self.model, recipe.optimizer)
@@ -182,20 +187,39 @@ class Learner:
 
     def hidden(self, batch: TrainingBatch, seen: Seen | None) -> tuple[Tensor, Tensor | None]:
         """What the head is given at each learned token, and the embeddings of the images."""
-        images = None
-        if seen is not None:
-            with nullcontext() if self._looks_learn else torch.no_grad():
-                images = encode_images(self.model, batch, *seen)
+        images = None if seen is None else self._encode(batch, seen)
         return hidden_of_learned(self.model, batch, images), images
+
+    def _encode(self, batch: TrainingBatch, seen: Seen) -> Tensor:
+        """Token embeddings of a batch's images."""
+        with nullcontext() if self._learns("vision.", "projector.") else torch.no_grad():
+            if self.feature_cache is None:
+                return encode_images(self.model, batch, *seen)
+            with torch.no_grad():
+                features = self.feature_cache.features(batch, partial(run_tower, self.model, batch, *seen))
+            return project(self.model, features)
+
+    def _open_cache(self) -> FeatureCache | None:
+        config = self.recipe.feature_cache
+        if not config.folder:
+            return None
+        if self.model.vision is None or self._learns("vision."):
+            reason = "which has no vision tower" if self.model.vision is None else "whose vision tower learns"
+            raise RecipeError(
+                f"feature_cache is set for {self.model.config.name}, {reason}; leave it out, or freeze the tower: "
+                'frozen = ["vision"], or [lora] without targets in it'
+            )
+        dtype = torch.bfloat16 if self._half else self.model.dtype
+        limit = int(config.gibibytes * 2**30)
+        return FeatureCache(self.recipe.folder / config.folder, limit, tower_name(self.model, dtype), self.ranks)
 
     @property
     def _half(self) -> bool:
         return self.recipe.dtype == "bfloat16" and self.device.type == "cuda"
 
-    @property
-    def _looks_learn(self) -> bool:
-        """Whether anything learns that an image passes through before the decoder."""
-        return any(name.startswith(("vision.", "projector.")) for name in trained(self.model))
+    def _learns(self, *parts: str) -> bool:
+        """Whether anything learns in parts of the model, by the beginnings of names."""
+        return any(name.startswith(parts) for name in trained(self.model))
 
     def export(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
         """The averaged weights as a checkpoint folder that the engine can load; all else as it came.
@@ -221,7 +245,10 @@ class Learner:
             taught = {source.format or self.own_format.spec for source in self.recipe.data if source.store} or {"nano"}
             ours = taught == {"nano"} and not self.coordinates.first_ids  # taught as no policy of ours is
             if len(taught) == 1 and not ours and stated_format(folder) is None:
-                save_format(find_format(taught.pop()), folder)
+                # A family is often told by the name of its folder, which this one has not.
+                wanted, known = find_format(taught.pop()), format_of(folder)
+                if known is None or known.spec != wanted.spec:
+                    save_format(wanted, folder)
             if lora.rank:
                 save_adapter(model, changes, lora, folder.with_name(ADAPTER))
         return folder

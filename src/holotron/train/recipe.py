@@ -9,6 +9,7 @@ from typing import Any, ClassVar, get_args
 from holotron.agent.policy_format import find_format
 from holotron.episodes.selection import Selection
 from holotron.train.batches import BatchBudget
+from holotron.train.feature_cache import FeatureCacheConfig
 from holotron.train.forward import Recompute
 from holotron.train.lora import LoraConfig
 from holotron.train.optimizer import OptimizerConfig
@@ -68,6 +69,7 @@ class Recipe:
     `frozen` names parts that do not learn: "vision", "projector", "decoder", or a longer beginning of names.
     `held_out` is measured, not learned: `held_out_batches` of it every `held_out_every` steps.
     `spike` ends the run at a loss so many times the mean before it; 0 ends it only at one that is no number.
+    `feature_cache` keeps what a frozen tower makes of images on disk, for later epochs (`feature_cache.py`).
     `batches` make one step, over all processes; 0 is one for each process that the run was begun with.
     `folder` is where relative paths begin; a recipe from a file has that of the file.
     """
@@ -101,6 +103,7 @@ class Recipe:
     batch: BatchBudget = field(default_factory=BatchBudget)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
+    feature_cache: FeatureCacheConfig = field(default_factory=FeatureCacheConfig)
     folder: Path = field(default=Path(), compare=False)
 
     def __post_init__(self) -> None:

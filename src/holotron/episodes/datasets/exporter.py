@@ -7,6 +7,7 @@ for every step for `llava`, and the steps with a known box for `screenspot`. `im
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -53,7 +54,8 @@ def export_dataset(
 
     def name(png: bytes, digest: str) -> str:
         kept = f"images/{digest[:2]}/{digest}.png"
-        if images == "embed" and format == "openai":
+        # A picture that was resized for the model is not in the store.
+        if format == "openai" and (images == "embed" or digest not in store.images):
             return "data:image/png;base64," + base64.b64encode(png).decode()
         if images == "embed" and not (target := path.parent / kept).exists():
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -94,11 +96,9 @@ def _conversations(
         except ValueError as error:
             left_out(str(error))
             continue
-        digests = iter([step.observation.image or "" for step in store.steps(info.id)])
         messages: list[dict[str, Any]] = []
         for turn in example.turns:
-            digest = next(digests)
-            messages += [_message(message, digest, name) for message in turn.messages]
+            messages += [_message(message, name) for message in turn.messages]
             messages.append({"role": "assistant", "content": turn.answer, **({} if turn.learn else {"weight": 0})})
         about = {
             "task": info.task.text,
@@ -108,9 +108,16 @@ def _conversations(
         yield {"messages": messages, "metadata": {**about, "episode": info.id}}
 
 
-def _message(message: Message, digest: str, name: ImageName) -> dict[str, Any]:
-    part = {} if message.image is None else {"type": "image_url", "image_url": {"url": name(message.image, digest)}}
-    return {"role": message.role, "content": message.content(part)}
+def _message(message: Message, name: ImageName) -> dict[str, Any]:
+    picture = message.image
+    part = {} if picture is None else {"type": "image_url", "image_url": {"url": name(picture, _digest(picture))}}
+    # Answers that stand in a question are those of steps before it.
+    history = {"weight": 0} if message.role == "assistant" else {}
+    return {"role": message.role, "content": message.content(part), **history}
+
+
+def _digest(png: bytes) -> str:
+    return hashlib.sha256(png).hexdigest()
 
 
 def _by_episode(

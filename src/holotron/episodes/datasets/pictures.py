@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import io
 import re
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from threading import Lock
 from urllib.parse import unquote
@@ -25,10 +27,14 @@ _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 @dataclass(frozen=True)
 class SourcePicture:
-    """A screenshot as PNG, and its size."""
+    """A screenshot as PNG, its size, and the name under which a store keeps it."""
 
     png: bytes
     size: tuple[int, int]
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.png).hexdigest()
 
 
 class SourcePictures:

@@ -19,7 +19,7 @@ from holotron.model.checkpoint.companions import GENERATION, PROCESSOR, WHOLE_PR
 from holotron.model.checkpoint.config_json import NO_CLAMP, read_config, render_config, render_video
 from holotron.model.checkpoint.names import Dialect, default_dialect
 from holotron.model.checkpoint.storage import INDEX
-from holotron.model.config import ModelConfig
+from holotron.model.config import ModelConfig, QwenVisionConfig
 from holotron.model.errors import CheckpointError
 from holotron.model.model import Model
 
@@ -107,8 +107,9 @@ def _stated(raw_config: dict[str, Any], config: ModelConfig) -> dict[str, Any]:
             part["tie_word_embeddings"] = False
         if config.mamba and "mamba_num_heads" in part:
             part.setdefault("time_step_min", max(config.mamba.dt_limit[0], NO_CLAMP))
-    if config.vision and isinstance(tower := raw.get("vision_config"), dict) and "args" not in tower:
-        tower |= render_video(config.vision)
+    radio = config.vision if not isinstance(config.vision, QwenVisionConfig) else None
+    if radio and isinstance(tower := raw.get("vision_config"), dict) and "args" not in tower:
+        tower |= render_video(radio)
         raw["video_temporal_patch_size"] = tower["video_temporal_patch_size"]
     return raw
 
