@@ -7,7 +7,7 @@ CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
 .PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-clients test-gpu
-.PHONY: test-docs fuzz soak edge lint clean
+.PHONY: test-docs fuzz soak edge lint clean learn-small
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -15,9 +15,12 @@ help: ## what can be made
 run: $(STAMP) browser ## the bundled policy solves tasks in a real Chromium and leaves a page that shows every step
 	@$(BIN)/holotron demo
 
+# Plugins of other packages would be imported, with their assertions rewritten, by every process of the tests.
+PYTEST := PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest -p xdist.plugin
+
 test: $(STAMP) browser ## all tests that need no GPU, and the import contract
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(PYTEST) -n auto --dist worksteal
 
 browser: $(STAMP) ## a Chromium, if this machine has none
 	@$(BIN)/python -m holotron.env.browser.install
@@ -44,6 +47,9 @@ fuzz: $(STAMP) ## 20,000 generated and broken requests to every operation; the r
 
 soak: $(STAMP) ## 200 clients against a server for half an hour; the result goes to benchmarks/results
 	$(BIN)/holotron bench soak --think 10 --out benchmarks/results/soak-200.json
+
+learn-small: $(STAMP) browser ## online RL learns a bandit and a page, and is killed ten times; the result goes to benchmarks/results
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.train.rl --out benchmarks/results/grpo-small.json
 
 examples: $(STAMP) browser ## all programs of examples/, against a scripted model
 	HOLOTRON_ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/test_examples.py

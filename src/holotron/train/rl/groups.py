@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from holotron.train.rl.advantages import discounted_returns, group_advantages, step_advantages, teaches
 from holotron.train.rl.config import ObjectiveConfig
-from holotron.train.rl.replay import SuccessBuffer, with_success
+from holotron.train.rl.replay import SuccessBuffer
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,23 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class RolloutGroup:
-    """number: in the order in which groups were begun. Attempts that the infrastructure lost are not among them."""
+    """number: in the order in which groups were begun. version: of the weights then.
+
+    Attempts that the infrastructure lost are not among its trajectories.
+    """
 
     number: int
     task: str
     seed: int
     trajectories: tuple[Trajectory, ...]
+    version: int = 0
 
     @classmethod
-    def of(cls, number: int, task: str, seed: int, attempts: Iterable[Trajectory | None]) -> RolloutGroup:
+    def of(
+        cls, number: int, task: str, seed: int, attempts: Iterable[Trajectory | None], version: int = 0
+    ) -> RolloutGroup:
         """attempts: None for each that says nothing about the policy."""
-        return cls(number, task, seed, tuple(attempt for attempt in attempts if attempt is not None))
+        return cls(number, task, seed, tuple(attempt for attempt in attempts if attempt is not None), version)
 
     def values(self, config: ObjectiveConfig) -> list[float]:
         return [trajectory.value(config) for trajectory in self.trajectories]
@@ -62,7 +68,7 @@ class RolloutGroup:
         if episode is None:
             return self
         success = replace(stored(episode), replayed=True)
-        return replace(self, trajectories=tuple(with_success(self.trajectories, success)))
+        return replace(self, trajectories=(*self.trajectories[:-1], success))
 
     def advantages(self, states: Sequence[Sequence[str]], config: ObjectiveConfig) -> list[list[float]]:
         """Of each step of each trajectory: the attempt's own, and with `step_weight` the step's.
