@@ -1,7 +1,7 @@
 """`make test-realapps`: real applications, installed and started here, driven end to end.
 
-By a scripted policy in every Chromium; Django's admin then by a model that learned that run by heart, in one process and
-through `holotron serve`.
+By a scripted policy in every Chromium; Django's admin then by a model that learned that run by heart, in one process
+and through `holotron serve`.
 """
 
 from __future__ import annotations
