@@ -31,7 +31,7 @@ from .samples import CONFIG, write_start
 ROOT = Path(__file__).parents[2]
 STEPS = 3
 RANKS = 2
-RUNS = ("adamw", "muon", "lora", "cut", "left", "compiled")
+RUNS = ("adamw", "muon", "lora", "cut", "compiled")
 
 
 def recipe(folder: Path, run: str) -> Recipe:
@@ -73,7 +73,7 @@ def program(folder: Path) -> None:
         trainer = Trainer(recipe(folder, run), folder / run, "cpu")
         rank = trainer.ranks.rank
         note: dict[str, Any] = {"stopped": None, "kept": {}, "optimizer": 0, "drawn": []}
-        if run in ("cut", "left"):
+        if run == "cut":
             # The first rank alone is told to stop; both must, behind the same step.
             def told(progress: Progress) -> None:
                 if progress.step == STEPS // 2:
@@ -83,8 +83,8 @@ def program(folder: Path) -> None:
                 trainer.run(told)
             except Interrupted:
                 note["stopped"] = trainer.step
-            if run == "left":
-                continue
+            if trainer.ranks.first:
+                shutil.copytree(folder / run, folder / "left")
             trainer = Trainer(recipe(folder, run), folder / run, "cpu")
         trainer.run()
         for name, parameter in trainer.learner.model.named_parameters():
