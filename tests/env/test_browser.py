@@ -185,19 +185,23 @@ LISTS = f"""{BIG}<select onchange="top.document.title = value" oninput="top.docu
 async def find_row(env: Any, text: str, left: float = 30, top: float = 80, right: float = 300) -> tuple[float, float]:
     """Where a list or a calendar shows this text, as the screenshot does: asked of what a click would find there."""
     tab = env._driver.tabs.current
-    for y in range(int(top) + 4, 316, 8):
-        for x in range(int(left), int(right), 16):
+    for x in range(int(left), int(right), 16):  # a row of a list is found in the first column
+        for y in range(int(top) + 4, 316, 8):
             if await dom_queries.label_at(tab, x, y) == text:
                 return x, y
     raise AssertionError(f"{text} is not shown")
 
 
-@pytest.mark.parametrize("framed", [False, True])
-def test_a_click_on_a_drawn_option_chooses_it(world: World, good: Site, framed: bool) -> None:
-    good.pages["/list"] = LISTS
-    good.pages["/"] = (
-        "<body style='margin: 0'><iframe src=/list style='border: 0' width=490 height=310>" if framed else LISTS
-    )
+PLACES = {
+    "page": LISTS,
+    "frame": "<body style='margin: 0'><iframe src=/list style='border: 0' width=490 height=310>",
+    "closed shadow root": f"<div><template shadowrootmode=closed>{LISTS}</template></div>",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_click_on_a_drawn_option_chooses_it(world: World, good: Site, place: str) -> None:
+    good.pages |= {"/list": LISTS, "/": PLACES[place]}
 
     async def run() -> None:
         async with world.env(good.origin) as env:

@@ -1,4 +1,4 @@
-"""Fleets under fire: browsers killed, the whole process killed, the disk full. Thirty episodes come out all the same."""
+"""Fleets under fire: browsers or the whole process killed, the disk full. Thirty episodes come out all the same."""
 
 from __future__ import annotations
 

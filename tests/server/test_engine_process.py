@@ -20,7 +20,9 @@ from safetensors.torch import load_file, save
 from typer.testing import CliRunner
 
 from holotron.cli.main import app
+from holotron.model.loading import load
 from holotron.server.run import listen
+from tests.model.adapter_files import write_adapter
 
 from .live import serving, write_checkpoint
 
@@ -81,8 +83,12 @@ def test_an_engine_comes_back_with_the_weights_it_had(checkpoint, tmp_path):
         answer = client.post(CHAT, json=exact).json()
         return answer["choices"][0]["message"]["content"], answer["weight_version"]
 
+    write_adapter(load(checkpoint, "cpu"), tmp_path / "adapter", 1)
+    write_adapter(load(checkpoint, "cpu"), tmp_path / "gone", 2)
     with serving(checkpoint, admin_key="operator") as live, live.client("operator") as client:
         first = said(client)
+        for name in ("adapter", "gone"):
+            assert client.put(f"/admin/adapters/{name}", json={"path": str(tmp_path / name)}).status_code == 200
         part = {"language_model.lm_head.weight": load_file(file)["language_model.lm_head.weight"].clone()}
         # A part, which was sent, upon the whole at a path: both are there again.
         client.post("/admin/update_weights", json={"path": str(other), "version": "a"})
@@ -90,8 +96,13 @@ def test_an_engine_comes_back_with_the_weights_it_had(checkpoint, tmp_path):
         client.put("/admin/weights?version=b", content=save({name: -value for name, value in part.items()}))
         sent = said(client)
         assert len({first[0], whole[0], sent[0]}) == 3
+        adapted = client.post(CHAT, json=exact | {"model": "adapter"}).json()["choices"]
+        (tmp_path / "gone" / "adapter_config.json").unlink()
         restarted(client)
         assert said(client) == sent
+        # Adapters are there again as well, but for one that can no longer be read.
+        assert client.post(CHAT, json=exact | {"model": "adapter"}).json()["choices"] == adapted
+        assert client.post(CHAT, json=exact | {"model": "gone"}).status_code == 404
         assert client.post("/admin/update_weights", json={"path": str(other)}).json()["weight_version"] == "3"
         assert said(client) == (whole[0], "3")
         # Files that are not what they were: it says so, until it is given weights.
