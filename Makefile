@@ -7,7 +7,7 @@ CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
 .PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-clients test-gpu
-.PHONY: fuzz soak edge lint clean
+.PHONY: test-docs fuzz soak edge lint clean learn-small
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -15,9 +15,12 @@ help: ## what can be made
 run: $(STAMP) browser ## the bundled policy solves tasks in a real Chromium and leaves a page that shows every step
 	@$(BIN)/holotron demo
 
+# Plugins of other packages would be imported, with their assertions rewritten, by every process of the tests.
+PYTEST := PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest -p xdist.plugin
+
 test: $(STAMP) browser ## all tests that need no GPU, and the import contract
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(PYTEST) -n auto --dist worksteal
 
 browser: $(STAMP) ## a Chromium, if this machine has none
 	@$(BIN)/python -m holotron.env.browser.install
@@ -27,10 +30,7 @@ test-attacks: $(STAMP) ## all attacks on the safety policy in both Chromiums; th
 
 # The applications have an environment of their own: what they need must not change ours.
 REALAPPS := .venv-realapps
-test-realapps: $(STAMP) browser ## a real application (Django's admin) driven end to end; the result goes to benchmarks/results
-	@test -x $(REALAPPS)/bin/django-admin || { $(PYTHON) -m venv $(REALAPPS) && \
-		$(REALAPPS)/bin/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python -c "import tomllib; \
-		print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['realapps'])"); }
+test-realapps: $(STAMP) browser $(REALAPPS)/.installed ## Django's admin and JupyterLab driven end to end; the result goes to benchmarks/results
 	$(BIN)/python -m tests.realapps --python $(REALAPPS)/bin/python --out benchmarks/results/realapps.json
 
 test-gpu: $(STAMP) ## the tests that need a CUDA device
@@ -48,6 +48,9 @@ fuzz: $(STAMP) ## 20,000 generated and broken requests to every operation; the r
 soak: $(STAMP) ## 200 clients against a server for half an hour; the result goes to benchmarks/results
 	$(BIN)/holotron bench soak --think 10 --out benchmarks/results/soak-200.json
 
+learn-small: $(STAMP) browser ## online RL learns a bandit and a page, and is killed ten times; the result goes to benchmarks/results
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.train.rl --out benchmarks/results/grpo-small.json
+
 examples: $(STAMP) browser ## all programs of examples/, against a scripted model
 	HOLOTRON_ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/test_examples.py
 
@@ -57,6 +60,9 @@ pictures: $(STAMP) browser ## the pictures of README and docs, anew from a real 
 docs: $(STAMP) ## the documentation as a site, in site/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict
+
+test-docs: $(STAMP) browser ## every shell block of README and docs, with the bundled weights; the result goes to benchmarks/results
+	$(BIN)/python -m tests.docs_run --out benchmarks/results/docs.json
 
 wheel: $(STAMP) ## the package as a wheel, in dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
@@ -81,6 +87,12 @@ $(STAMP): $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (a few minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(REALAPPS)/.installed: pyproject.toml
+	@$(PYTHON) -m venv $(REALAPPS)
+	@$(REALAPPS)/bin/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python -c "import tomllib; \
+		print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['realapps'])")
 	@touch $@
 
 # What it does not bring itself it takes from the environment below it.

@@ -23,6 +23,21 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
+# They take longest: a process that began one at the end would be the last at work.
+LONGEST = ("test_loop_closes.py", "test_pipeline.py", "test_distributed.py", "test_schema.py")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many again as there are cores: tests that wait for browsers and servers left a third of them idle."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + (cores + 1) // 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """An empty folder in memory where there is such a place: thousands of syncs are slow on a disk others use too."""

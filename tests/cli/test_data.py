@@ -97,7 +97,7 @@ def test_a_data_set_in_looked_at_and_out(tmp_path):
     source, out = dataset_files.agentnet(tmp_path / "source"), tmp_path / "out"
     result = holo("import", "agentnet", source, "--out", out, "--check", "--samples", "3")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert f"3 episodes with 12 steps in {out}; space 0..1 (detected)" in result.stdout
+    assert f"3 episodes with 11 steps in {out}; space 0..1 (detected)" in result.stdout
     assert f"look at {out / 'check.html'}" in result.stdout
     assert (out / "check.html").read_text().count('class="sample"') == 3
     result = holo("import", "agentnet", source, "--out", out, "--json")
@@ -105,6 +105,8 @@ def test_a_data_set_in_looked_at_and_out(tmp_path):
     result = holo("check", out, "--page", tmp_path / "page.html", "--policy-format", "nano", "--json")
     assert json.loads(result.stdout)["page"] == str(tmp_path / "page.html")
     result = holo("export", out, tmp_path / "chat.jsonl", "--as", "openai", "--json")
+    assert json.loads(result.stdout)["records"] == 2  # one was not completed
+    result = holo("export", out, tmp_path / "chat.jsonl", "--as", "openai", "--json", "--failed")
     assert json.loads(result.stdout)["records"] == 3
     result = holo("import", "openai", tmp_path / "chat.jsonl", "--out", tmp_path / "again")
     assert "3 episodes with 11 steps" in result.stdout

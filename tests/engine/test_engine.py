@@ -77,7 +77,10 @@ def test_a_small_model_takes_its_steps_on_one_core_and_prompts_on_all(model, mon
             for _ in range(2):
                 await session.generate([1, 2, 3], GREEDY)
 
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    finally:
+        torch.set_num_threads(1)  # all threads begun later, of other tests too, take over what was last set anywhere
     # Of the second prompt's tokens the first is the answer's last, which was never fed.
     assert [length for length, _ in threads] == [3, 1, 1, 1, 1, 4, 1, 1, 1, 1]
     assert {used for length, used in threads if length > 1} == {2}

@@ -32,6 +32,8 @@ THINGS = {
     "a name elsewhere": f"<p id=name hidden>Delete</p><button class=at aria-labelledby=name {DONE}>×</button>",
     "a menu under the pointer": f"<div class='at hover'><button class='at menu' {DONE}>Delete</button></div>",
     "a role": f"<div class=at role=button {DONE} title=Delete><span></span></div>",
+    "a closed shadow tree": f"""<div class=at><template shadowrootmode=closed><nav><template shadowrootmode=closed>
+      <button style='width: 300px; height: 80px' {DONE}>Delete</button></template></nav></template></div>""",
     "a shadow tree": f"""<div class=at id=host {DONE} aria-label=Delete></div><script>
       host.attachShadow({{mode: "open"}}).innerHTML = "<span style='display: block; height: 80px'>x</span>"</script>""",
 }

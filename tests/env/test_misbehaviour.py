@@ -83,9 +83,14 @@ def test_a_page_that_fills_the_screen_is_put_back(world: World, good: Site) -> N
     world.run(run())
 
 
-@pytest.mark.parametrize("address", ["mailto:a@b.example?subject=hi", "tel:123", "about:config"])
-def test_a_click_that_leads_nowhere_is_told(world: World, good: Site, address: str) -> None:
-    good.pages["/"] = f"{BIG}<title>here</title><a href='{address}'>go</a>"
+NOWHERE = ["mailto:a@b.example?subject=hi", "tel:123", "about:config", "data:text/html,hi", "file:///etc/passwd"]
+
+
+@pytest.mark.parametrize(
+    ("address", "target"), [*((address, "_self") for address in NOWHERE), ("data:text/html,hi", "_blank")]
+)
+def test_a_click_that_leads_nowhere_is_told(world: World, good: Site, address: str, target: str) -> None:
+    good.pages["/"] = f"{BIG}<title>here</title><a href='{address}' target={target}>go</a>"
     scheme = address.partition(":")[0]
 
     async def run() -> None:

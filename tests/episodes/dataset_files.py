@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-WIDTH, HEIGHT = 1600, 900
+WIDTH, HEIGHT = 1200, 600
 SMALL = (320, 180)
 
 
@@ -176,7 +176,7 @@ def openai(folder: Path) -> Path:
 
 def screenspot(folder: Path, form: str = "v2") -> Path:
     """v2: x, y, width, height in pixels. pro: corners in pixels. hub: corners as shares of the sides."""
-    boxes = [(100, 50, 300, 90), (1500, 850, 1590, 890), (40, 400, 80, 420), (700, 10, 900, 60)]
+    boxes = [(100, 50, 300, 90), (1100, 550, 1190, 590), (40, 300, 80, 320), (500, 10, 700, 60)]
     written: dict[str, Any] = {
         "v2": lambda x, y, right, low: [x, y, right - x, low - y],
         "pro": lambda *box: list(box),

@@ -34,7 +34,7 @@ class Live:
 
     def client(self, key: str | None = None, **options: object) -> httpx.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False, **options)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False, verify=False, **options)
 
     @contextmanager
     def paused(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from holotron.env.browser.chromium import find_chromium
 pytest.importorskip("miniwob")
 pytest.importorskip("playwright")
 
-from holotron.suites.miniwob.environment import SPACE, MiniWoBConfig, MiniWoBEnvironment
+from holotron.suites.miniwob.environment import SPACE, MiniWoBConfig
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 
 T = TypeVar("T")
@@ -27,10 +27,6 @@ def with_pages(work: Callable[[MiniWoBPool], Awaitable[T]], **config: Any) -> T:
             return await work(pool)
 
     return asyncio.run(run())
-
-
-def with_env(work: Callable[[MiniWoBEnvironment], Awaitable[T]], **config: Any) -> T:
-    return with_pages(lambda pool: work(pool.envs[0]), **config)
 
 
 def click(x: float, y: float) -> Click:

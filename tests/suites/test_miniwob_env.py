@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import math
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from PIL import Image
@@ -17,9 +18,10 @@ from holotron.suites.miniwob.environment import MiniWoBConfig, MiniWoBEnvironmen
 from holotron.suites.miniwob.oracle.acts import at
 from holotron.suites.miniwob.oracle.acts import click as click_on
 from holotron.suites.miniwob.page_inspector import PageInspector
-from holotron.suites.miniwob.pool import MiniWoBPool
+from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.tasks import MiniWoBError, as_task
-from tests.suites.miniwob_driver import click, hover, needs_chromium, with_env, with_pages
+from tests.suites.miniwob_driver import click, hover, needs_chromium, with_pages
+from tests.suites.shared_pool import SharedPool
 
 pytestmark = needs_chromium
 
@@ -31,7 +33,22 @@ SAMPLE = [
 ]
 
 
-def test_a_page_shows_the_task() -> None:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[SharedPool]:
+    shared = SharedPool(miniwob_pool())
+    yield shared
+    shared.close()
+
+
+def with_env(shared: SharedPool, work: Callable[[MiniWoBEnvironment], Awaitable[None]]) -> None:
+    async def run(pool: MiniWoBPool) -> None:
+        pool.envs[0].config = MiniWoBConfig()
+        await work(pool.envs[0])
+
+    shared.run(run)
+
+
+def test_a_page_shows_the_task(shared: SharedPool) -> None:
     async def run(env: MiniWoBEnvironment) -> None:
         seen = await env.reset(as_task("enter-text"), 3)
         assert (seen.width, seen.height) == (160, 210)
@@ -43,10 +60,10 @@ def test_a_page_shows_the_task() -> None:
         assert not (await env.result()).done
         assert await env.evaluate("[innerWidth, innerHeight]") == [500, 320]
 
-    with_env(run)
+    with_env(shared, run)
 
 
-def test_what_reset_saw_is_not_looked_at_again_unless_the_page_moves() -> None:
+def test_what_reset_saw_is_not_looked_at_again_unless_the_page_moves(shared: SharedPool) -> None:
     async def run(env: MiniWoBEnvironment) -> None:
         first = await env.reset(as_task("click-button"), 3)
         assert await env.observe() is first
@@ -59,7 +76,7 @@ def test_what_reset_saw_is_not_looked_at_again_unless_the_page_moves() -> None:
         first = await env.reset(as_task("click-pie"), 3)  # something moves by itself there
         assert await env.observe() is not first
 
-    with_env(run)
+    with_env(shared, run)
 
 
 def test_first_screenshots_are_the_same_in_two_browsers() -> None:
@@ -73,7 +90,7 @@ def test_first_screenshots_are_the_same_in_two_browsers() -> None:
     asyncio.run(run())
 
 
-def test_what_happened_before_leaves_no_trace() -> None:
+def test_what_happened_before_leaves_no_trace(shared: SharedPool) -> None:
     async def run(env: MiniWoBEnvironment) -> None:
         drag = parse_action('{"action":"drag","x":190,"y":287,"to_x":565,"to_y":716}')
         for task in ("click-button", "click-menu", "copy-paste", "click-option"):
@@ -82,7 +99,7 @@ def test_what_happened_before_leaves_no_trace() -> None:
                 await env.act(action)
             assert (await env.reset(as_task(task), 5)).image == clean, task
 
-    with_env(run)
+    with_env(shared, run)
 
 
 def test_tasks_end_as_the_package_says_when_played_at_random() -> None:
@@ -92,7 +109,7 @@ def test_tasks_end_as_the_package_says_when_played_at_random() -> None:
     assert all(ending.raw_reward == -1 for ending in endings if ending.reason == "timed out")
 
 
-def test_an_episode_ends_once() -> None:
+def test_an_episode_ends_once(shared: SharedPool) -> None:
     async def run(env: MiniWoBEnvironment) -> None:
         await env.reset(as_task("click-test"), 0)
         x, y = at(await PageInspector(env).one("#subbtn"))
@@ -106,10 +123,10 @@ def test_an_episode_ends_once() -> None:
         await env.reset(as_task("click-test"), 0)
         assert not (await env.result()).done
 
-    with_env(run)
+    with_env(shared, run)
 
 
-def test_time_runs_out_only_when_asked_to() -> None:
+def test_time_runs_out_only_when_asked_to(shared: SharedPool) -> None:
     async def run(env: MiniWoBEnvironment) -> None:
         await env.reset(as_task("enter-password"), 0)
         await env.act(Wait(seconds=0.1))
@@ -126,10 +143,10 @@ def test_time_runs_out_only_when_asked_to() -> None:
         result = await env.result()
         assert (result.done, result.raw_reward, result.reason) == (True, -1.0, "timed out")
 
-    with_env(run)
+    with_env(shared, run)
 
 
-def test_the_clock_starts_at_a_fixed_moment_and_then_runs() -> None:
+def test_the_clock_starts_at_a_fixed_moment_and_then_runs(shared: SharedPool) -> None:
     async def run(env: MiniWoBEnvironment) -> None:
         await env.reset(as_task("terminal"), 0)
         assert "Mon Jan 01 2024" in await env.evaluate("document.querySelector('#terminal-contents').innerText")
@@ -140,10 +157,10 @@ def test_the_clock_starts_at_a_fixed_moment_and_then_runs() -> None:
         await env.act(Wait(seconds=0.1))
         assert 90 < await env.evaluate("Date.now()") - then[0] < 60_000
 
-    with_env(run)
+    with_env(shared, run)
 
 
-def test_a_native_list_is_used_by_keys() -> None:
+def test_a_native_list_is_used_by_keys(shared: SharedPool) -> None:
     async def run(env: MiniWoBEnvironment) -> None:
         for keys in ([Press(keys="ArrowDown", repeat=2), Press(keys="Enter")], None):
             await env.reset(as_task("choose-list"), 7)
@@ -153,7 +170,7 @@ def test_a_native_list_is_used_by_keys() -> None:
                 await env.act(action)
             assert await env.evaluate("document.getElementById('options').selectedIndex") == 2
 
-    with_env(run)
+    with_env(shared, run)
 
 
 def test_pages_do_not_share_a_clipboard() -> None:
@@ -176,7 +193,7 @@ def test_pages_do_not_share_a_clipboard() -> None:
     assert with_pages(run, pages=3) == [True, True, True]
 
 
-def test_primitives_do_what_they_say() -> None:
+def test_primitives_do_what_they_say(shared: SharedPool) -> None:
     async def run(env: MiniWoBEnvironment) -> None:
         await env.reset(as_task("scroll-text"), 1)
         x, y = at((await PageInspector(env).one("textarea")).center)
@@ -221,20 +238,20 @@ def test_primitives_do_what_they_say() -> None:
             await env.evaluate("nothing.there")
         assert not (await env.result()).done  # none of these mistakes harmed the page
 
-    with_env(run)
+    with_env(shared, run)
 
 
-def test_an_observation_waits_for_animations() -> None:
+def test_an_observation_waits_for_animations(shared: SharedPool) -> None:
     async def run(env: MiniWoBEnvironment) -> None:
         await env.reset(as_task("click-collapsible"), 2)
         first, _ = await env.step(click_on(await PageInspector(env).one("#area h3")))
         await env.act(Wait(seconds=0.5))
         assert (await env.observe()).image == first.image
 
-    with_env(run)
+    with_env(shared, run)
 
 
-def test_the_caret_does_not_blink() -> None:
+def test_the_caret_does_not_blink(shared: SharedPool) -> None:
     async def run(env: MiniWoBEnvironment) -> None:
         await env.reset(as_task("enter-text"), 0)
         seen, _ = await env.step(click_on(await PageInspector(env).one("#tt")))
@@ -242,10 +259,10 @@ def test_the_caret_does_not_blink() -> None:
             await env.act(Wait(seconds=0.3))
             assert (await env.observe()).image == seen.image
 
-    with_env(run)
+    with_env(shared, run)
 
 
-def test_a_page_that_was_left_has_failed() -> None:
+def test_a_page_that_was_left_has_failed(shared: SharedPool) -> None:
     async def run(env: MiniWoBEnvironment) -> None:
         await env.reset(as_task("click-test"), 0)
         await env.evaluate("setTimeout(() => location.reload(), 200), 0")
@@ -256,10 +273,10 @@ def test_a_page_that_was_left_has_failed() -> None:
         await env.reset(as_task("click-test"), 0)
         assert not (await env.result()).done
 
-    with_env(run)
+    with_env(shared, run)
 
 
-def test_nothing_outside_can_be_reached() -> None:
+def test_nothing_outside_can_be_reached(shared: SharedPool) -> None:
     async def run(env: MiniWoBEnvironment) -> None:
         heard = []
         server = await asyncio.start_server(lambda reader, writer: heard.append(writer), "127.0.0.1", 0)
@@ -272,4 +289,4 @@ def test_nothing_outside_can_be_reached() -> None:
         assert heard == []
         server.close()
 
-    with_env(run)
+    with_env(shared, run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from holotron.suites.pages.suite import PagesSuite
 from holotron.suites.pages.task import UnknownTemplate, all_templates, draw_task
 from holotron.suites.play import Play, play_tasks
 from tests.agent.replies import Recited
+from tests.suites.shared_pool import SharedPool
 
 T = TypeVar("T")
 SUITE = PagesSuite()
@@ -37,20 +38,19 @@ PAGES = FOLDER
 pytestmark = pytest.mark.skipif(find_chromium()[0] is None, reason="there is no Chromium")
 
 
-def in_pool(do: Callable[[Any], Awaitable[T]], pages: int = 1) -> T:
-    async def run() -> T:
-        async with SUITE.pool(pages) as pool:
-            return await do(pool)
+@pytest.fixture(scope="module")
+def pages() -> Iterator[SharedPool]:
+    pages = SharedPool(SUITE.pool(4))
+    yield pages
+    pages.close()
 
-    return asyncio.run(run())
 
-
-def in_world(name: str, seed: int, do: Callable[[PageEnvironment], Awaitable[T]]) -> T:
+def in_world(pages: SharedPool, name: str, seed: int, do: Callable[[PageEnvironment], Awaitable[T]]) -> T:
     async def run(pool: Any) -> T:
         async with SUITE.begin(pool, SUITE.task(name, seed)) as world:
             return await do(world)
 
-    return in_pool(run)
+    return pages.run(run)
 
 
 async def next_action(world: PageEnvironment) -> Action | None:
@@ -109,7 +109,7 @@ def test_composed_pages_are_solved_wherever_things_are_hidden(folder: Path) -> N
     assert unsolved(play_all(folder, games)) == []
 
 
-def test_where_enter_sends_nothing_the_button_is_pressed() -> None:
+def test_where_enter_sends_nothing_the_button_is_pressed(pages: SharedPool) -> None:
     ignores_enter = next(seed for seed in range(100) if '"deaf": true' in draw_task("login", seed).html)
 
     async def enter_then(world: PageEnvironment) -> tuple[bool, Sequence[str]]:
@@ -123,7 +123,7 @@ def test_where_enter_sends_nothing_the_button_is_pressed() -> None:
             said.append(action.action)
         return (await world.status()).success is True, said
 
-    won, said = in_world("login", ignores_enter, enter_then)
+    won, said = in_world(pages, "login", ignores_enter, enter_then)
     assert said[:3] == ["type", "type", "click"]
     assert won
     assert not any('"deaf"' in draw_task(found.name, 0).html for found in all_templates(held_out=True))
@@ -158,7 +158,7 @@ def test_unknown_templates_are_named() -> None:
         draw_task("nothing", 0)
 
 
-def test_saying_done_too_early_is_worth_nothing() -> None:
+def test_saying_done_too_early_is_worth_nothing(pages: SharedPool) -> None:
     async def run(pool: Any) -> list[str]:
         async def one(name: str) -> str | None:
             async with SUITE.begin(pool, SUITE.task(name, 1)) as world:
@@ -166,11 +166,11 @@ def test_saying_done_too_early_is_worth_nothing() -> None:
 
         return [name for name in await asyncio.gather(*map(one, NAMES)) if name]
 
-    assert in_pool(run, pages=4) == []
+    assert pages.run(run) == []
 
 
 @pytest.mark.parametrize("name", ["table_ask", "shop_ask"])
-def test_questions_are_judged_by_the_answer(name: str) -> None:
+def test_questions_are_judged_by_the_answer(pages: SharedPool, name: str) -> None:
     async def right(world: PageEnvironment) -> tuple[float | None, bool]:
         action = await next_action(world)
         while not isinstance(action, Answer):
@@ -184,8 +184,8 @@ def test_questions_are_judged_by_the_answer(name: str) -> None:
         await world.act(Answer(text="no idea"))
         return (await world.status()).reward
 
-    assert in_world(name, 3, right) == (1.0, True)
-    assert in_world(name, 3, wrong) == 0.0
+    assert in_world(pages, name, 3, right) == (1.0, True)
+    assert in_world(pages, name, 3, wrong) == 0.0
 
 
 def test_answers_are_compared_without_their_dress() -> None:
@@ -194,16 +194,16 @@ def test_answers_are_compared_without_their_dress() -> None:
     assert plain("12.50") != plain("12.5")
 
 
-def test_a_wrong_act_that_cannot_be_undone_ends_the_task() -> None:
+def test_a_wrong_act_that_cannot_be_undone_ends_the_task(pages: SharedPool) -> None:
     async def run(world: PageEnvironment) -> tuple[bool, float | None]:
         await world.evaluate("document.querySelectorAll('.act').forEach(b => b.click())")
         standing = await world.status()
         return standing.done, standing.reward
 
-    assert in_world("table_button", 2, run) == (True, 0.0)
+    assert in_world(pages, "table_button", 2, run) == (True, 0.0)
 
 
-def test_what_a_page_cannot_do_is_said() -> None:
+def test_what_a_page_cannot_do_is_said(pages: SharedPool) -> None:
     async def run(world: PageEnvironment) -> None:
         with pytest.raises(ActionFailed, match="one page without an address"):
             await world.act(parse_action('{"action":"back"}'))
@@ -212,10 +212,10 @@ def test_what_a_page_cannot_do_is_said() -> None:
         await world.act(Infeasible(reason="no"))
         assert (await world.status()).success is False
 
-    in_world("login", 0, run)
+    in_world(pages, "login", 0, run)
 
 
-def test_wrong_text_is_cleared_first() -> None:
+def test_wrong_text_is_cleared_first(pages: SharedPool) -> None:
     async def run(world: PageEnvironment) -> None:
         first = await next_action(world)
         assert isinstance(first, Type)
@@ -226,22 +226,22 @@ def test_wrong_text_is_cleared_first() -> None:
         await world.act(second)
         assert await next_action(world) != second
 
-    in_world("login", 0, run)
+    in_world(pages, "login", 0, run)
 
 
-def test_an_agent_can_be_set_on_a_task() -> None:
+def test_an_agent_can_be_set_on_a_task(pages: SharedPool) -> None:
     async def run(world: PageEnvironment) -> None:
         agent = Agent(RandomModel(3), world, policy_format=BareJsonFormat(), budget=Budget(steps=5))
         ending = await agent.run(world.instruction)
         assert ending.reason in ("step_limit", "done")
         assert (await world.judge(ending.answer)).reward == 0
 
-    in_world("login", 0, run)
+    in_world(pages, "login", 0, run)
 
 
 def test_a_page_is_an_environment() -> None:
-    async def run(pool: Any) -> None:
-        async with pool.lease() as env:
+    async def run() -> None:
+        async with SUITE.pool(1) as pool, pool.lease() as env:
             played: Environment = env
             with pytest.raises(RuntimeError, match="no task was begun"):
                 env.task  # noqa: B018
@@ -255,10 +255,10 @@ def test_a_page_is_an_environment() -> None:
                 await played.act(action)
             assert (await played.status()).success is True
 
-    in_pool(run)
+    asyncio.run(run())
 
 
-def test_a_frame_that_is_late_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_that_is_late_is_asked_for_again(pages: SharedPool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run(pool: Any) -> None:
         async with pool.lease() as env:
             first = await env.reset(Task(text="", benchmark="pages", name="login"), 0)
@@ -274,10 +274,10 @@ def test_a_frame_that_is_late_is_asked_for_again(monkeypatch: pytest.MonkeyPatch
             assert (await env.observe()).image == first.image
             assert late == []
 
-    in_pool(run)
+    pages.run(run)
 
 
-def test_a_page_that_died_is_opened_again() -> None:
+def test_a_page_that_died_is_opened_again(pages: SharedPool) -> None:
     async def run(pool: Any) -> None:
         async with pool.lease() as env:
             task = Task(text="", benchmark="pages", name="login")
@@ -289,7 +289,7 @@ def test_a_page_that_died_is_opened_again() -> None:
             await asyncio.gather(crash, return_exceptions=True)
             assert (await env.reset(task, 0)).image == first.image
 
-    in_pool(run)
+    pages.run(run)
 
 
 def test_a_policy_is_corrected_and_relieved(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image, ImageDraw
@@ -12,7 +13,14 @@ from holotron.agent.policy_format import NANO, save_format
 from holotron.episodes.examples import Example, ExampleTurn
 from holotron.episodes.shards import ShardWriter
 from holotron.model.checkpoint.writer import save_checkpoint
-from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, VisionConfig
+from holotron.model.config import (
+    AttentionConfig,
+    MambaConfig,
+    MlpConfig,
+    ModelConfig,
+    QwenVisionConfig,
+    VisionConfig,
+)
 from holotron.model.initialize import random_model
 from holotron.model.text.conversation import ConversationWriter
 from holotron.model.text.policy_tokenizer import policy_template, policy_tokenizer, save_policy_texts
@@ -42,6 +50,41 @@ CONFIG = ModelConfig(
         image_end_token_id=7,
     ),
 )
+
+
+def qwen_config(version: str) -> ModelConfig:
+    """A policy of Qwen3-VL's shape ("3") or Qwen2.5-VL's ("2.5")."""
+    is_3 = version == "3"
+    vision = QwenVisionConfig(
+        version=version,  # type: ignore[arg-type]
+        width=48,
+        depth=3,
+        heads=3,
+        mlp_size=64,
+        patch_size=8,
+        max_image_size=64,
+        deepstack=(0, 2) if is_3 else (),
+        window_size=None if is_3 else 32,
+        full_attention=() if is_3 else (1,),
+        min_pixels=16 * 16,
+        max_pixels=64 * 64,
+        image_token_id=5,
+        image_start_token_id=6,
+        image_end_token_id=7,
+    )
+    attention = AttentionConfig(
+        heads=4,
+        kv_heads=2,
+        head_dim=16,
+        rope_theta=10_000.0,
+        qk_norm=is_3,
+        bias=not is_3,
+        mrope_section=(4, 2, 2) if is_3 else (2, 3, 3),
+        mrope_interleaved=is_3,
+    )
+    return replace(
+        CONFIG, pattern="*-*-", mamba=None, attention=attention, mlp=MlpConfig(96, gated=True), vision=vision
+    )
 
 
 def policy_writer(config: ModelConfig) -> ConversationWriter:
@@ -141,7 +184,7 @@ def sample(seed: int, steps: int | None = None, size: tuple[int, int] | None = N
 
 
 def write_start(folder: Path) -> None:
-    """Three shards of samples in `data`, one with letters in `written`, and a checkpoint to start from in `start`."""
+    """Three shards of samples in `data`, one with letters in `written`, and checkpoints in `start` and `qwen`."""
     for shard in range(3):
         with ShardWriter(folder / "data" / f"part{shard}") as shards:
             for seed in range(20):
@@ -149,8 +192,9 @@ def write_start(folder: Path) -> None:
     with ShardWriter(folder / "written" / "part") as shards:
         for seed in range(60):
             shards.add(written(seed))
-    save_checkpoint(random_model(CONFIG, seed=1), folder / "start")
-    save_policy_texts(CONFIG, folder / "start")
+    for name, config in (("start", CONFIG), ("qwen", qwen_config("3"))):
+        save_checkpoint(random_model(config, seed=1), folder / name)
+        save_policy_texts(config, folder / name)
 
 
 def write_store(folder: Path, episodes: int = 24) -> None:

@@ -23,7 +23,7 @@ from holotron.train.batches import BatchBudget, Packer, TrainingBatch
 from holotron.train.forward import encode_images, hidden_of_learned, place_patches, prepare_patches
 from holotron.train.sequences import Sequence, SequenceWriter
 
-from .samples import CONFIG, policy_writer, sample
+from .samples import CONFIG, policy_writer, qwen_config, sample
 
 BUDGET = BatchBudget(tokens=1024, patches=768, learned=128, sequences=12, images=24)
 ROTARY = {
@@ -42,8 +42,8 @@ CONFIGS: dict[str, ModelConfig] = {
 }
 
 
-def sequences(seeds: range) -> list[Sequence]:
-    writer = SequenceWriter(policy_writer(CONFIG))
+def sequences(seeds: range, config: ModelConfig = CONFIG) -> list[Sequence]:
+    writer = SequenceWriter(policy_writer(config))
     return [writer.write(sample(seed)) for seed in seeds]
 
 
@@ -57,8 +57,9 @@ def packed(model: Model, batch: TrainingBatch) -> torch.Tensor:
     """Logits behind each row that a learned token follows, as training computes them."""
     if model.vision is None:
         return model.decoder.logits(hidden_of_learned(model, batch, None))
-    patches = prepare_patches(batch, model.vision.config, BUDGET.patches, model.device, model.dtype)
-    images = encode_images(model, batch, patches, place_patches(batch, model.vision, BUDGET.patches))
+    room = 4 * len(batch.image_token_MR)
+    patches = prepare_patches(batch, model.vision.config, room, model.device, model.dtype)
+    images = encode_images(model, batch, patches, place_patches(batch, model.vision, room))
     return model.decoder.logits(hidden_of_learned(model, batch, images))
 
 
@@ -68,7 +69,8 @@ def scored(model: Model, sequence: Sequence) -> torch.Tensor:
     if model.config.vision is not None:
         processor = ImageProcessor(model.config.vision)
         images = model.encode_images([processor(load_image(picture.png)) for picture in sequence.pictures])
-    [logits] = model.score([sequence.token_ids.tolist()], images)
+    grids = [grid for picture in sequence.pictures for grid in picture.grids]
+    [logits] = model.score([sequence.token_ids.tolist()], images, grids)
     return logits[torch.from_numpy(np.flatnonzero(sequence.learn) - 1)]
 
 
@@ -139,26 +141,21 @@ def test_positions_of_a_rotary_model_start_anew_with_each_sequence() -> None:
     assert (packed(model, still)[last] - expected).abs().max() > 1e-3
 
 
-def test_compiled_layers_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Traced, differentiated and run as a graph; generating C++ from it is PyTorch's business and takes minutes here.
-    monkeypatch.setattr(forward, "compiled", partial(torch.compile, dynamic=False, backend="aot_eager"))
-    config = replace(CONFIG, pattern="MM*-", attention=ROTARY["attention"])
-    made = sequences(range(2))
-    batch = Packer(config, BUDGET).build(made)
-    results = []
-    for compile_them in (False, True):
-        model = random_model(config, dtype=torch.float64, seed=3).double().train()
-        if compile_them:
-            forward.prepare_layers(model, compile_them=True)
-        logits = packed(model, batch)[: int(batch.weights_N.sum())]
-        results.append((logits, gradients(model, logits, batch.targets_N[: len(logits)])))
-    (plain, plain_gradients), (fast, fast_gradients) = results
-    torch.testing.assert_close(fast, plain, rtol=1e-9, atol=1e-9)
-    for name, gradient in plain_gradients.items():
-        torch.testing.assert_close(fast_gradients[name], gradient, rtol=1e-9, atol=1e-9, msg=name)
-
-
-def test_each_kind_of_layer_is_compiled_once_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("config", "kinds"),
+    [
+        (
+            replace(CONFIG, pattern="MM*-M*-", attention=ROTARY["attention"]),  # type: ignore[arg-type]
+            ["tower block", "first layer", "M", "*", "-"],
+        ),
+        (qwen_config("3"), ["tower block", "first layer", "*", "-"]),
+        (qwen_config("2.5"), ["tower block within windows", "tower block", "first layer", "*", "-"]),
+    ],
+    ids=["hybrid", "qwen3", "qwen2.5"],
+)
+def test_each_kind_of_layer_is_compiled_once_and_whole(
+    config: ModelConfig, kinds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """More layers and other batches are the same programs. On a CPU two ops loop over tables, and stand aside here."""
     monkeypatch.setattr(fixed, "_carry", lambda kept_CH, added_CHPN, *_: added_CHPN)
     monkeypatch.setattr(fixed, "attention", lambda q, k, v, packing, causal: q * (packing.bounds_S[1] > 0))
@@ -166,12 +163,11 @@ def test_each_kind_of_layer_is_compiled_once_and_whole(monkeypatch: pytest.Monke
     compile_whole = partial(torch.compile, dynamic=False, fullgraph=True, backend=counter)
     monkeypatch.setattr(forward, "compiled", compile_whole)
     torch._dynamo.reset()
-    config = replace(CONFIG, pattern="MM*-M*-", attention=ROTARY["attention"])
     model = random_model(config).train()
     forward.prepare_layers(model, compile_them=True)
     for seeds in (range(2), range(2, 5)):
-        packed(model, Packer(config, BUDGET).build(sequences(seeds)))
-    assert counter.frame_count == len(["tower block", "first layer", "M", "*", "-"])
+        packed(model, Packer(config, BUDGET).build(sequences(seeds, config)))
+    assert counter.frame_count == len(kinds)
 
 
 def test_patches_are_those_of_the_image_processor() -> None:

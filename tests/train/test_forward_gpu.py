@@ -11,6 +11,7 @@ from holotron.model.initialize import random_model
 from holotron.train import forward
 from holotron.train.batches import Packer
 
+from .samples import qwen_config
 from .test_forward import BUDGET, CONFIGS, gradients, packed, scored, sequences
 
 pytestmark = pytest.mark.gpu
@@ -21,6 +22,8 @@ CASES: list[tuple[str, forward.Recompute]] = [
     ("hybrid", "mamba"),
     ("rotary hybrid", "full"),
     ("rotary", "selective"),
+    ("qwen3", "none"),
+    ("qwen2.5", "full"),
 ]
 
 
@@ -30,14 +33,15 @@ def test_compiled_layers_on_a_gpu_compute_what_scoring_does(
 ) -> None:
     # Whole: a graph break would wait for the host.
     monkeypatch.setattr(forward, "compiled", partial(torch.compile, dynamic=False, fullgraph=True))
-    made, device = sequences(range(5)), torch.device("cuda")
-    batch = Packer(CONFIGS[kind], BUDGET).build(made).to(device)
+    config = qwen_config(kind.removeprefix("qwen")) if kind.startswith("qwen") else CONFIGS[kind]
+    made, device = sequences(range(5), config), torch.device("cuda")
+    batch = Packer(config, BUDGET).build(made).to(device)
     targets = batch.targets_N[: int(batch.weights_N.sum())]
-    exact = random_model(CONFIGS[kind], device, seed=3).train()
+    exact = random_model(config, device, seed=3).train()
     expected = torch.cat([scored(exact, sequence) for sequence in made])
     exact_gradients = gradients(exact, expected, targets)
 
-    model = random_model(CONFIGS[kind], device, seed=3).train()
+    model = random_model(config, device, seed=3).train()
     forward.prepare_layers(model, recompute, compile_them=True)
     with torch.autocast("cuda", torch.bfloat16):
         got = packed(model, batch)[: len(targets)].float()

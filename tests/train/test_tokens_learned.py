@@ -200,8 +200,7 @@ def viewed(steps: list[StepRecord], policy_format: PolicyFormat) -> list[Example
             for record in steps:
                 episode.add_step(step_of(record), record.observation.image)
             episode.finish(Outcome(reason="step_limit"))
-        # Without its kinds of actions: those are the episode's.
-        family = replace(find_format(policy_format.name), keep_images=policy_format.keep_images)
+        family = replace(policy_format, kinds=type(policy_format).kinds)  # those that it had are the episode's
         return list(View([place], Selection(successes=False), policy_format=family))
 
 

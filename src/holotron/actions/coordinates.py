@@ -9,7 +9,7 @@ way there and back may miss by up to side/2000 + 0.5 pixels: 1 on a side of 1920
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 SCALE = 1000
@@ -54,6 +54,17 @@ class Space:
             return x, y
         _check(x, y, SCALE, SCALE)
         return min(x * self.width // SCALE, self.width - 1), min(y * self.height // SCALE, self.height - 1)
+
+
+@dataclass(frozen=True)
+class Probe(Space):
+    """A space that only remembers which points it was asked about."""
+
+    points: list[tuple[float, float]] = field(default_factory=list)
+
+    def to_relative(self, x: float, y: float) -> tuple[int, int]:
+        self.points.append((x, y))
+        return 0, 0
 
 
 def from_pixels(x: int, y: int, width: int, height: int) -> tuple[int, int]:

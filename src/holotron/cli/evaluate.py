@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from holotron.cli import eval_screens
 from holotron.cli.errors import Misuse, fail_if_all_lost, misuse
 from holotron.cli.output import command_group, console, examples, print_json
 from holotron.cli.policies import (
-    BUNDLED,
     BareOption,
     Chosen,
     DeviceOption,
@@ -207,59 +207,8 @@ def recall(
         typer.echo(report.table())
 
 
-def _screens_command(name: str, each: str, what: str) -> None:
-    """Add the command that asks one kind of questions about screens."""
-    epilog = examples(
-        f"holotron eval {name}",
-        f"holotron eval {name} runs/localization/weights --screens 50 --sources pages,widgets --out {name}.json",
-    )
-
-    def command(
-        model: Annotated[
-            str, typer.Argument(help="A small policy: the bundled one, or a checkpoint folder.")
-        ] = BUNDLED,
-        screens: int = 100,
-        sources: Annotated[str | None, typer.Option(help="widgets, miniwob, pages, packages; default: all.")] = None,
-        device: DeviceOption = None,
-        workers: WorkersOption = 1,
-        at_once: Annotated[int, typer.Option(min=1, max=64, help="Screens of each process.")] = 4,
-        out: Annotated[Path | None, typer.Option(dir_okay=False, help="File for the whole report as JSON.")] = None,
-    ) -> None:
-        from holotron.eval.grounding import GROUNDING
-        from holotron.eval.reading import READING
-        from holotron.eval.screens import evaluate_screens, report_text
-        from holotron.model.errors import ModelError
-        from holotron.model.loading import find_checkpoint
-        from holotron.suites.screens.sources import SOURCES
-
-        chosen = _listed(sources) or list(SOURCES)
-        if unknown := sorted(set(chosen) - set(SOURCES)):
-            raise Misuse(f"there is no source {', '.join(unknown)}; known are {', '.join(SOURCES)}")
-        with misuse(ModelError):
-            find_checkpoint(model)
-        kind: Any = GROUNDING if name == "grounding" else READING
-        with registered("eval"), agent_failures():
-            found = evaluate_screens(kind, model, screens, chosen, device=device, workers=workers, at_once=at_once)
-        if out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(json.dumps(found), encoding="utf-8")
-        typer.echo(report_text(found))
-
-    command.__annotations__["screens"] = Annotated[int, typer.Option(min=1, help=f"Of each source; {each} each.")]
-    command.__doc__ = what
-    app.command(name, epilog=epilog)(command)
-
-
-_screens_command(
-    "grounding",
-    "four questions",
-    "Where it points when asked for an element of a screen it has never seen, by kind and size.",
-)
-_screens_command(
-    "reading",
-    "three questions",
-    "What it reads at a place of a screen it has never seen: whole texts, and characters.",
-)
+app.command("grounding", epilog=eval_screens.GROUNDING_EXAMPLES)(eval_screens.grounding)
+app.command("reading", epilog=eval_screens.READING_EXAMPLES)(eval_screens.reading)
 
 
 def _print(report: dict[str, Any], folder: Path) -> None:

@@ -22,7 +22,7 @@ from pydantic_core import from_json
 
 from holotron.actions.action import ActionError, to_json
 from holotron.agent.chat import Message
-from holotron.agent.policy_format import NANO, JsonFormat, NanoFormat, PolicyFormat, conversation, find_format
+from holotron.agent.policy_format import NANO, JsonFormat, NanoFormat, PolicyFormat, conversation
 from holotron.episodes.errors import Damaged
 from holotron.episodes.examples import Example, ExampleError, ExampleTurn
 from holotron.episodes.reading import STEPS, read_steps, step_lines
@@ -196,10 +196,10 @@ class View:
 
     def _as_asked(self, info: EpisodeInfo) -> PolicyFormat:
         """The format with the day of the episode and, unless the view names some, the kinds of actions it had."""
-        spec = str(info.policy.extra.get("format", ""))
-        if self._is_own(info) and spec and self._format.kinds == type(self._format).kinds:
-            return find_format(spec)
-        return self._format.on(spec.partition(":")[0].partition("@")[2])
+        dated, _, kinds = str(info.policy.extra.get("format", "")).partition(":")
+        asked = self._format.on(dated.partition("@")[2])
+        chosen = self._format.kinds != type(self._format).kinds
+        return asked.with_kinds(kinds.split(",")) if kinds and self._is_own(info) and not chosen else asked
 
     def _turn(self, place: _Place, step: Step, messages: list[Message]) -> ExampleTurn:
         if place.corrected and step.index == place.end:

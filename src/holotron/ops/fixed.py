@@ -1,7 +1,8 @@
 """Scan, convolution and attention over a FixedPacking, forward and backward.
 
 They compute what the ops of the same name in `plain` do for sequences that start from nothing. On a GPU nothing here
-depends on a value of a table, so a batch of other sequences is the same program, which can be compiled once.
+depends on a value of a table, so a batch of other sequences is the same program, which can be compiled once. There, in
+16 bits, kernels with gradients of their own take the place of what is written here.
 
 Shapes: T tokens, S sequences, C chunks of L tokens, H heads, P head dim, N state size, G groups; in the convolution
 C channels, K taps, J of them before the present one; in attention K key/value heads.

@@ -87,6 +87,7 @@ class TrainingBatch:
     weights_N: Tensor
     pixels: tuple[Tensor, ...]
     grids: tuple[Grid, ...]  # of each tensor of pixels
+    pictures: tuple[tuple[str, int], ...]  # the name of each, and how many of the M image tokens it has, in their order
     used_tokens: int
     used_patches: int
     examples: int
@@ -193,6 +194,7 @@ class Packer:
                 torch.from_numpy(np.concatenate([pictures[index].pixels() for index in members])) for members in groups
             ),
             grids=tuple(pictures[members[0]].grids[0] for members in groups),
+            pictures=tuple((pictures[index].name, pictures[index].patches // 4) for index in order),
             used_tokens=used,
             used_patches=sum(rows * columns for rows, columns in grids),
             examples=len(sequences),

@@ -103,10 +103,18 @@ def _keep_products(ctx: object, op: object, *args: object, **kwargs: object) -> 
 
 def encode_images(model: Model, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
     """Token embeddings [M, D] of all images; with deepstack, what deeper layers are given follows each."""
+    return project(model, run_tower(model, batch, patches_PV, positions_PW))
+
+
+def run_tower(model: Model, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:
+    """The features [M, F] of all images, which a projector makes embeddings of where the model has one."""
     assert model.vision is not None
     assert batch.images is not None
-    encoded = model.vision.encode_packed(patches_PV, positions_PW, batch.images)
-    return encoded if model.projector is None else model.projector(encoded)
+    return model.vision.encode_packed(patches_PV, positions_PW, batch.images)
+
+
+def project(model: Model, features_MF: Tensor) -> Tensor:
+    return features_MF if model.projector is None else model.projector(features_MF)
 
 
 def hidden_of_learned(model: Model, batch: TrainingBatch, images_MD: Tensor | None) -> Tensor:

@@ -24,6 +24,7 @@ from holotron.episodes.examples import ExampleError
 from holotron.episodes.shards import read_shard, shard_paths
 from holotron.train.batches import Bunch, Packer, TrainingBatch
 from holotron.train.coordinate_jitter import CoordinateJitter
+from holotron.train.cutting import cut
 from holotron.train.recipe import DataSource
 from holotron.train.sequences import Sequence, SequenceWriter
 
@@ -66,6 +67,7 @@ class SourceShare:
 
     Tar shards are held in memory as written sequences; those that follow each other over the same picture stay
     together, up to `shared` of them. Of an episode store the share holds where examples are, and reads what is drawn.
+    Of an episode that `fits` into no batch, one of its pieces is drawn.
     """
 
     def __init__(
@@ -78,18 +80,19 @@ class SourceShare:
         shared: int = 1,
         folder: Path = Path(),
         own_format: PolicyFormat = NANO,
+        fits: Callable[[Sequence], bool] = lambda _: True,
     ) -> None:
         self._seed = f"{seed}/{source.path}/{stream}"
-        self._read: Callable[[int], Bunch]
+        self._read: Callable[[int, int], Bunch]
         if source.store:
             from holotron.episodes.views import View  # needs pydantic, which training on tar shards does without
 
             form = find_format(source.format) if source.format else own_format
             view = View([folder / source.store], source, policy_format=form, part=stream, parts=streams)
-            self._read, self._weights = partial(_read_example, view, writer), view.weights
+            self._read, self._weights = partial(self._read_example, view, writer, form, fits), view.weights
         else:
             bunches = _tar_bunches(folder / source.shards, writer, stream, streams, shared)
-            self._read, self._weights = bunches.__getitem__, [1.0] * len(bunches)
+            self._read, self._weights = lambda index, _: bunches[index], [1.0] * len(bunches)
         if not any(self._weights):
             share = f" for stream {stream} of {streams}; use fewer workers or batches" if streams > 1 else ""
             raise ExampleError(f"there is nothing to learn at {folder / source.path}{share}")
@@ -102,7 +105,33 @@ class SourceShare:
             self._start += len(self._order)
             self._round += 1
             self._order = self._shuffled()
-        return self._read(self._order[position - self._start])
+        return self._read(self._order[position - self._start], position)
+
+    def _read_example(
+        self,
+        view: View,
+        writer: SequenceWriter,
+        policy_format: PolicyFormat,
+        fits: Callable[[Sequence], bool],
+        index: int,
+        position: int,
+    ) -> Bunch:
+        try:
+            example = view[index]
+            written = writer.write(example)
+            if fits(written):
+                return (written,)
+            pieces = cut(example, policy_format, writer, fits)
+        except ExampleError as error:
+            log.warning("an example is left out: %s", error)
+            return ()
+        if not pieces:
+            what = example.about.get("episode", example.kind)
+            tokens, patches = len(written.token_ids), sum(picture.patches for picture in written.pictures)
+            shown = f"{tokens} tokens, {int(written.learn.sum())} of them learned, and {patches} patches"
+            log.warning("%s is left out: its %d steps have %s, and not one fits", what, len(example.turns), shown)
+            return ()
+        return (random.Random(f"{self._seed}/piece/{position}").choice(pieces),)
 
     def _shuffled(self) -> list[int]:
         """One round: each as often as its weight says, the fraction by chance."""
@@ -142,14 +171,6 @@ def _bunched(sequences: Iterable[Sequence], shared: int) -> Iterator[Bunch]:
         yield bunch
 
 
-def _read_example(view: View, writer: SequenceWriter, index: int) -> Bunch:
-    try:
-        return (writer.write(view[index]),)
-    except ExampleError as error:
-        log.warning("an example is left out: %s", error)
-        return ()
-
-
 def _same_picture(one: Sequence, other: Sequence) -> bool:
     return len(one.pictures) == len(other.pictures) == 1 and one.pictures[0].png == other.pictures[0].png
 
@@ -186,7 +207,17 @@ class BatchStream(IterableDataset[tuple[Drawn, ...]]):
     def _drawn(self, stream: int) -> Iterator[Drawn]:
         streams, shared = self.workers * self.batches, self.packer.budget.shared
         shares = [
-            SourceShare(source, self.writer, stream, streams, self.seed, shared, self.folder, self.own_format)
+            SourceShare(
+                source,
+                self.writer,
+                stream,
+                streams,
+                self.seed,
+                shared,
+                self.folder,
+                self.own_format,
+                self.packer.fits,
+            )
             for source in self.sources
         ]
         start = self.cursors.get(stream, Cursor(0, (0,) * len(shares)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass, replace
@@ -39,6 +40,11 @@ class Picture:
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
         return image_grids(*self.size, self.vision)
+
+    @cached_property
+    def name(self) -> str:
+        """The same for the same picture, wherever it stands."""
+        return f"{hashlib.sha256(self.png).hexdigest()}-{self.size[0]}x{self.size[1]}"
 
     @property
     def patches(self) -> int:

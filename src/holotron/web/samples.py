@@ -60,18 +60,62 @@ def write_samples(store: EpisodeStore, path: Path, policy_format: PolicyFormat, 
         acted = [step for step in steps if step.action is not None]
         if acted and len(samples) < count:
             samples.append(_sample(store, info, chance.choice(acted), len(steps), policy_format))
-    body = "".join(_page(store, look, len(infos), samples, policy_format))
+    _write(path, store.folder.name, "".join(_page(store, look, len(infos), samples, policy_format)))
+    return len(samples)
+
+
+def _write(path: Path, title: str, body: str) -> None:
     style = "\n".join((STATIC / name).read_text(encoding="utf-8") for name in (STYLE, "samples.css"))
     script = joined_scripts(SCRIPTS)
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{inline_policy(script, style)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(store.folder.name)} · samples · Holotron</title><style>{style}</style></head>"
+        f"<title>{escape(title)} · Holotron</title><style>{style}</style></head>"
         f'<body>{body}<script type="module">{script}</script></body></html>'
     )
     write_whole(path, page.encode(), sync=False)
-    return len(samples)
+
+
+@dataclass(frozen=True)
+class Miss:
+    """An answer that was not right: point and box as shares of the picture's sides; no point: it was none."""
+
+    png: bytes
+    instruction: str
+    answer: str
+    point: tuple[float, float] | None
+    box: tuple[float, float, float, float]
+    where: str
+
+
+def write_misses(path: Path, title: str, report: Mapping[str, Any], misses: Iterable[Miss]) -> None:
+    """Write a page of the misses of a grounding benchmark."""
+    shares = [
+        [(name, f"{100 * part['accuracy']:.1f}% of {part['of']}") for name, part in report[which].items()]
+        for which in ("by_cell", "by_group", "by_kind")
+    ]
+    cards = _card("By cell", shares[0]) + _card("By group", shares[1], "By kind", shares[2])
+    cards += _card("Published scores", report["published"].items())
+    lead = f"{100 * report['accuracy']:.1f}% of {report['of']} right; {report['wrong_format']} answers were no point."
+    body = f'<main class="page"><header><h1>{escape(title)}</h1><p>{escape(lead)}</p></header>'
+    body += f'<section class="cards">{cards}</section><section class="samples">{"".join(map(_miss, misses))}</section>'
+    _write(path, title, body + "</main>")
+
+
+def _miss(miss: Miss) -> str:
+    action: dict[str, Any] = {"action": "none"}
+    if miss.point is not None:
+        x, y = (1000 * max(0.0, min(share, 1.0)) for share in miss.point)
+        action = {"action": "click", "button": "left", "x": x, "y": y}
+    place = ",".join(f"{share:.5f}" for share in miss.box)
+    return (
+        f'<article class="sample" data-action="{escape(json.dumps(action))}" data-sentence="no point" '
+        f'data-box="{place}">{_picture(miss.png)}<div><p class="kicker"><span>{escape(miss.where)}</span></p>'
+        f'<p class="sentence">{escape(miss.instruction)}</p>'
+        + _block("Answer", f"<pre>{escape(miss.answer[:1000])}</pre>")
+        + "</div></article>"
+    )
 
 
 def _count(look: _Look, info: EpisodeInfo, steps: list[Step]) -> None:
@@ -110,10 +154,10 @@ def _page(
 
 def _import_cards(report: Mapping[str, Any]) -> Iterator[str]:
     settings = report.get("settings") or {}
-    found_out = report.get("found_out") or []
+    detected = report.get("detected") or []
     if not settings:
         return
-    told = {name: f"{value}{' (detected)' if name in found_out else ''}" for name, value in settings.items() if value}
+    told = {name: f"{value}{' (detected)' if name in detected else ''}" for name, value in settings.items() if value}
     told["source"] = Path(told.get("source", "")).name
     yield _card("Import", told.items())
     left = {name: sum((report.get(name) or {}).values()) for name in ("bad", "unsupported")}
@@ -190,14 +234,18 @@ def _block(title: str, content: str) -> str:
 
 
 def _shot(store: EpisodeStore, step: Step) -> str:
-    """The screenshot, small enough for a page of many."""
     if step.observation.image is None:
         return '<div class="shot"><p class="no-words">no screenshot</p></div>'
     try:
-        with Image.open(io.BytesIO(store.image(step.observation.image))) as image:
-            shown = image.convert("RGB")
+        return _picture(store.image(step.observation.image))
     except (EpisodeError, OSError) as error:
         return f'<div class="shot"><p class="no-words">{escape(str(error))}</p></div>'
+
+
+def _picture(png: bytes) -> str:
+    """A screenshot, small enough for a page of many."""
+    with Image.open(io.BytesIO(png)) as image:
+        shown = image.convert("RGB")
     shown.thumbnail((WIDEST, WIDEST))
     buffer = io.BytesIO()
     shown.save(buffer, "WEBP", quality=80, method=2)

@@ -11,7 +11,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from holotron.agent.chat import ChatOptions, Message, trimmed
@@ -196,6 +196,17 @@ class PolicyFormat(ABC):
         """What the policy must know beside the picture: that something failed, or that time is up."""
         failed = [outcome(past[-1])] if past and (past[-1].error or past[-1].feedback is not None) else []
         return [*failed, LAST_STEP] if forced and self._can_answer else failed
+
+
+def with_points(policy_format: PolicyFormat, change: Callable[[Space], Space]) -> PolicyFormat:
+    """The same format, whose points are read in another space than its own."""
+
+    def points(self: PolicyFormat, size: Size | None) -> Space:
+        return change(super(kind, self).points(size))  # type: ignore[arg-type]
+
+    kind: Callable[..., Any] = type(policy_format.name, (type(policy_format),), {"points": points})
+    made: PolicyFormat = kind(**{each.name: getattr(policy_format, each.name) for each in fields(policy_format)})
+    return made
 
 
 def _secret_notices(past: Sequence[Taken], seen: Seen) -> list[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from copy import copy
 from typing import Any, ClassVar
 
 from holotron.actions.action import ActionError
+from holotron.actions.coordinates import SCALE, Probe, Space
 from holotron.agent.chat import ChatOptions, Message
-from holotron.agent.formats.base import PolicyFormat, Size, load_object, without_thinking
+from holotron.agent.formats.base import PolicyFormat, Size, load_object, with_points, without_thinking
 from holotron.agent.formats.holo import Holo1Format, Holo2Format, Holo15Format
 from holotron.agent.formats.plain import JsonFormat
 from holotron.agent.formats.qwen_vl import Qwen25VLFormat, QwenVLFormat
@@ -39,6 +41,21 @@ class Localizer(ABC):
     @abstractmethod
     def parse(self, text: str, size: Size) -> tuple[int, int]:
         """The point in 0–1000; ActionError if the answer is none."""
+
+    def shares(self, text: str, size: Size) -> tuple[float, float]:
+        """The point as shares of the picture's sides, as exact as the answer; ActionError if it is none."""
+        probes: list[Probe] = []
+
+        def probe(space: Space) -> Probe:
+            probes.append(Probe(space.kind, space.width, space.height))
+            return probes[-1]
+
+        exact = copy(self)
+        exact.like = with_points(self.like, probe)  # type: ignore[misc]
+        exact.parse(text, size)
+        asked = next(each for each in reversed(probes) if each.points)
+        (x, y), sides = asked.points[-1], (asked.width, asked.height)
+        return (x / SCALE, y / SCALE) if asked.kind == "relative" else (x / sides[0], y / sides[1])
 
     def _point(self, x: object, y: object, size: Size, text: str) -> tuple[int, int]:
         if isinstance(x, int | float) and isinstance(y, int | float) and x >= 0 and y >= 0:

@@ -1,22 +1,25 @@
 // Questions about one document, and what is done in it where pointer and keys do not reach. Calls the function of this
-// name with the arguments after it. Where a frame is in the way the answer is {framed: true}.
+// name with the arguments after it. Where a frame is in the way the answer is {framed: true}; where the element may have a
+// closed shadow root, in which the thing itself would be, it has {host: true}.
 (name, ...given) => {
   const framed = element => Boolean(element) && /^I?FRAME$/.test(element.tagName);
+  // Closed ones, too, where `keep_root` was given them.
+  const rootOf = element => element.shadowRoot || (globalThis.closedRoots && closedRoots.get(element));
+  const HOSTS = /-|^(article|aside|blockquote|body|div|footer|h[1-6]|header|main|nav|p|section|span)$/;
+  let reached = null;
   const find = (x, y) => {
     let element = document.elementFromPoint(x, y);
-    while (element && element.shadowRoot) {
-      const inner = element.shadowRoot.elementFromPoint(x, y);
+    while (element && rootOf(element)) {
+      const inner = rootOf(element).elementFromPoint(x, y);
       if (!inner || inner === element) break;
       element = inner;
     }
-    return element;
+    return reached = element;
   };
   const focus = () => {
     let element = document.activeElement;
-    while (element && element.shadowRoot && element.shadowRoot.activeElement) {
-      element = element.shadowRoot.activeElement;
-    }
-    return element;
+    while (element && rootOf(element) && rootOf(element).activeElement) element = rootOf(element).activeElement;
+    return reached = element;
   };
   const ACTIONABLE = "button, a[href], area[href], input, select, textarea, label, summary, option, [role], [onclick]";
   // The nearest thing around an element that a click sets off, also out of a shadow tree.
@@ -75,6 +78,10 @@
     return [...new Set(texts)].join(" ").slice(0, 2000);
   };
   const functions = {
+    // Keep the closed shadow root of an element.
+    keep_root: (host, root) => { (globalThis.closedRoots ||= new WeakMap()).set(host, root); },
+    // The element at a point, or without one the one with the focus.
+    reach: (...point) => point.length ? find(...point) : focus(),
     // What is written on the thing under a point.
     label_at: (x, y) => {
       const drawn = globalThis.picker && picker.label_at(x, y);
@@ -138,7 +145,7 @@
     // The origin of this document if it is the one that would receive a key.
     focus_origin: () => framed(focus()) ? {framed: true} : {origin: window.origin},
     // Whether the focus is in this document, and not in a frame of it.
-    has_focus: () => document.hasFocus() && !framed(focus()),
+    has_focus: () => ({focused: document.hasFocus() && !framed(focus())}),
     // Type into this document if it has the focus still: one turn, in which the page cannot move it.
     insert: text => {
       const element = focus();
@@ -148,5 +155,7 @@
       return {};
     },
   };
-  return functions[name](...given);
+  const answer = functions[name](...given);
+  if (name !== "reach" && reached && !rootOf(reached) && HOSTS.test(reached.localName)) answer.host = true;
+  return answer;
 }

@@ -70,22 +70,33 @@ async def type_secret(tab: LiveTab, name: str, secret: Secret) -> None:
 
 async def world_at(tab: LiveTab, x: float, y: float) -> IsolatedWorld:
     """The world of the document at a point: the page's, or that of the innermost frame."""
-    if len(tab.page.frames) == 1 or not (await tab.world.run(QUERIES, "frame_at", x, y))["framed"]:
+    if not (await _ask(tab.world, "frame_at", x, y))["framed"]:
         return tab.world
-    return (await _frame_at(tab, x, y)).world
+    frame = await _frame_at(tab, x, y)
+    await _ask(frame.world, "frame_at", x - frame.left, y - frame.top)  # which finds closed shadow roots
+    return frame.world
 
 
 async def world_of_focus(tab: LiveTab) -> IsolatedWorld:
     """The world of the document that has the focus."""
-    return tab.world if len(tab.page.frames) == 1 else (await _ask_focused(tab, "focus_origin"))[1]
+    return (await _ask_focused(tab, "focus_origin"))[1]
+
+
+async def _ask(world: IsolatedWorld, query: str, *given: Any) -> dict[str, Any]:
+    """One document's answer; a closed shadow root that is in the way is opened for this query and later ones."""
+    answer: dict[str, Any] = await world.run(QUERIES, query, *given)
+    point = given[:2] if query.endswith("_at") or query == "select" else ()
+    while answer.get("host") and await world.closed_root(QUERIES, ["reach", *point], "keep_root"):
+        answer = await world.run(QUERIES, query, *given)
+    return answer
 
 
 async def _ask_at(tab: LiveTab, query: str, x: float, y: float, *more: object) -> dict[str, Any]:
     """The answer of the document at a point: the page's, or that of the innermost frame."""
-    answer: dict[str, Any] = await tab.world.run(QUERIES, query, x, y, *more)
+    answer = await _ask(tab.world, query, x, y, *more)
     if answer.get("framed"):
         frame = await _frame_at(tab, x, y)
-        answer = await frame.world.run(QUERIES, query, x - frame.left, y - frame.top, *more)
+        answer = await _ask(frame.world, query, x - frame.left, y - frame.top, *more)
     return answer
 
 
@@ -99,10 +110,10 @@ async def _frame_at(tab: LiveTab, x: float, y: float) -> FrameBox:
 
 async def _ask_focused(tab: LiveTab, query: str, *given: object) -> tuple[dict[str, Any], IsolatedWorld]:
     """The answer of the document that has the focus, and its world."""
-    answer: dict[str, Any] = await tab.world.run(QUERIES, query, *given)
+    answer = await _ask(tab.world, query, *given)
     if not answer.get("framed"):
         return answer, tab.world
     for frame in await tab.frames.boxes():
-        if await frame.world.run(QUERIES, "has_focus"):
-            return await frame.world.run(QUERIES, query, *given), frame.world
+        if (await _ask(frame.world, "has_focus"))["focused"]:
+            return await _ask(frame.world, query, *given), frame.world
     raise ActionFailed("the frame that has the focus does not answer")

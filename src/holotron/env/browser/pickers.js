@@ -202,6 +202,15 @@
 
     const inside = event => shown && event.composedPath().includes(shown.host);
     const swallow = event => { event.preventDefault(); event.stopImmediatePropagation(); };
+    const rootOf = element => element.shadowRoot || (globalThis.closedRoots && closedRoots.get(element));
+    // What an event of the mouse is about: of what lies in a closed shadow root it names the host alone.
+    const target = event => {
+      let element = event.composedPath()[0], inner;
+      while (rootOf(element) && (inner = rootOf(element).elementFromPoint(event.clientX, event.clientY)) !== element && inner) {
+        element = inner;
+      }
+      return element;
+    };
     const rowAt = (x, y) => {
       const found = shown.root.elementFromPoint(x, y);
       return found === shown.host ? null : found;
@@ -215,13 +224,13 @@
           if (line) shown.hit(line);
         } else if (shown && kind === "mousedown") {
           // A second click on the field itself only closes it.
-          if (event.composedPath().includes(shown.control)) event.preventDefault();
+          if (event.composedPath().includes(shown.control) || target(event) === shown.control) event.preventDefault();
           close();
         }
       }, true);
     }
     addEventListener("mousedown", event => {
-      const control = event.composedPath()[0];
+      const control = target(event);
       if (event.defaultPrevented || event.button !== 0 || !usable(control) || !isList(control)) return;
       event.preventDefault();
       openList(control);
@@ -231,7 +240,7 @@
       if (shown && shown.key(event)) swallow(event);
     }, true);
     addEventListener("keydown", event => {
-      const control = event.composedPath()[0];
+      const control = focus();
       const opens = event.key === " " || event.key === "F4" || (event.altKey && /^Arrow(Up|Down)$/.test(event.key));
       if (shown || event.defaultPrevented || !opens || !usable(control) || !isList(control)) return;
       event.preventDefault();
@@ -242,9 +251,7 @@
 
     const focus = () => {
       let element = document.activeElement;
-      while (element && element.shadowRoot && element.shadowRoot.activeElement) {
-        element = element.shadowRoot.activeElement;
-      }
+      while (element && rootOf(element) && rootOf(element).activeElement) element = rootOf(element).activeElement;
       return element;
     };
     return {

@@ -167,7 +167,7 @@ class Tabs:
         session.on("Page.frameStartedLoading", lambda event: self._loading(tab, event, True))
         session.on("Page.frameStoppedLoading", lambda event: self._loading(tab, event, False))
         session.on("Page.frameNavigated", lambda event: self._navigated(tab, event))
-        session.on("Page.windowOpen", lambda _: self._announce())
+        session.on("Page.windowOpen", lambda event: self._announce(event["url"]))
         await session.send("Page.enable")
         await self.prepare(tab)
         self._tabs.append(tab)
@@ -191,8 +191,10 @@ class Tabs:
             else:
                 await self.open()
 
-    def _announce(self) -> None:
+    def _announce(self, url: str) -> None:
         """A page opens a tab, which will appear in a moment, or never."""
+        if url.startswith("data:"):  # for which no browser opens one
+            return
         self._announced += 1
         asyncio.get_running_loop().call_later(POPUP_SECONDS, self._stop_expecting)
 

@@ -40,7 +40,9 @@ class GuardedTabs(Tabs):
         if login:
             tab.session.on("Fetch.authRequired", lambda event: self.spawn(self._log_in(tab, event)))
         await tab.session.send("Fetch.enable", {"patterns": patterns, "handleAuthRequests": login})
-        tab.session.on("Page.frameRequestedNavigation", lambda event: self._requested(tab, event))
+        for name in ("Page.frameRequestedNavigation", "Page.frameScheduledNavigation"):
+            tab.session.on(name, lambda event: self._requested(tab, event["url"], event["frameId"] == tab.frame_id))
+        tab.session.on("Page.windowOpen", lambda event: self._requested(tab, event["url"], main=True))
 
     async def _judge(self, tab: LiveTab, event: dict[str, Any]) -> None:
         """Let a document's request go on, or stop it; redirects come here hop by hop."""
@@ -67,9 +69,11 @@ class GuardedTabs(Tabs):
             answer = {"response": "ProvideCredentials", "username": login.username, "password": secret.value}
         await tab.session.send("Fetch.continueWithAuth", {"requestId": request, "authChallengeResponse": answer})
 
-    def _requested(self, tab: LiveTab, event: dict[str, Any]) -> None:
-        """A page wants to go somewhere. Some schemes are dropped by the browser itself, without a word."""
-        url, main = event["url"], event["frameId"] == tab.frame_id
+    def _requested(self, tab: LiveTab, url: str, main: bool) -> None:
+        """A page wants to go somewhere. Some schemes are dropped by the browser itself, without a word.
+
+        It tells of a `data:` or `file:` address only that it was asked for, of a `mailto:` one that it went there.
+        """
         scheme = url.partition(":")[0].lower()
         rule = self._options.safety.refusal(url) if scheme not in (*PAGE_SCHEMES, "javascript") else None
         if rule is not None and (main or scheme not in FRAME_SCHEMES):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 
 from holotron.actions.action import Action, ActionError, to_json
 from holotron.actions.coordinates import Space
 from holotron.actions.dialects.fields import Inexpressible, build
 from holotron.actions.dialects.pyautogui import from_pyautogui
-from holotron.agent.formats.base import pointer_after
+from holotron.agent.formats.base import pointer_after, with_points
 from holotron.agent.policy_format import FORMATS, PolicyFormat, find_format
 from holotron.episodes.datasets.records import DatasetError
 from holotron.episodes.datasets.spaces import Size, SourceSpace
@@ -20,6 +20,7 @@ from holotron.episodes.record import Step
 CODE, POINT = "pyautogui", "point"
 ANSWERS = (CODE, POINT, *FORMATS)
 MOST_CHARS = 100_000
+TRIED = 500  # answers, from which the form is found out
 _TAGGED = {name: re.compile(rf"<{name}>(.*?)</{name}>", re.DOTALL) for name in ("think", "operation", "action")}
 _CALL = re.compile(r"^(?:```\w*\s*)?(?:pyautogui|computer|mobile|browser)\.\w+\(", re.MULTILINE)
 _LABELS = re.compile(r"^\s*(Observation|Thought|Action|Code)\s*:\s*", re.MULTILINE)
@@ -75,7 +76,7 @@ def read_answer(
     if len(text) > MOST_CHARS:
         raise ActionError(f"the answer has {len(text)} characters; {MOST_CHARS} are the most allowed")
     if form not in (CODE, POINT):
-        parsed = strict(find_format(form)).parse(text, size, past)
+        parsed = strict(form).parse(text, size, past)
         return parsed.action, SplitAnswer("", parsed.note, parsed.thought)
     parts = split_answer(text)
     if form == POINT:
@@ -98,20 +99,15 @@ def _point(text: str, space: Space) -> Action:
     return build("click", space.to_relative(x, y))
 
 
-def strict(policy_format: PolicyFormat) -> PolicyFormat:
-    """The same format, for which a point outside the picture is an error."""
-
-    def points(self: PolicyFormat, size: Size | None) -> Space:
-        space = super(kind, self).points(size)  # type: ignore[arg-type]
-        return SourceSpace(space.kind, space.width, space.height)
-
-    kind: Callable[..., Any] = type(policy_format.name, (type(policy_format),), {"points": points})
-    made: PolicyFormat = kind(**{each.name: getattr(policy_format, each.name) for each in fields(policy_format)})
-    return made
+@cache
+def strict(spec: str) -> PolicyFormat:
+    """A policy format for which a point outside the picture is an error."""
+    return with_points(find_format(spec), lambda space: SourceSpace(space.kind, space.width, space.height))
 
 
 def find_form(answers: Sequence[tuple[str, Size]], most_bad: float) -> str:
     """How answers are written; DatasetError where several ways read them differently, or none reads them."""
+    answers = answers[:: 1 + len(answers) // TRIED]
     read: dict[str, list[str | None]] = {form: [_tried(form, text, size) for text, size in answers] for form in ANSWERS}
     possible = [form for form, found in read.items() if found.count(None) <= most_bad * len(found)]
     if not possible:

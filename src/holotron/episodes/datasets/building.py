@@ -10,7 +10,7 @@ from holotron.episodes.datasets.drafts import Draft, DraftStep
 from holotron.episodes.datasets.pictures import SourcePicture, SourcePictures
 from holotron.episodes.datasets.records import BadRecord, Unsupported
 from holotron.episodes.datasets.settings import ImportSettings
-from holotron.episodes.datasets.spaces import BoxForm, OutsideImage, SourceSpace, corners, space_of, stored_kind
+from holotron.episodes.datasets.spaces import Box, BoxForm, OutsideImage, SourceSpace, corners, space_of, stored_kind
 from holotron.episodes.record import (
     EnvironmentInfo,
     EpisodeInfo,
@@ -70,7 +70,7 @@ def _outcome(draft: Draft, action: Action | None, cut: bool) -> Outcome:
 
 def _step(
     settings: ImportSettings, draft: Draft, source: DraftStep, past: list[Step], picture: SourcePicture
-) -> tuple[Action, Step, tuple[float, ...] | None]:
+) -> tuple[Action, Step, Box | None]:
     """The action, the step, and its box in pixels of the image where it has one."""
     spec = settings.space or "0..1"
     index, box = len(past), None
@@ -95,7 +95,7 @@ def _step(
     width, height = picture.size
     step = Step(
         index=index,
-        observation=ObservationRecord(width=width, height=height),
+        observation=ObservationRecord(image=picture.digest, width=width, height=height),
         note=note,
         thought=thought,
         actor="disturbance" if source.wrong else "teacher",
@@ -104,9 +104,8 @@ def _step(
     return action, step, box
 
 
-def _click_box(
-    source: DraftStep, form: BoxForm, space: SourceSpace, size: tuple[int, int]
-) -> tuple[Action, tuple[float, ...]]:
+def _click_box(source: DraftStep, form: BoxForm, space: SourceSpace, size: tuple[int, int]) -> tuple[Action, Box]:
+    """A click in the middle of a step's box, and the box in pixels of the image; BadRecord, OutsideImage."""
     assert source.box is not None
     left, top, right, bottom = corners(source.box, form)
     if right < left or bottom < top:

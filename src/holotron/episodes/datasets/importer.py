@@ -19,7 +19,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from holotron.actions.action import ActionError
+from holotron.actions.coordinates import Probe
 from holotron.episodes.datasets.answers import CODE, POINT, find_form, read_answer
 from holotron.episodes.datasets.building import Made, build_episode, episode_id
 from holotron.episodes.datasets.drafts import Draft, DraftStep
@@ -34,14 +37,14 @@ from holotron.episodes.datasets.records import (
     source_files,
 )
 from holotron.episodes.datasets.settings import ImportSettings
-from holotron.episodes.datasets.spaces import Probe, SeenNumbers, find_space, space_of_format
+from holotron.episodes.datasets.spaces import SeenNumbers, find_space, space_of_format
 from holotron.episodes.files import whole_file, write_whole
 from holotron.episodes.store import EpisodeStore
 from holotron.episodes.transfer import copy_in
 
 REPORT, PROBLEMS = "import.json", "problems.jsonl"
-LOOKED_AT = 5000  # drafts from which the space and the form of answers are found out
-AHEAD = 4  # drafts whose images are read while one is written, for each thread
+LOOKED_AT, LOOKED_BYTES = 5000, 256 << 20  # drafts from which the space and the form of answers are detected
+AHEAD = 2  # drafts whose images are read while one is written, for each thread
 THREADS = min(8, os.cpu_count() or 1)
 DUPLICATE = "duplicate"
 
@@ -51,7 +54,7 @@ class ImportReport:
     """What became of the records. bad, unsupported: how many of each kind were left out."""
 
     settings: dict[str, str | None]
-    found_out: list[str] = field(default_factory=list)
+    detected: list[str] = field(default_factory=list)
     episodes: int = 0
     already: int = 0
     steps: int = 0
@@ -75,13 +78,13 @@ def import_dataset(
     settings: ImportSettings, out: Path, on_progress: Callable[[ImportReport], None] = lambda _: None
 ) -> ImportReport:
     """Bring a data set into the store `out`. DatasetError where too much of it is bad: what was good is there."""
-    settings, found_out = _complete(settings, read_report(out) or {})
-    report = ImportReport(settings.told, found_out)
+    if settings.source.is_dir() and out.resolve().is_relative_to(settings.source.resolve()):
+        raise DatasetError(f"{out} is inside {settings.source}, which is read; choose a folder outside")
+    settings, detected = complete(settings, read_report(out) or {})
+    report = ImportReport(settings.told, detected)
     _claim(out, settings, report)
-    store = EpisodeStore(
-        out, sync="never"
-    )  # a killed process loses nothing; what a loss of power could is synced below
-    done = {info.id for info in store.list_episodes(finished=True, on_damage=lambda _: None)}
+    store = EpisodeStore(out, sync="never")  # which a killed process loses nothing by; all is synced at the end
+    done = {info.id: info.step_count or 0 for info in store.list_episodes(finished=True, on_damage=lambda _: None)}
     seen: set[str] = set()
     with whole_file(out / PROBLEMS, sync=False) as partial, partial.open("w", encoding="utf-8") as problems:
 
@@ -98,13 +101,13 @@ def import_dataset(
             problems.write(json.dumps(line, ensure_ascii=False) + "\n")
 
         def wanted() -> Iterator[Draft]:
-            for draft in _drafts(settings, lambda record, problem: left_out(record.where, problem)):
+            for draft in source_drafts(settings, lambda record, problem: left_out(record.where, problem)):
                 name = episode_id(settings.layout, draft)
                 if name in seen:
                     left_out(draft.where, BadRecord(DUPLICATE, "the same is there already"))
                 elif name in done:
                     report.already += 1
-                    _count(report, draft)
+                    _count(report, draft, done[name])
                 else:
                     yield draft
                 seen.add(name)
@@ -115,9 +118,10 @@ def import_dataset(
                     left_out(draft.where, made)
                 else:
                     info, steps = made
-                    copy_in(store, info, steps)
-                    report.cut += len(steps) < len(draft.steps)
-                    _count(report, draft)
+                    # Many records are about one picture: it is written once.
+                    kept = store.images.__contains__
+                    copy_in(store, info, [(s, None if kept(s.observation.image or "") else png) for s, png in steps])
+                    _count(report, draft, len(steps))
                 on_progress(report)
     os.sync()
     report.finished = True
@@ -138,29 +142,36 @@ def read_report(out: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _drafts(settings: ImportSettings, left_out: Callable[[SourceRecord, BadRecord], None]) -> Iterator[Draft]:
+def source_drafts(settings: ImportSettings, left_out: Callable[[SourceRecord, BadRecord], None]) -> Iterator[Draft]:
+    """The drafts of a source, in order."""
     files = source_files(settings.source, settings.images)
     records = (record for file in files for record in read_records(file))
     return islice(read_drafts(settings.layout, records, left_out), settings.limit)
 
 
-def _count(report: ImportReport, draft: Draft) -> None:
+def _count(report: ImportReport, draft: Draft, steps: int) -> None:
     report.episodes += 1
-    report.steps += len(draft.steps)
+    report.steps += steps
+    report.cut += steps < len(draft.steps)
     report.names[draft.name] += 1
 
 
 # ---- what is not said ----
 
 
-def _complete(settings: ImportSettings, report: dict[str, Any]) -> tuple[ImportSettings, list[str]]:
-    """The settings with all that was not said: as the import in the folder had it, else found out from the data."""
+def complete(settings: ImportSettings, report: dict[str, Any]) -> tuple[ImportSettings, list[str]]:
+    """The settings with all that was not said: as the import in the folder had it, else detected."""
     before = report.get("settings") or {}
     same = all(before.get(key) == value for key, value in settings.told.items() if value is not None)
     if before and same:
         known: dict[str, Any] = {key: before.get(key) for key in ("space", "boxes", "answers")}
-        return replace(settings, **known), list(report.get("found_out") or [])
-    drafts = list(islice(_drafts(settings, lambda *_: None), LOOKED_AT))
+        return replace(settings, **known), list(report.get("detected") or [])
+    drafts, looked = list[Draft](), 0
+    for draft in islice(source_drafts(settings, lambda *_: None), LOOKED_AT):
+        drafts.append(draft)
+        looked += sum(len(step.image) for step in draft.steps)  # which may be the picture itself
+        if looked > LOOKED_BYTES:
+            break
     if not drafts:
         return replace(settings, space=settings.space or "0..1"), []
     pictures, told = SourcePictures(), []
@@ -260,3 +271,5 @@ def _build(settings: ImportSettings, draft: Draft, pictures: SourcePictures) -> 
         return build_episode(settings, draft, pictures)
     except BadRecord as problem:
         return problem
+    except ValidationError as error:
+        return BadRecord("not a record", " ".join(str(error).split())[:200])

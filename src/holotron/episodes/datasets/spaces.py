@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from holotron.actions.action import ActionError
@@ -42,17 +42,6 @@ class SourceSpace(Space):
         """A point in pixels of the image that the space is on."""
         width, height = (SCALE, SCALE) if self.kind == "relative" else (self.width, self.height)
         return x * self.factor * size[0] / width, y * self.factor * size[1] / height
-
-
-@dataclass(frozen=True)
-class Probe(Space):
-    """A space that only remembers which points it was asked about."""
-
-    points: list[tuple[float, float]] = field(default_factory=list)
-
-    def to_relative(self, x: float, y: float) -> tuple[int, int]:
-        self.points.append((x, y))
-        return 0, 0
 
 
 def check_space(spec: str) -> None:

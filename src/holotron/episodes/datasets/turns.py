@@ -53,11 +53,16 @@ def turn_drafts(
     """
     drafts: list[Draft] = []
     image: str | None = None
+    untold = ""
     for question, answer in _pairs([turn for turn in turns if turn.role != "system"]):
-        text = question.text.strip()
+        text = "\n".join(filter(None, (untold, question.text.strip())))
         image = question.images[-1] if question.images else image
+        if image is None and not answer.learn:
+            untold = text  # history whose screenshots were dropped; it may begin with the task
+            continue
         if image is None:
             raise Unsupported("no screenshot", "an answer has no screenshot before it")
+        untold = ""
         if len(question.images) > 1:
             raise Unsupported("several screenshots", f"a question shows {len(question.images)} screenshots")
         said = split_answer(answer.text)

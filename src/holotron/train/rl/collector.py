@@ -120,7 +120,7 @@ class Collector:
         infos = [info for _, info in sorted(self._attempts.pop(group.number).items())]
         del ledger.open[group.number]
         attempts = [None if info is None else trajectory_of(info) for info in infos]
-        judged = RolloutGroup.of(group.number, group.task, group.seed, attempts)
+        judged = RolloutGroup.of(group.number, group.task, group.seed, attempts, group.version)
         found.judged += 1
         found.lost += len(attempts) - len(judged.trajectories)
         found.attempts += judged.trajectories

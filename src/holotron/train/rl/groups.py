@@ -29,17 +29,23 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class RolloutGroup:
-    """number: in the order in which groups were begun. Attempts that the infrastructure lost are not among them."""
+    """number: in the order in which groups were begun. version: of the weights then.
+
+    Attempts that the infrastructure lost are not among its trajectories.
+    """
 
     number: int
     task: str
     seed: int
     trajectories: tuple[Trajectory, ...]
+    version: int = 0
 
     @classmethod
-    def of(cls, number: int, task: str, seed: int, attempts: Iterable[Trajectory | None]) -> RolloutGroup:
+    def of(
+        cls, number: int, task: str, seed: int, attempts: Iterable[Trajectory | None], version: int = 0
+    ) -> RolloutGroup:
         """attempts: None for each that says nothing about the policy."""
-        return cls(number, task, seed, tuple(attempt for attempt in attempts if attempt is not None))
+        return cls(number, task, seed, tuple(attempt for attempt in attempts if attempt is not None), version)
 
     def values(self, config: ObjectiveConfig) -> list[float]:
         return [trajectory.value(config) for trajectory in self.trajectories]

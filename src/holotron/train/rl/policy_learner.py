@@ -73,10 +73,19 @@ class PolicyLearner(Learner):
 
     def logprobs(self, batch: RolloutBatch) -> Measured:
         """Of the tokens that were drawn, under the distribution that they were drawn from, and its entropy."""
-        temperature, head = self.recipe.rollout.temperature, self.model.decoder.lm_head
+        return self._logprobs(batch, self.recipe.rollout.temperature)
+
+    def _logprobs(self, batch: RolloutBatch, temperature: float) -> Measured:
+        head = self.model.decoder.lm_head
         with self.precision():
             hidden_ND, _ = self.hidden(batch.batch, self.see(batch.batch))
         return logprobs_of_hidden(head, hidden_ND, batch.batch.targets_N, batch.allowed_NW, temperature, self._measure)
+
+    @torch.no_grad()
+    def model_logprobs(self, batch: RolloutBatch) -> Measured:
+        """The same under the model alone: whatever could be drawn, at temperature 1."""
+        anything = replace(batch, allowed_NW=torch.full_like(batch.allowed_NW, -1)).to(self.device)
+        return self._logprobs(anything, 1.0)
 
     def prepared(self, batches: Sequence[RolloutBatch]) -> list[RolloutBatch]:
         """With the log-probabilities that stay while the weights change: those before, and those at the beginning.

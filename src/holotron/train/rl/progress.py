@@ -22,7 +22,8 @@ class GrpoProgress:
     stored success. lost: attempts, to the infrastructure. staleness: updates between playing and learning, the mean and
     the most. answer_tokens: drawn tokens of an answer. Of drawn tokens that were learned from: entropy, ratio, the
     share that was clipped, importance weight, divergence kl. logprob_difference: between engine and trainer, of tokens
-    that the present weights drew; alarm: that it is more than the recipe allows.
+    that the present weights drew; scored_difference: the same for an episode that the engine scored with the weights it
+    was just sent; alarm: that one is more than the recipe allows.
     steps_per_second: of environments, over the whole iteration. parts: seconds by part. checksum: of the weights that
     the engine plays with from now on.
     """
@@ -53,12 +54,19 @@ class GrpoProgress:
     kl: float | None = None
     logprob_difference: float | None = None
     fresh_tokens: float = 0.0
+    scored_difference: float | None = None
     alarm: bool = False
     imitation_loss: float | None = None
     steps_per_second: float = 0.0
     seconds: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
     checksum: str = ""
+
+    @property
+    def difference(self) -> float | None:
+        """The larger of both differences between engine and trainer."""
+        known = [value for value in (self.logprob_difference, self.scored_difference) if value is not None]
+        return max(known, default=None)
 
     @property
     def line(self) -> str:
@@ -74,7 +82,7 @@ class GrpoProgress:
                 f"groups {self.kept} kept {self.flat} flat {self.stale} stale {self.replayed} replayed",
                 f"{told('staleness', self.staleness, '.1f')} {told('steps', self.episode_steps, '.1f')}",
                 f"{told('entropy', self.entropy)} {told('ratio', self.ratio)} {told('clipped', self.clipped)}",
-                f"{told('difference', self.logprob_difference, '.1e')}{' ALARM' if self.alarm else ''}",
+                f"{told('difference', self.difference, '.1e')}{' ALARM' if self.alarm else ''}",
                 f"{self.steps_per_second:.1f} steps/s",
                 f"seconds: {parts}",
             )
@@ -127,7 +135,7 @@ def progress_of(
     )
 
 
-def add_updates(progress: GrpoProgress, updates: Sequence[UpdateReport], alarm: float) -> None:
+def add_updates(progress: GrpoProgress, updates: Sequence[UpdateReport]) -> None:
     """Tell what was learned; this waits for the device. The first update compares trainer and engine."""
     if not updates:
         return
@@ -140,7 +148,6 @@ def add_updates(progress: GrpoProgress, updates: Sequence[UpdateReport], alarm: 
     progress.imitation_loss = _mean(imitated)
     progress.logprob_difference = told[0]["logprob_difference"]
     progress.fresh_tokens = told[0]["fresh_tokens"] or 0.0
-    progress.alarm = progress.logprob_difference is not None and progress.logprob_difference > alarm
 
 
 def _mean(values: Sequence[float]) -> float | None:

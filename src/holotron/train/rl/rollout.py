@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,19 +17,22 @@ from holotron.episodes.record import PolicyInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.suites.live_play import LivePlay
 from holotron.suites.play import Play
-from holotron.suites.suite import TRAINING_SEEDS, SuiteError, find_suite
+from holotron.suites.suite import TRAINING_SEEDS, Suite, SuiteError, find_suite
 from holotron.train.rl.collector import Collector
 from holotron.train.rl.config import GrpoRecipe
 from holotron.train.rl.ledger import Ledger
 
 
 class Rollout:
-    """What a recipe's [rollout] asks for. SuiteError, ValueError: there is no such suite, task or format."""
+    """What a recipe's [rollout] asks for. SuiteError, ValueError: there is no such suite, task or format.
 
-    def __init__(self, recipe: GrpoRecipe, folder: Path) -> None:
+    suite: one that is not known by its name.
+    """
+
+    def __init__(self, recipe: GrpoRecipe, folder: Path, suite: Suite[Any] | None = None) -> None:
         config = recipe.rollout
         self.recipe, self.config = recipe, config
-        self.suite = find_suite(config.suite)
+        self.suite = suite or find_suite(config.suite)
         self.tasks = self._tasks()
         self.policy_format = self._format()
         self.store = EpisodeStore(folder)

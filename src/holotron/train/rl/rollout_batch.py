@@ -25,16 +25,21 @@ NO_VERSION = -1
 
 @dataclass(frozen=True)
 class WeighedSequence:
-    """A played episode and the advantage of each of its steps. replayed: it is an earlier success."""
+    """A played episode and the advantage of each of its steps. replayed: it is an earlier success.
+
+    version: of the weights when it was begun, with which its session may still remember what came first.
+    """
 
     played: PlayedSequence
     advantages: tuple[float, ...]
     replayed: bool = False
+    version: int = 0
 
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """allowed: what each token was drawn from, 32 tokens a word. version: of the weights that drew it.
+    """allowed: what each token was drawn from, 32 tokens a word. version: the oldest of the weights
+    that had to do with it: those that drew it and those that its episode was begun with.
 
     Padding and tokens of replayed successes have NO_VERSION.
     """
@@ -100,7 +105,7 @@ def _batch(packer: Packer, members: list[WeighedSequence], episodes: int, config
 
 
 def _versions(member: WeighedSequence) -> NDArray[np.int64]:
-    version = member.played.version
+    version = np.minimum(member.played.version, member.version)
     return np.full_like(version, NO_VERSION) if member.replayed else version
 
 

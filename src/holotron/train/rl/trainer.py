@@ -20,6 +20,7 @@ from holotron.train.batches import Packer, TrainingBatch
 from holotron.train.loader import BatchStream, Cursor, load_batches
 from holotron.train.meter import TrainingError
 from holotron.train.results import METRICS
+from holotron.train.rl.agreement import scored_difference
 from holotron.train.rl.collector import Collected, Stopped
 from holotron.train.rl.config import GrpoRecipe
 from holotron.train.rl.ledger import Ledger
@@ -38,20 +39,27 @@ from holotron.train.state import load_state, save_state
 if TYPE_CHECKING:
     from holotron.agent.in_process import EngineModel
     from holotron.suites.live_play import LivePlay
+    from holotron.suites.suite import Suite
 
 log = logging.getLogger(__name__)
 EPISODES = "episodes"  # the store, below the run's folder
 
 
 class GrpoTrainer:
-    """One run of a recipe, in a folder of its own, which holds its episodes, too."""
+    """One run of a recipe, in a folder of its own, which holds its episodes, too. suite: instead of the recipe's."""
 
-    def __init__(self, recipe: GrpoRecipe, out: Path, device: torch.device | str | None = None) -> None:
+    def __init__(
+        self,
+        recipe: GrpoRecipe,
+        out: Path,
+        device: torch.device | str | None = None,
+        suite: Suite[Any] | None = None,
+    ) -> None:
         from holotron.train.rl.rollout import Rollout  # playing needs pydantic, which the rest of training does without
 
         self.recipe, self.out = recipe, out
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.rollout = Rollout(recipe, out / EPISODES)
+        self.rollout = Rollout(recipe, out / EPISODES, suite)
         self.learner = PolicyLearner(recipe, self.device)
         self.packer = Packer(self.learner.model.config, recipe.batch)
         self.step = 0
@@ -107,10 +115,13 @@ class GrpoTrainer:
             self.ledger.version += bool(updates)
             self.step += 1
             progress = progress_of(recipe, self.step, self.ledger.version, found, answer_tokens)
-            add_updates(progress, updates, recipe.alarm)
-            with watch.part("weights"):
-                if updates:
+            add_updates(progress, updates)
+            if updates:
+                with watch.part("weights"):
                     checksum = send_weights(learner, model.engine, self.ledger.version)
+                with watch.part("agreement"):
+                    progress.scored_difference = self._scored(found, reader, model)
+            progress.alarm = (progress.difference or 0.0) > recipe.alarm
             self.ledger.count(
                 episodes=len(found.attempts), steps=sum(attempt.steps for attempt in found.attempts), lost=found.lost
             )
@@ -132,7 +143,9 @@ class GrpoTrainer:
             played = [reader.read(trajectory.episode) for trajectory in group.trajectories]
             advantages = group.advantages([each.states for each in played], config)
             triples = zip(played, advantages, group.trajectories, strict=True)
-            weighed.append([WeighedSequence(each, tuple(worth), one.replayed) for each, worth, one in triples])
+            weighed.append(
+                [WeighedSequence(each, tuple(worth), one.replayed, group.version) for each, worth, one in triples]
+            )
             tokens += sum(len(each.engine) for each in played)
             answers += sum(len(each.states) for each in played)
         fitting = [[each for each in group if self._fits(each)] for group in weighed]
@@ -140,6 +153,16 @@ class GrpoTrainer:
         parts = [[each for group in fitting[part::updates] for each in group] for part in range(updates)]
         batches = [list(pack(self.packer, part, config)) for part in parts if part]
         return [self.learner.prepared(part) for part in batches], tokens / answers if answers else None
+
+    def _scored(self, found: Collected, reader: PlayedReader, model: EngineModel) -> float | None:
+        """How far engine and trainer are from each other on an episode of this iteration, with the new weights."""
+        for group in found.groups:
+            played = reader.read(group.trajectories[0].episode)
+            if self.packer.fits(played.sequence):
+                weighed = [WeighedSequence(played, (0.0,) * len(played.states))]
+                [batch] = pack(self.packer, weighed, self.recipe.objective)
+                return scored_difference(self.learner, model.engine, played.sequence, batch)
+        return None
 
     def _fits(self, weighed: WeighedSequence) -> bool:
         sequence = weighed.played.sequence
@@ -211,7 +234,7 @@ class GrpoTrainer:
             log.warning(
                 "engine and trainer differ by %.3g in log-probabilities of the same weights, and %.3g is allowed: "
                 "what is learned is not what was drawn",
-                progress.logprob_difference,
+                progress.difference,
                 self.recipe.alarm,
             )
         on_progress(progress)
