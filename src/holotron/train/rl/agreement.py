@@ -23,7 +23,7 @@ from holotron.train.sequences import Sequence
 def scored_difference(learner: PolicyLearner, engine: Engine, sequence: Sequence, batch: RolloutBatch) -> float:
     """The mean difference of the learned tokens' log-probabilities under the model alone; batch: of this sequence."""
     scored = asyncio.run(_scored(engine, sequence))
-    own_N, _ = learner.model_logprobs(batch)
+    own_N = learner.model_logprobs(batch)
     learned = torch.from_numpy(sequence.learn).nonzero()[:, 0].tolist()
     engine_N = torch.tensor([scored[place] for place in learned])
     return float((own_N[: len(learned)].cpu() - engine_N).abs().mean())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from holotron.train.rl.advantages import discounted_returns, group_advantages, step_advantages, teaches
 from holotron.train.rl.config import ObjectiveConfig
-from holotron.train.rl.replay import SuccessBuffer, with_success
+from holotron.train.rl.replay import SuccessBuffer
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class RolloutGroup:
         if episode is None:
             return self
         success = replace(stored(episode), replayed=True)
-        return replace(self, trajectories=tuple(with_success(self.trajectories, success)))
+        return replace(self, trajectories=(*self.trajectories[:-1], success))
 
     def advantages(self, states: Sequence[Sequence[str]], config: ObjectiveConfig) -> list[list[float]]:
         """Of each step of each trajectory: the attempt's own, and with `step_weight` the step's.

@@ -82,10 +82,10 @@ class PolicyLearner(Learner):
         return logprobs_of_hidden(head, hidden_ND, batch.batch.targets_N, batch.allowed_NW, temperature, self._measure)
 
     @torch.no_grad()
-    def model_logprobs(self, batch: RolloutBatch) -> Measured:
-        """The same under the model alone: whatever could be drawn, at temperature 1."""
+    def model_logprobs(self, batch: RolloutBatch) -> Tensor:
+        """Under the model alone: whatever could be drawn, at temperature 1."""
         anything = replace(batch, allowed_NW=torch.full_like(batch.allowed_NW, -1)).to(self.device)
-        return self._logprobs(anything, 1.0)
+        return self._logprobs(anything, 1.0)[0]
 
     def prepared(self, batches: Sequence[RolloutBatch]) -> list[RolloutBatch]:
         """With the log-probabilities that stay while the weights change: those before, and those at the beginning.

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
-
-T = TypeVar("T")
 
 
 class SuccessBuffer:
@@ -29,8 +26,3 @@ class SuccessBuffer:
 
     def state(self) -> dict[str, list[str]]:
         return {task: list(ids) for task, ids in self._kept.items() if ids}
-
-
-def with_success(attempts: Sequence[T], success: T) -> list[T]:
-    """The attempts with the success in place of the last one."""
-    return [*attempts[:-1], success]
