@@ -72,9 +72,9 @@ class Engine:
         self.by_id = SessionsById(self.loop, self._post)
         vision, on_device = model.config.vision, model.device.type == "cuda"
         self._processor = ImageProcessor(vision, on_device=on_device) if vision else None
-        # Where cores are few, one stays with the engine's thread: streams lose a third of their pace if images are
-        # prepared on all of them. Grammars have workers of their own, which a hard one may hold for long.
-        count = max(1, min(MOST_WORKERS, (os.cpu_count() or 1) - 1))
+        # No more than there are cores, or streams lose a third of their pace while images are prepared. Grammars have
+        # workers of their own, which a hard one may hold for long.
+        count = min(MOST_WORKERS, os.cpu_count() or 1)
         self._workers = ThreadPoolExecutor(count, "engine-worker", initializer=_give_way)
         self._grammar_workers = ThreadPoolExecutor(MOST_WORKERS, "engine-grammar", initializer=_give_way)
         self._compiler_lock = threading.Lock()
