@@ -178,6 +178,7 @@ def _tried(one: Shown, root: Path, environment: Mapping[str, str], places: Mappi
     ran = one.ran
     for shown_place, real in places.items():
         ran = ran.replace(shown_place, real)
+    ran = ran.replace("ORIGIN", places["https://example.com"])
     if "EPISODE" in ran:
         ran = ran.replace("EPISODE", min(path.name for path in (folder / "episodes" / "episodes").iterdir()))
     print(f"{result['at']}: {ran}", file=sys.stderr, flush=True)
