@@ -8,6 +8,7 @@ import pytest
 from typer.main import get_command
 
 from holotron.cli.main import app
+from tests.docs_run import BLOCK, MARK
 
 ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -65,6 +66,17 @@ def test_every_command_that_is_shown_can_be_typed():
             command, words = command.commands[words[0]], words[1:]
         if command.name != "bench":  # which has a parser of its own
             command.make_context(command.name, [word for word in words if word != "…"])
+
+
+def test_marks_for_running_commands_fit_their_blocks():
+    """`make test-docs` runs what is shown; a mark that no longer says anything about its block is found here."""
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text, found = page.read_text(encoding="utf-8"), 0
+        for block in BLOCK.finditer(text):
+            marks = MARK.findall(block[1])
+            found += len(marks)
+            assert all(what in block[3] for _, what, _ in marks), (page.name, marks)
+        assert found == text.count("<!-- test-docs:"), page.name
 
 
 @pytest.mark.parametrize(

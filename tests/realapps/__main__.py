@@ -1,7 +1,7 @@
 """`make test-realapps`: real applications, installed and started here, driven end to end.
 
-By a scripted policy in every Chromium; then by a model that learned that run by heart, in one process and through
-`holotron serve`.
+By a scripted policy in every Chromium; Django's admin then by a model that learned that run by heart, in one process
+and through `holotron serve`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _drive(application: Application, python: Path, browsers: dict[str, str]) -> 
                 return asyncio.run(play(application, origin, folder / "episodes", options, _tell))
 
             one({"policy": "script", "browser": browser}, script)
-        if runs and not runs[0]["problems"]:
+        if application.learned and runs and not runs[0]["problems"]:
             label, executable = next(iter(browsers.items()))
             weights = learned.learn(root / "0", application)
             policy = "model that learned the script's run by heart"

@@ -9,7 +9,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,8 @@ class Application:
 
     command: what starts it, of a Python that has it, an empty folder and a port. ready: a path that answers then.
     state: what was made in it, from that folder and its origin; wanted: what it should be. told: words that a page's
-    dialogs must have brought to the policy.
+    dialogs must have brought to the policy. learned: whether a model learns the script, too, which needs pages that look
+    the same at each run.
     """
 
     package: str
@@ -53,7 +54,7 @@ class Application:
     state: Callable[[Path, str], Any]
     wanted: Callable[[], Any]
     told: Sequence[str] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    learned: bool = False
 
 
 def free_port() -> int:
@@ -68,7 +69,7 @@ def served(application: Application, python: Path, folder: Path, port: int) -> I
     folder.mkdir(parents=True)
     log, origin = folder.with_suffix(".log"), f"http://127.0.0.1:{port}"
     words = application.command(python, folder, port)
-    environment = os.environ | {"HOME": str(folder)} | application.environment
+    environment = os.environ | {"HOME": str(folder)}
     with (
         log.open("w") as out,
         subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, env=environment) as process,

@@ -74,4 +74,5 @@ DJANGO = Application(
     state=_state,
     wanted=_wanted,
     told=("Archive this order?",),
+    learned=True,
 )
