@@ -22,7 +22,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +36,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"((?:^<!-- test-docs: [^\n]* -->\n)*)^```(sh|bash|console)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 MARK = re.compile(r"<!-- test-docs: (skip|run) (.*?)(?:: | as )(.*) -->")
 ELSEWHERE = {"docs/server.md": "tests/server/test_docs_server.py"}  # whose blocks are run with every test run
+SERVER = "http://127.0.0.1:8000"
 LASTING = ("holotron serve", "holotron view")  # until they are interrupted
 SECONDS = 1800
 TASKS = '{{"task": "Log in as ada with password x", "url": "{site}/login", "success": "document.title == \'Hello\'"}}\n'
@@ -51,6 +52,10 @@ class Shown:
     command: str
     ran: str
     skipped: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.page}:{self.line}"
 
 
 def shown() -> Iterator[Shown]:
@@ -76,38 +81,53 @@ def shown() -> Iterator[Shown]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.docs_run", description=__doc__)
-    parser.add_argument("--only", default="", help="pages whose path contains this")
+    parser.add_argument("--only", default="", help="pages whose path contains this; the report keeps the others")
     parser.add_argument("--out", type=Path, help="where the report goes; without it, to standard output")
     arguments = parser.parse_args()
-    commands = [one for one in shown() if arguments.only in one.page]
-    with tempfile.TemporaryDirectory() as name, site() as address:
+    done = {} if arguments.out is None else _kept(arguments.out)
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         root = Path(name)
         environment = _environment(root)
-        with _served(root, environment) as server:
-            places = {"https://example.com": address, "http://localhost:3000": f"{address}/login"}
-            done = [_tried(one, root, environment, places | {"http://127.0.0.1:8000": server}) for one in commands]
-    failed = [one for one in done if one.get("ok") is False]
+        address = stack.enter_context(site())
+        places = {"https://example.com": address, "http://localhost:3000": f"{address}/login"}
+        for one in shown():
+            if arguments.only not in one.page:
+                continue
+            if SERVER in one.ran and not one.skipped and SERVER not in places:
+                places[SERVER] = stack.enter_context(_served(root, environment))
+            done[one.place] = _tried(one, root, environment, places)
+            _report(done, arguments.out)
+    sys.exit(any(one.get("ok") is False for one in done.values()))
+
+
+def _kept(path: Path) -> dict[str, dict[str, Any]]:
+    """What an earlier report says of commands that are still shown."""
+    places = {one.place: one.command for one in shown()}
+    before = json.loads(path.read_text(encoding="utf-8"))["commands"] if path.is_file() else []
+    return {one["at"]: one for one in before if places.get(one["at"]) == one["command"]}
+
+
+def _report(done: Mapping[str, dict[str, Any]], out: Path | None) -> None:
     report = {
         "date": datetime.now(UTC).date().isoformat(),
         "command": "make test-docs",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "instead": {
             "https://example.com, http://localhost:3000": "a small site on this machine",
-            "http://127.0.0.1:8000": "holotron serve holotron-nano, on another port",
+            SERVER: "holotron serve holotron-nano, on another port",
             "./checkpoint": "the bundled weights",
             "blocks of docs/server.md": ELSEWHERE["docs/server.md"],
         },
-        "ran": sum("ok" in one for one in done),
-        "failed": len(failed),
-        "skipped": sum("skipped" in one for one in done),
-        "commands": done,
+        "ran": sum("ok" in one for one in done.values()),
+        "failed": sum(one.get("ok") is False for one in done.values()),
+        "skipped": sum("skipped" in one for one in done.values()),
+        "commands": list(done.values()),
     }
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    if arguments.out:
-        arguments.out.write_text(text, encoding="utf-8")
+    if out is not None:
+        out.write_text(text, encoding="utf-8")
     else:
         print(text)
-    sys.exit(bool(failed))
 
 
 def _environment(root: Path) -> dict[str, str]:
@@ -140,7 +160,7 @@ def _begin(command: str, folder: Path, environment: Mapping[str, str]) -> tuple[
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:
     """Where it serves, once it says so and answers."""
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 900
     while time.monotonic() < deadline and process.poll() is None:
         if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text(errors="replace")):
             with suppress(urllib.error.HTTPError):  # a server without episodes has no page, and says so
@@ -151,7 +171,7 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def _tried(one: Shown, root: Path, environment: Mapping[str, str], places: Mapping[str, str]) -> dict[str, Any]:
-    result: dict[str, Any] = {"at": f"{one.page}:{one.line}", "command": one.command}
+    result: dict[str, Any] = {"at": one.place, "command": one.command}
     if one.skipped:
         return result | {"skipped": one.skipped}
     folder = _scratch(root / one.page.replace("/", "-"), places)

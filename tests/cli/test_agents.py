@@ -160,7 +160,7 @@ def test_a_rollout_goes_on_where_it_was(site, checkpoint, tmp_path):
     first = holo(*words)
     assert first.returncode == 0, first.stderr
     assert json.loads(first.stdout)["finished"] == 4
-    again = json.loads(holo(*words).stdout)
+    again = json.loads(CliRunner().invoke(app, list(map(str, words))).stdout)
     assert (again["finished"], again["skipped"]) == (0, 4)
     samples = sorted((info.task.text, info.task.sample) for info in EpisodeStore(tmp_path / "kept").list_episodes())
     assert samples == [("Look", 0), ("Look", 1), ("Look again", 0), ("Look again", 1)]
@@ -210,16 +210,17 @@ def test_what_cannot_be_is_said_in_one_line(words, complaint, tmp_path, monkeypa
 def test_a_broken_list_of_tasks_is_named_by_line(tmp_path):
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text('{"task": "a", "url": "http://x"}\n{"task": "b"}\n')
-    done = holo("rollout", tasks, "--out", tmp_path / "kept", "--endpoint", "http://127.0.0.1:9")
-    assert done.returncode == 2
+    words = ["rollout", tasks, "--out", tmp_path / "kept", "--endpoint", "http://127.0.0.1:9"]
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code == 2
     assert "line 2" in done.stderr
     assert "url" in done.stderr
 
 
 def test_a_page_that_is_not_there_is_told_in_a_line(checkpoint, site):
     gone = site.origin.rsplit(":", 1)[0] + ":9"
-    done = holo("run", "x", "--url", gone, "--model", checkpoint, "--size", "320x200")
-    assert done.returncode == 1
+    done = CliRunner().invoke(app, ["run", "x", "--url", gone, "--model", checkpoint, "--size", "320x200"])
+    assert done.exit_code == 1
     assert ":9" in done.stderr
     assert "a bug" not in done.stderr
     assert "Traceback" not in done.stderr

@@ -105,6 +105,8 @@ def test_a_data_set_in_looked_at_and_out(tmp_path):
     result = holo("check", out, "--page", tmp_path / "page.html", "--policy-format", "nano", "--json")
     assert json.loads(result.stdout)["page"] == str(tmp_path / "page.html")
     result = holo("export", out, tmp_path / "chat.jsonl", "--as", "openai", "--json")
+    assert json.loads(result.stdout)["records"] == 2  # one was not completed
+    result = holo("export", out, tmp_path / "chat.jsonl", "--as", "openai", "--json", "--failed")
     assert json.loads(result.stdout)["records"] == 3
     result = holo("import", "openai", tmp_path / "chat.jsonl", "--out", tmp_path / "again")
     assert "3 episodes with 11 steps" in result.stdout

@@ -60,6 +60,12 @@ def scripted(*actions: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         server.shutdown()
 
 
+def test_who_cannot_write_secrets_is_told() -> None:
+    words = ["run", "log in", "--url", "ftp://x", "--secret", "password=x"]
+    assert "does not write {{secret:NAME}}" in CliRunner().invoke(app, words).stderr
+    assert "does not write" not in CliRunner().invoke(app, words[:-2]).stderr
+
+
 @needs_chromium
 def test_a_login_by_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The policy is told the name and types it; the value is in no prompt, output or episode. No input means no."""

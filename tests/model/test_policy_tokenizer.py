@@ -10,7 +10,7 @@ from holotron.engine.grammar import Grammar, GrammarCompiler
 from holotron.model.config import ModelConfig
 from holotron.model.errors import ModelError
 from holotron.model.presets import preset
-from holotron.model.text.policy_tokenizer import policy_tokenizer
+from holotron.model.text.policy_tokenizer import policy_library, policy_tokenizer
 
 CONFIG = preset("holotron-nano").config
 TOKENIZER = policy_tokenizer(CONFIG)
@@ -54,3 +54,13 @@ def test_a_grammar_takes_whole_pieces_and_forces_none() -> None:
         assert state.forced() == []
         state.advance(token)
     assert state.is_complete
+
+
+def test_markup_at_the_end_of_a_vocabulary_leaves_pieces_room_before_it() -> None:
+    config = preset("holo2-4b").config
+    library = policy_library(config)
+    assert max(library.get_vocab().values()) < config.vocab_size
+    tokenizer = policy_tokenizer(config)
+    action = '{"action":"click","x":37,"y":1000}'
+    assert tokenizer.decode(tokenizer.encode(action)) == action
+    assert len(tokenizer.encode(action)) == 5

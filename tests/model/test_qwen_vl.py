@@ -105,6 +105,16 @@ def test_a_model_is_written_in_the_spelling_it_was_read_in(kind: str, tmp_path):
             assert all(torch.equal(again.get_tensor(name), expected[name]) for name in expected)
 
 
+def test_a_model_that_was_taught_with_smaller_images_is_written_so(tmp_path):
+    save_checkpoint(tiny_model(dtype=torch.float32, **tiny_qwen("qwen3")), tmp_path / "start")
+    model = load_checkpoint(tmp_path / "start")
+    vision = model.config.vision.shrunk(16)
+    assert scaled_grid(1024, 1024, vision) == (4, 4)
+    model.config = replace(model.config, vision=vision)
+    save_checkpoint(model, tmp_path / "smaller")
+    assert read_config(tmp_path / "smaller").vision == vision
+
+
 # ---- images ---------------------------------------------------------------------------------------------------------
 
 

@@ -37,9 +37,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.realapps", description=__doc__)
     parser.add_argument("--python", type=Path, required=True, help="a Python that has the applications")
     parser.add_argument("--only", choices=APPLICATIONS, help="one of them; default all")
+    parser.add_argument("--browser", choices=BROWSERS, help="one of them; default all that are here")
     parser.add_argument("--out", type=Path, help="where the report goes; without it, to standard output")
     arguments = parser.parse_args()
-    browsers = {name: path for name, command in BROWSERS.items() if (path := shutil.which(command))}
+    wanted = {name: command for name, command in BROWSERS.items() if arguments.browser in (None, name)}
+    browsers = {name: path for name, command in wanted.items() if (path := shutil.which(command))}
     done = {}
     for name in [arguments.only] if arguments.only else APPLICATIONS:
         done[name] = _drive(APPLICATIONS[name], arguments.python, browsers)

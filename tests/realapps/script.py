@@ -85,9 +85,9 @@ class Scripted:
         tab = self._env._driver.tabs.current
         left, _, right, bottom = await self._env.evaluate(f"({POINT})('#' + document.activeElement.id)")
         left = min(left, right)
-        for y in range(int(bottom) - 300, SIZE[1], 7):
-            for x in range(max(0, int(left) - 150), int(right) + 250, 12):
-                if y > 0 and await dom_queries.label_at(tab, x, y) == text:
+        for x in range(max(0, int(left) - 150), int(right) + 250, 12):  # rows of a list are as wide as their field
+            for y in range(max(1, int(bottom) - 300), SIZE[1], 7):
+                if await dom_queries.label_at(tab, x, y) == text:
                     return x + 4, y + 4  # a point of 1000 is not quite a pixel
         raise AssertionError(f"{text} is not drawn")
 

@@ -16,14 +16,19 @@ ASK = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 6, "tem
 
 
 @pytest.fixture(scope="module")
-def http(checkpoint, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("adapters")
-    model = load(checkpoint, "cpu")
-    given = []
-    for seed, name in enumerate(("shop", "mail")):
-        write_adapter(model, folder / name, seed)
-        given.append((name, str(folder / name)))
-    with serving(checkpoint, engine={"adapters": tuple(given)}) as server, server.client() as client:
+def folders(checkpoint, tmp_path_factory):
+    """Adapters by name: two that are served from the beginning, and others."""
+    made = tmp_path_factory.mktemp("adapters")
+    for seed, name in enumerate(("shop", "mail", "newer", "other")):
+        write_adapter(load(checkpoint, "cpu"), made / name, seed)
+    return {folder.name: str(folder) for folder in made.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def http(checkpoint, folders):
+    given = tuple((name, folders[name]) for name in ("shop", "mail"))
+    serve = serving(checkpoint, engine={"adapters": given}, admin_key="operator")
+    with serve as server, server.client("operator") as client:
         yield client
 
 
@@ -88,6 +93,46 @@ def test_a_session_stays_with_its_adapter(http):
     (fork,) = http.post(f"/v1/sessions/{opened['id']}/fork").json()["data"]
     assert fork["adapter"] == "shop"
     assert answer(http, f"/v1/sessions/{fork['id']}/turns")["model"] == "shop"
+
+
+def put(http, name, path):
+    return http.put(f"/admin/adapters/{name}", json={"path": path})
+
+
+def test_adapters_come_and_go_without_a_restart(http, folders, tmp_path):
+    """What sessions were opened with they keep; what comes later has what is served then."""
+    first, older = text(answer(http, model=None)), text(answer(http, model="shop"))
+    session = http.post("/v1/sessions", json={"model": "shop"}).json()["id"]
+    turns = f"/v1/sessions/{session}/turns"
+    (early,) = http.post(f"/v1/sessions/{session}/fork").json()["data"]
+    assert put(http, "shop", folders["newer"]).status_code == 200
+    assert put(http, "third", folders["other"]).status_code == 200
+    newer, third = (text(answer(http, model=name)) for name in ("shop", "third"))
+    assert len({first, older, newer, third}) == 4
+    assert text(answer(http, turns, model="shop")) == older
+    assert text(answer(http, f"/v1/sessions/{early['id']}/turns")) == older
+    assert text(answer(http, model=None)) == first
+    assert [card["id"] for card in http.get("/v1/models").json()["data"]][1:] == ["shop", "mail", "third"]
+    opened = http.post("/v1/sessions", json={"model": "third"}).json()["id"]
+    refused = http.delete("/admin/adapters/third")
+    assert (refused.status_code, refused.json()["error"]["message"]) == (
+        409,
+        "1 sessions have the adapter 'third'; close them first",
+    )
+    http.delete(f"/v1/sessions/{opened}")
+    assert http.delete("/admin/adapters/third").status_code == 200
+    assert http.delete("/admin/adapters/third").status_code == 404
+    assert http.post(CHAT, json=ASK | {"model": "third"}).status_code == 404
+    # What cannot be loaded leaves all as it was.
+    for name, path, why in (
+        ("shop", tmp_path, "must hold adapter_config"),
+        ("tiny", folders["mail"], "from the model"),
+    ):
+        refused = put(http, name, str(path))
+        assert (refused.status_code, why in refused.json()["error"]["message"]) == (400, True)
+    assert text(answer(http, model="shop")) == newer
+    assert http.put("/admin/adapters/x", json={"path": "y"}, headers={"Authorization": "Bearer no"}).status_code == 401
+    assert put(http, "shop", folders["shop"]).status_code == 200
 
 
 def test_an_adapter_cannot_have_the_models_name():

@@ -17,8 +17,12 @@ from typing import Any
 import httpx
 import pytest
 from safetensors.torch import load_file, save
+from typer.testing import CliRunner
 
+from holotron.cli.main import app
+from holotron.model.loading import load
 from holotron.server.run import listen
+from tests.model.adapter_files import write_adapter
 
 from .live import serving, write_checkpoint
 
@@ -79,8 +83,12 @@ def test_an_engine_comes_back_with_the_weights_it_had(checkpoint, tmp_path):
         answer = client.post(CHAT, json=exact).json()
         return answer["choices"][0]["message"]["content"], answer["weight_version"]
 
+    write_adapter(load(checkpoint, "cpu"), tmp_path / "adapter", 1)
+    write_adapter(load(checkpoint, "cpu"), tmp_path / "gone", 2)
     with serving(checkpoint, admin_key="operator") as live, live.client("operator") as client:
         first = said(client)
+        for name in ("adapter", "gone"):
+            assert client.put(f"/admin/adapters/{name}", json={"path": str(tmp_path / name)}).status_code == 200
         part = {"language_model.lm_head.weight": load_file(file)["language_model.lm_head.weight"].clone()}
         # A part, which was sent, upon the whole at a path: both are there again.
         client.post("/admin/update_weights", json={"path": str(other), "version": "a"})
@@ -88,8 +96,13 @@ def test_an_engine_comes_back_with_the_weights_it_had(checkpoint, tmp_path):
         client.put("/admin/weights?version=b", content=save({name: -value for name, value in part.items()}))
         sent = said(client)
         assert len({first[0], whole[0], sent[0]}) == 3
+        adapted = client.post(CHAT, json=exact | {"model": "adapter"}).json()["choices"]
+        (tmp_path / "gone" / "adapter_config.json").unlink()
         restarted(client)
         assert said(client) == sent
+        # Adapters are there again as well, but for one that can no longer be read.
+        assert client.post(CHAT, json=exact | {"model": "adapter"}).json()["choices"] == adapted
+        assert client.post(CHAT, json=exact | {"model": "gone"}).status_code == 404
         assert client.post("/admin/update_weights", json={"path": str(other)}).json()["weight_version"] == "3"
         assert said(client) == (whole[0], "3")
         # Files that are not what they were: it says so, until it is given weights.
@@ -132,12 +145,12 @@ def started(process: subprocess.Popen[str], port: int) -> httpx.Client:
     def answers() -> bool:
         assert process.poll() is None
         try:
-            return httpx.get(f"{url}/health", trust_env=False).status_code == 200
+            return httpx.get(f"{url}/health", trust_env=False, verify=False).status_code == 200
         except httpx.TransportError:
             return False
 
     until(answers)
-    return httpx.Client(base_url=url, timeout=60, trust_env=False)
+    return httpx.Client(base_url=url, timeout=60, trust_env=False, verify=False)
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
@@ -176,12 +189,21 @@ def failing(*arguments: object) -> str:
     return message
 
 
+def failing_here(*arguments: object) -> str:
+    """The same in this process, for what fails before there is another."""
+    done = CliRunner().invoke(app, ["serve", *map(str, arguments)])
+    assert done.exit_code == 1
+    (message,) = done.stderr.splitlines()
+    assert message.startswith("error:")
+    return message
+
+
 def test_a_model_that_cannot_be_loaded_is_told_in_a_line(checkpoint, tmp_path):
     for source in checkpoint.iterdir():
         content = source.read_bytes()
         (tmp_path / source.name).write_bytes(content[:-1000] if source.suffix == ".safetensors" else content)
     assert "safetensors" in failing(tmp_path, "--port", free_port(), "--memory", 0.05, "--device", "cpu")
-    assert "nowhere" in failing(tmp_path / "nowhere", "--port", free_port())
+    assert "nowhere" in failing_here(tmp_path / "nowhere", "--port", free_port())
 
 
 def test_a_device_that_is_none_ends_the_start(checkpoint):
@@ -194,7 +216,7 @@ def test_a_port_in_use_is_told_before_the_model_is_looked_at(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert str(port) in failing(tmp_path / "nowhere", "--port", port)
+        assert str(port) in failing_here(tmp_path / "nowhere", "--port", port)
 
 
 def test_answers_are_not_held_back_for_a_second_one():
@@ -211,7 +233,7 @@ def test_signals_and_questions_are_answered_while_the_model_is_loaded(checkpoint
         def is_loading() -> bool:
             assert process.poll() is None
             try:
-                return httpx.get(f"{url}/health", trust_env=False, timeout=60).status_code == 503
+                return httpx.get(f"{url}/health", trust_env=False, verify=False, timeout=60).status_code == 503
             except httpx.ConnectError:
                 return False
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 import pytest
 from PIL import Image
 
-from holotron.bench.edge import hostile_bodies
+from holotron.bench.edge import hostile_bodies, measure_cancelling
 from holotron.model.image import image_size
 from holotron.server.bodies import SMALL, is_quick
 
@@ -122,6 +122,14 @@ def test_a_dying_reader_costs_one_answer(live, http):
     codes = [http.post(CHAT, content=body, headers=headers).json()["error"]["code"] for _ in range(3)]
     assert set(codes[:1]) <= {"too_large", "context_length_exceeded"}  # the one that it had begun
     assert codes[-1] == "context_length_exceeded"
+
+
+def test_streams_that_are_left_are_let_go_at_once(live):
+    """In less time than the others get as many tokens in as they do in a second: a clock that goes with the machine."""
+    measured = measure_cancelling(live.url, 40, lambda _: None, tokens=3000, loaded=0.2)
+    report = asyncio.run(asyncio.wait_for(measured, 60))
+    assert report["left"] == 20
+    assert report["tokens_of_others"] < 100
 
 
 def test_the_lag_of_the_loop_is_told(http):

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import pytest
 
-from .campaign import ADMIN_KEY, openings, run
 from .live import serving
 
 
 @pytest.fixture(scope="module")
-def open_server(checkpoint):
-    with serving(checkpoint, admin_key=ADMIN_KEY, max_sessions_per_key=50) as live:
+def campaign() -> ModuleType:
+    """Imported here: it takes seconds, and only one of the processes that run tests needs it."""
+    from . import campaign
+
+    return campaign
+
+
+@pytest.fixture(scope="module")
+def open_server(checkpoint, campaign):
+    with serving(checkpoint, admin_key=campaign.ADMIN_KEY, max_sessions_per_key=50) as live:
         yield live
 
 
-def test_generated_requests_find_nothing(open_server):
-    report = run(open_server, examples=2)
+def test_generated_requests_find_nothing(open_server, campaign):
+    report = campaign.run(open_server, examples=2)
     assert not report.problems, str(report)
     assert report.total > 60
     answered = {operation for operation, status in report.statuses if status == 200}
@@ -23,8 +32,8 @@ def test_generated_requests_find_nothing(open_server):
     assert open_server.state.admission.total == 0
 
 
-def test_every_operation_is_described(open_server):
-    operations = list(openings(open_server))
+def test_every_operation_is_described(open_server, campaign):
+    operations = list(campaign.openings(open_server))
     assert len(operations) > 15
     with open_server.client() as client:
         schema = client.get("/openapi.json").json()

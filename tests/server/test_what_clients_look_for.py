@@ -37,8 +37,9 @@ def test_what_is_served(http, checkpoint):
 def test_the_load(live, http):
     assert http.get("/load").json() == {"server_load": 0}
     body = says(max_tokens=3000, stream=True)
-    with live.client() as other, other.stream("POST", CHAT, json=body) as stream:
-        next(stream.iter_lines())
+    with live.paused(), live.client() as other, other.stream("POST", CHAT, json=body) as stream:
+        lines = stream.iter_lines()  # held: without it the response would be closed
+        next(lines)
         assert http.get("/load").json() == {"server_load": 1}
 
 

@@ -184,7 +184,7 @@ def sample(seed: int, steps: int | None = None, size: tuple[int, int] | None = N
 
 
 def write_start(folder: Path) -> None:
-    """Three shards of samples in `data`, one with letters in `written`, and a checkpoint to start from in `start`."""
+    """Three shards of samples in `data`, one with letters in `written`, and checkpoints in `start` and `qwen`."""
     for shard in range(3):
         with ShardWriter(folder / "data" / f"part{shard}") as shards:
             for seed in range(20):
@@ -192,8 +192,9 @@ def write_start(folder: Path) -> None:
     with ShardWriter(folder / "written" / "part") as shards:
         for seed in range(60):
             shards.add(written(seed))
-    save_checkpoint(random_model(CONFIG, seed=1), folder / "start")
-    save_policy_texts(CONFIG, folder / "start")
+    for name, config in (("start", CONFIG), ("qwen", qwen_config("3"))):
+        save_checkpoint(random_model(config, seed=1), folder / name)
+        save_policy_texts(config, folder / name)
 
 
 def write_store(folder: Path, episodes: int = 24) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from holotron.agent.policy_format import NANO, save_format
 from holotron.episodes.shards import ShardWriter
@@ -20,7 +22,6 @@ from holotron.model.text.policy_tokenizer import save_policy_texts
 from holotron.model.tiling import ImageProcessor
 from holotron.train import forward, loss
 from holotron.train.batches import BatchBudget, Packer, TrainingBatch
-from holotron.train.forward import Recompute
 from holotron.train.learner import Learner
 from holotron.train.loss import Coordinates, losses_of_hidden, losses_of_learned
 from holotron.train.optimizer import OptimizerConfig, trained
@@ -29,7 +30,7 @@ from holotron.train.sequences import Sequence, SequenceWriter
 from holotron.train.sft import Trainer
 
 from .samples import CONFIG, policy_writer, sample
-from .test_forward import assert_equal_to_scoring, gradients, packed
+from .test_forward import gradients, packed
 
 assert CONFIG.vision is not None
 TILED: ModelConfig = replace(CONFIG, vision=replace(CONFIG.vision, mode="tiles", tile_size=32, max_tiles=6))
@@ -43,16 +44,6 @@ def tiled(seeds: range) -> list[Sequence]:
 
 def tiled_batch() -> TrainingBatch:
     return Packer(TILED, BUDGET).build(tiled(range(4)))
-
-
-@pytest.mark.parametrize("recompute", ["none", "selective", "mamba", "full"])
-def test_tiles_and_thumbnails_are_trained_as_they_are_scored(recompute: Recompute) -> None:
-    made, batch = tiled(range(4)), tiled_batch()
-    assert len({len(picture.grids) for each in made for picture in each.pictures}) > 1, "images of several tile counts"
-    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
-        model = random_model(TILED, dtype=dtype, seed=3).to(dtype).train()
-        forward.prepare_layers(model, recompute)
-        assert_equal_to_scoring(model, made, batch, tolerance)
 
 
 def test_patches_of_tiles_are_those_of_the_image_processor() -> None:
@@ -156,11 +147,23 @@ def test_frozen_parts_stay_byte_for_byte(folder: Path, tmp_path: Path) -> None:
 
 
 def test_an_export_changes_weights_alone(folder: Path, tmp_path: Path) -> None:
+    # Whatever else a release has beside its weights; weights in other forms would be of another model now.
+    for name in ("README.md", "vocab.json", "processing_model.py", "pytorch_model.bin"):
+        (folder / "start" / name).write_text(f"what {name} says")
     out = Trainer(recipe(folder), tmp_path, "cpu").run()
+    (folder / "start" / "pytorch_model.bin").unlink()
     start = {path.name: path.read_bytes() for path in (folder / "start").iterdir()}
     made = {path.name: path.read_bytes() for path in out.iterdir()}
     assert made.keys() == start.keys()
     assert [name for name in made if made[name] != start[name]] == ["model.safetensors"]
+
+
+def test_an_export_has_the_type_that_is_asked_for(folder: Path, tmp_path: Path) -> None:
+    out = Trainer(recipe(folder, steps=1, export_dtype="float32"), tmp_path, "cpu").run()
+    assert json.loads((out / "config.json").read_text())["dtype"] == "float32"
+    assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {torch.float32}
+    with pytest.raises(RecipeError, match="export_dtype is 'int8'"):
+        recipe(folder, export_dtype="int8")
 
 
 def test_several_batches_make_one_step(folder: Path, tmp_path: Path) -> None:
@@ -186,7 +189,7 @@ def test_several_batches_make_one_step(folder: Path, tmp_path: Path) -> None:
 def test_what_the_model_cannot_do_is_refused_before_its_weights_are_read(
     folder: Path, changes: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holotron.train.learner.load", lambda *_: pytest.fail("the weights were read"))
+    monkeypatch.setattr("holotron.train.starting_model.load", lambda *_: pytest.fail("the weights were read"))
     with pytest.raises(RecipeError, match=message):
         Learner(recipe(folder, **changes), torch.device("cpu"))
 

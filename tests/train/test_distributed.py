@@ -1,4 +1,4 @@
-"""Two ranks, each with a part of the model and with data of its own, learn what one process would from all of it."""
+"""Ranks, each with a part of the model and with data of its own, learn what one process would from all of it."""
 
 from __future__ import annotations
 
@@ -8,30 +8,40 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 
+from holotron.model.checkpoint import rows
 from holotron.model.loading import load
 from holotron.train import forward, learner
 from holotron.train.batches import BatchBudget
+from holotron.train.feature_cache import FeatureCacheConfig
 from holotron.train.lora import LoraConfig
 from holotron.train.meter import Progress, TrainingError
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.parallel import Ranks, leave, local, whole
 from holotron.train.recipe import DataSource, Recipe, read_recipe
 from holotron.train.sft import Interrupted, Trainer
+from holotron.train.state import read_about
 
 from .samples import CONFIG, write_start
 
 ROOT = Path(__file__).parents[2]
 STEPS = 3
-RANKS = 2
+RANKS, MORE = 2, 4
 RUNS = ("adamw", "muon", "lora", "cut", "left", "compiled")
+# Steps of four batches: with two ranks throughout, or with another number of ranks from the second step on.
+CHANGING = ("throughout", "grows", "shrinks")
 
 
 def recipe(folder: Path, run: str) -> Recipe:
@@ -40,7 +50,8 @@ def recipe(folder: Path, run: str) -> Recipe:
     return Recipe(
         name="squares",
         stage="localization",
-        start=str(folder / "start"),
+        # Low-rank changes of Qwen3-VL's kind, with the features of its tower kept by all ranks in one place.
+        start=str(folder / ("qwen" if run == "lora" else "start")),
         steps=STEPS,
         data=tuple(DataSource(shards=str(folder / name)) for name in names),
         dtype="float32",
@@ -50,29 +61,87 @@ def recipe(folder: Path, run: str) -> Recipe:
         batch=BatchBudget(tokens=384, patches=256, learned=96, sequences=8, images=16),
         optimizer=OptimizerConfig(kind=kind, rate=1e-3, warmup=2, average=0.5),  # type: ignore[arg-type]
         lora=LoraConfig(rank=4, alpha=8.0) if run == "lora" else LoraConfig(),
+        feature_cache=FeatureCacheConfig(str(folder / "features") if run == "lora" else ""),
         ocr_loss=0.5 if run == "muon" else 0.0,
         compile=run == "compiled",
         recompute="full" if run == "compiled" else "none",
+        batches=MORE if run in CHANGING else 0,
     )
 
 
-def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
+def launch(*arguments: str, ranks: int = RANKS) -> subprocess.CompletedProcess[str]:
     """A command of Python's, once per rank, as torchrun does it."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", *arguments]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *arguments]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
+
+
+@contextmanager
+def joined(folder: Path, number: int, ranks: int) -> Iterator[bool]:
+    """Inside, that many of the processes make a group, which the others are not in."""
+    rank = int(os.environ["RANK"])
+    if rank < ranks:
+        dist.init_process_group("gloo", f"file://{folder}/group{number}", rank=rank, world_size=ranks)
+    yield rank < ranks
+    leave()
 
 
 def program(folder: Path) -> None:
-    """What each rank does: every run, and for each a note of what this rank held of it."""
+    """What the processes do: two of them every run, and then changing numbers of them those that they share."""
+    with joined(folder, 0, RANKS) as inside:
+        if inside:
+            two_ranks(folder)
+    later = ((MORE, {"grows": STEPS, "shrinks": STEPS // 2}), (RANKS, {"shrinks": STEPS}))
+    for number, (ranks, runs) in enumerate(later, 1):
+        with joined(folder, number, ranks) as inside:
+            for run, steps in runs.items() if inside else ():
+                trained_until(folder, run, steps)
+
+
+def trained_until(folder: Path, run: str, steps: int) -> None:
+    """A run to its end, or until so many steps are behind, and a note of its weights."""
+    trainer = Trainer(recipe(folder, run), folder / run, "cpu")
+    with suppress(Interrupted):
+        trainer.run(lambda progress: trainer.stop() if progress.step == steps < STEPS else None)
+    note_weights(trainer, folder / f"{run}.pt")
+
+
+def note_weights(trainer: Trainer, path: Path) -> None:
+    final = {name: whole(p).clone() for name, p in trainer.learner.model.named_parameters()}
+    if trainer.ranks.first:
+        torch.save(final, path)
+
+
+@contextmanager
+def counted(open_tensors: Any, read: list[int], file: Path) -> Iterator[Any]:
+    """An open file that notes how many bytes are asked of it."""
+
+    class Counting:
+        def __init__(self, tensors: Any, name: str) -> None:
+            self.part = tensors.get_slice(name)
+
+        def __getitem__(self, wanted: slice) -> torch.Tensor:
+            part: torch.Tensor = self.part[wanted]
+            read.append(part.nbytes)
+            return part
+
+    with open_tensors(file) as tensors:
+        yield SimpleNamespace(get_slice=partial(Counting, tensors))
+
+
+def two_ranks(folder: Path) -> None:
+    """Every run, and for each a note of what this rank held of it."""
     # Traced and run as a graph; generating C++ from it is PyTorch's business and takes minutes here.
     for module in (forward, learner):
         module.compiled = partial(torch.compile, dynamic=False, backend="aot_eager")  # type: ignore[attr-defined]
+    read: list[int] = []
+    rows.open_tensors = partial(counted, rows.open_tensors, read)  # type: ignore[assignment]
     for run in RUNS:
+        read.clear()
         trainer = Trainer(recipe(folder, run), folder / run, "cpu")
         rank = trainer.ranks.rank
-        note: dict[str, Any] = {"stopped": None, "kept": {}, "optimizer": 0, "drawn": []}
+        note: dict[str, Any] = {"stopped": None, "kept": {}, "optimizer": 0, "drawn": [], "read": sum(read)}
         if run in ("cut", "left"):
             # The first rank alone is told to stop; both must, behind the same step.
             def told(progress: Progress) -> None:
@@ -94,17 +163,16 @@ def program(folder: Path) -> None:
         note["optimizer"] = sum(local(value).numel() for value in tensors), sum(value.numel() for value in tensors)
         note["drawn"] = sorted(trainer.cursors)
         (folder / f"{run}.{rank}.json").write_text(json.dumps(note))
-        final = {name: whole(p).clone() for name, p in trainer.learner.model.named_parameters()}
-        if trainer.ranks.first:
-            torch.save(final, folder / f"{run}.pt")
-    leave()
+        note_weights(trainer, folder / f"{run}.pt")
+    for run, steps in {"throughout": STEPS, "grows": STEPS // 2}.items():
+        trained_until(folder, run, steps)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made: Path = tmp_path_factory.mktemp("ranks")
     write_start(made)
-    ended = launch("-m", "tests.train.test_distributed", str(made))
+    ended = launch("-m", "tests.train.test_distributed", str(made), ranks=MORE)
     assert ended.returncode == 0, ended.stderr[-3000:]
     return made
 
@@ -143,6 +211,15 @@ def test_a_run_of_two_ranks_goes_on_with_one(folder: Path, tmp_path: Path) -> No
         torch.testing.assert_close(weight.detach(), straight[name], rtol=0, atol=1e-6, msg=name)
 
 
+@pytest.mark.parametrize("run", ["grows", "shrinks"])
+def test_a_run_goes_on_with_another_number_of_ranks(folder: Path, run: str) -> None:
+    throughout, got = (torch.load(folder / f"{name}.pt", weights_only=True) for name in ("throughout", run))
+    for name, weight in throughout.items():
+        torch.testing.assert_close(got[name], weight, rtol=0, atol=1e-6, msg=name)
+    lines = [json.loads(line) for line in (folder / run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+
+
 @pytest.mark.parametrize("run", ["adamw", "muon", "lora"])
 def test_each_rank_holds_its_part(folder: Path, run: str) -> None:
     notes = [json.loads((folder / f"{run}.{rank}.json").read_text()) for rank in range(RANKS)]
@@ -151,6 +228,8 @@ def test_each_rank_holds_its_part(folder: Path, run: str) -> None:
     for note in notes:
         held, count = (sum(sizes) for sizes in zip(*note["kept"].values(), strict=True))
         assert 0.45 * count < held < 0.55 * count
+        stored = sum(4 * size for name, (_, size) in note["kept"].items() if "lora" not in name and "ocr" not in name)
+        assert 0.45 * stored < note["read"] < 0.55 * stored
         held, count = note["optimizer"]
         assert 0.45 * count < held < 0.55 * count
     assert [note["drawn"] for note in notes] == [[0], [1]]
@@ -167,11 +246,15 @@ def test_one_signalled_rank_stops_both_and_they_go_on_bit_for_bit(folder: Path) 
 def test_the_first_rank_writes_for_all(folder: Path) -> None:
     lines = [json.loads(line) for line in (folder / "adamw" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
-    state = torch.load(folder / "adamw" / "state.pt", weights_only=True)
-    assert sorted(state["cursors"]) == [0, 1]
+    about = read_about(folder / "adamw") or {}
+    assert sorted(about["cursors"]) == ["0", "1"]
+    (state,) = (folder / "adamw" / "state").iterdir()
+    assert len(list(state.glob("*.distcp"))) == RANKS  # each has written its part
     exported = load(folder / "adamw" / "weights", dtype=torch.float32)
+    average = {f"average.{name}": torch.empty_like(p) for name, p in exported.named_parameters()}
+    dcp.load(average, checkpoint_id=state, no_dist=True)
     for name, parameter in exported.named_parameters():
-        assert torch.allclose(parameter, state["average"][name], rtol=1e-2, atol=1e-6), name
+        assert torch.allclose(parameter, average[f"average.{name}"], rtol=1e-2, atol=1e-6), name
 
 
 def test_the_command_under_torchrun(folder: Path, tmp_path: Path) -> None:

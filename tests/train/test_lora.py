@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.distributed.checkpoint import FileSystemReader
 
 from holotron.episodes.shards import ShardWriter
+from holotron.model.checkpoint.adapter import expert_weights
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.errors import ModelError
 from holotron.model.initialize import random_model
@@ -20,11 +23,12 @@ from holotron.model.presets import preset
 from holotron.model.text.policy_tokenizer import save_policy_texts
 from holotron.train.batches import BatchBudget, Packer, TrainingBatch
 from holotron.train.forward import encode_images, hidden_of_learned, place_patches, prepare_patches
-from holotron.train.lora import LoraConfig, LoraLinear, add_lora
+from holotron.train.lora import LoraConfig, LoraLinear, add_lora, merged
 from holotron.train.meter import Progress
 from holotron.train.optimizer import Average, OptimizerConfig, make_optimizers, trained
 from holotron.train.recipe import DataSource, Recipe, RecipeError, read_recipe
 from holotron.train.sft import Interrupted, Trainer
+from tests.model.tiny import draw_tokens, tiny_model, tiny_qwen
 
 from .samples import CONFIG, sample
 
@@ -125,10 +129,10 @@ def test_merged_weights_compute_what_the_changes_do(folder: Path, tmp_path: Path
         for name, parameter in trained(trainer.learner.model).items():
             parameter.copy_(trainer.learner.average.weights[name])
     batch = a_batch(trainer)
-    merged = load(trainer.learner.export(tmp_path / "wide" / "weights", torch.float32), "cpu")
-    assert not any(isinstance(module, LoraLinear) for module in merged.modules())
+    added = load(trainer.learner.export(tmp_path / "wide" / "weights", torch.float32), "cpu")
+    assert not any(isinstance(module, LoraLinear) for module in added.modules())
     start, changed, got = (
-        logits(model, batch) for model in (load(folder / "wide", "cpu"), trainer.learner.model, merged)
+        logits(model, batch) for model in (load(folder / "wide", "cpu"), trainer.learner.model, added)
     )
     assert float((changed - start).abs().max()) > 0.05
     assert float((changed - got).abs().max()) < 1e-5
@@ -139,16 +143,19 @@ def test_the_adapter_file_holds_the_change_of_each_weight(folder: Path, tmp_path
     trainer.run()
     trainer.learner.export(tmp_path / "wide" / "weights", torch.float32)
     base = load_file(folder / "wide" / "model.safetensors")
-    merged = load_file(tmp_path / "wide" / "weights" / "model.safetensors")
+    added = load_file(tmp_path / "wide" / "weights" / "model.safetensors")
     adapter = load_file(tmp_path / "wide" / "adapter" / "adapter_model.safetensors")
     settings = json.loads((tmp_path / "wide" / "adapter" / "adapter_config.json").read_text())
     assert (settings["r"], settings["lora_alpha"]) == (8, 16.0)
-    changed = {name for name, weight in merged.items() if not torch.equal(weight, base[name])}
-    assert changed == {f"{module}.weight" for module in settings["target_modules"]}
-    for module in settings["target_modules"]:
+    changed = {name for name, weight in added.items() if not torch.equal(weight, base[name])}
+    # The adapter has the names of transformers' modules, the checkpoint those that were released.
+    weights = {
+        module: module.replace("_model.model.", "_model.backbone.") + ".weight" for module in settings["target_modules"]
+    }
+    assert changed == set(weights.values())
+    for module, name in weights.items():
         a, b = (adapter[f"base_model.model.{module}.lora_{which}.weight"] for which in "AB")
-        expected = base[f"{module}.weight"] + 2.0 * b @ a
-        assert torch.allclose(merged[f"{module}.weight"], expected, atol=1e-6), module
+        assert torch.allclose(added[name], base[name] + 2.0 * b @ a, atol=1e-6), module
 
 
 def test_an_interrupted_run_goes_on_bit_for_bit(folder: Path, tmp_path: Path) -> None:
@@ -158,8 +165,10 @@ def test_an_interrupted_run_goes_on_bit_for_bit(folder: Path, tmp_path: Path) ->
     with pytest.raises(Interrupted, match="step 3 of 6"):
         first.run(lambda progress: first.stop() if progress.step == 3 else None)
     # What never changes is not written again.
-    state = torch.load(tmp_path / "cut" / "state.pt", weights_only=True)
-    assert all("lora" in name for name in state["model"])
+    (state,) = (tmp_path / "cut" / "state").iterdir()
+    names = FileSystemReader(state).read_metadata().state_dict_metadata
+    assert names
+    assert all("lora" in name for name in names)
     second = Trainer(recipe(folder), tmp_path / "cut", "cpu")
     second.run()
     for (name, expected), got in zip(
@@ -182,6 +191,39 @@ def test_targets_are_ends_of_names(folder: Path) -> None:
     for target in ("lm_head", "proj_in", "roj"):
         with pytest.raises(ModelError, match=target):
             add_lora(random_model(CONFIG), LoraConfig(rank=2, targets=(target,)))
+
+
+@pytest.mark.parametrize("shape", [{"pattern": "ME*E"}, tiny_qwen("experts")], ids=["plain", "gated"])
+def test_routed_experts_have_changes_of_their_own(shape: dict[str, object], tmp_path: Path) -> None:
+    """Output and gradients are those of the changed weights themselves."""
+    model = tiny_model(**shape)
+    stacked = expert_weights(model)
+    ends = sorted({".".join(name.split(".")[-2:]) for name in stacked})
+    config = LoraConfig(rank=3, alpha=6.0, targets=tuple(ends))
+    whole, tokens = copy.deepcopy(model), [draw_tokens(21)]
+    add_lora(model, config)
+    changes = trained(model)
+    assert len(changes) == 2 * len(stacked)
+    with torch.no_grad():
+        for change in changes.values():
+            change.normal_(0, 0.2)
+        for name in stacked:
+            weight = whole.get_parameter(name)
+            weight.copy_(merged(name, weight, changes, config.scale))
+    got, expected = model.score(tokens)[0], whole.score(tokens)[0]
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
+    got.square().sum().backward()
+    expected.square().sum().backward()
+    for name in stacked:
+        owner, _, leaf = name.rpartition(".")
+        a, b = (changes[f"{owner}.lora_{which}.{leaf}"] for which in "AB")
+        full = whole.get_parameter(name).grad
+        assert full is not None
+        torch.testing.assert_close(a.grad, (2.0 * b.mT.double() @ full).float(), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(b.grad, (2.0 * full @ a.mT.double()).float(), rtol=1e-4, atol=1e-4)
+    # Named by their last part alone, the shared experts' are meant.
+    with pytest.raises(ModelError, match=r"'down_pro'; there are \[.*experts.down_proj"):
+        add_lora(tiny_model(**shape), LoraConfig(rank=1, targets=("down_pro",)))
 
 
 def test_recipes_have_a_table_for_it(tmp_path: Path) -> None:

@@ -241,7 +241,8 @@ outputs = ["navigation"]
 
 [[step]]
 name = "measured"
-run = "holotron eval miniwob --model navigation/weights --tasks click-test,click-button --seeds 7 --out measured"
+run = '''holotron eval miniwob --model navigation/weights --tasks click-test,click-button --seeds 7
+    --max-tokens 32 --out measured'''
 inputs = ["navigation/weights"]
 outputs = ["measured"]
 

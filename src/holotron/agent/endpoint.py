@@ -101,16 +101,17 @@ class EndpointModel:
                 self._sessions = await self._has_sessions()
         session = None
         if self._sessions and not self.style.windowed:
-            body = {} if self.style.keep_images is None else {"keep_images": self.style.keep_images}
-            session = await self._open_session(body)
+            session = await self._open_session()
         return EndpointChat(self, session)
 
-    async def _open_session(self, body: dict[str, Any]) -> str:
-        try:
-            return str((await self.request("POST", "/v1/sessions", body))["id"])
-        except EndpointRefused:
+    async def _open_session(self) -> str:
+        body: dict[str, Any] = {"model": self._model}  # which may be an adapter of what is served
+        if self.style.keep_images is not None:
             # A model that cannot forget screenshots without losing them keeps all of them.
-            return str((await self.request("POST", "/v1/sessions", {}))["id"])
+            with suppress(EndpointRefused):
+                kept = body | {"keep_images": self.style.keep_images}
+                return str((await self.request("POST", "/v1/sessions", kept))["id"])
+        return str((await self.request("POST", "/v1/sessions", body))["id"])
 
     async def _has_sessions(self) -> bool:
         try:

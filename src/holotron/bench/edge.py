@@ -135,8 +135,7 @@ async def _stream(url: str, watch: Watch, number: int) -> None:
     while True:
         reader, writer = await asyncio.open_connection(*_address(url))
         writer.write(request)
-        while piece := await reader.read(2**16):
-            watch.pieces += piece.count(b"data: ")
+        await _count_pieces(reader, watch)
         writer.close()
 
 
@@ -262,9 +261,14 @@ async def measure_screens(
     return report
 
 
-async def measure_cancelling(url: str, streams: int, tell: Any) -> dict[str, Any]:
-    """Half of many streams are left at once: seconds until the engine has let go of each, and its session is free."""
-    body = json.dumps(HELLO | {"max_tokens": 8000, "ignore_eos": True, "stream": True}).encode()
+async def measure_cancelling(
+    url: str, streams: int, tell: Any, tokens: int = 8000, loaded: float = LOADED_SECONDS
+) -> dict[str, Any]:
+    """Half of many streams are left at once: seconds until the engine has let go of each, and its session is free.
+
+    What each of the others is sent meanwhile tells the same on a machine that is busy with something else.
+    """
+    body = json.dumps(HELLO | {"max_tokens": tokens, "ignore_eos": True, "stream": True}).encode()
     async with httpx.AsyncClient(base_url=url, timeout=600, trust_env=False) as http:
         ids = [await _open(http) for _ in range(streams)]
         connections = {id_: await asyncio.open_connection(*_address(url)) for id_ in ids}
@@ -272,9 +276,12 @@ async def measure_cancelling(url: str, streams: int, tell: Any) -> dict[str, Any
             writer.write(_request(url, f"/v1/sessions/{id_}/turns", body))
         for reader, _ in connections.values():
             await reader.readuntil(b"data: ")
-        reading = [asyncio.create_task(_drain(reader)) for reader, _ in connections.values()]
-        await asyncio.sleep(LOADED_SECONDS)
+        seen = Watch()  # of those that stay
+        readers = [(reader, seen if number % 2 else Watch()) for number, (reader, _) in enumerate(connections.values())]
+        reading = [asyncio.create_task(_count_pieces(reader, watch)) for reader, watch in readers]
+        await asyncio.sleep(loaded)
         left, freed = set(ids[::2]), list[float]()
+        seen.taken()
         began = time.monotonic()
         for id_ in left:
             connections[id_][1].transport.abort()
@@ -284,12 +291,13 @@ async def measure_cancelling(url: str, streams: int, tell: Any) -> dict[str, Any
             freed += [time.monotonic() - began] * len(free)
             left -= free
             await asyncio.sleep(0.02)
+        meanwhile = seen.taken()[1] / max(1, streams - len(freed))
         for task in reading:
             task.cancel()
         for _, writer in connections.values():
             writer.transport.abort()
     report = {"streams": streams, "left": len(freed), "p50_seconds": round(quantile(freed, 0.5), 3)}
-    report |= {"max_seconds": round(max(freed), 3)}
+    report |= {"max_seconds": round(max(freed), 3), "tokens_of_others": round(meanwhile, 1)}
     tell(str(report))
     return report
 
@@ -298,9 +306,9 @@ async def _open(http: httpx.AsyncClient) -> str:
     return str((await http.post("/v1/sessions", json={})).raise_for_status().json()["id"])
 
 
-async def _drain(reader: asyncio.StreamReader) -> None:
-    while await reader.read(2**16):
-        pass
+async def _count_pieces(reader: asyncio.StreamReader, watch: Watch) -> None:
+    while piece := await reader.read(2**16):
+        watch.pieces += piece.count(b"data: ")
 
 
 def cpu_seconds(pid: int) -> float:

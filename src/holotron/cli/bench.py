@@ -10,6 +10,7 @@ EXAMPLES = examples(
     "holotron bench agent --model holotron-12b --random --sessions 100",
     "holotron bench phases --model qwen3-8b --random",
     "holotron bench suite --cases text-100,screens-100",
+    "holotron bench train --preset holotron-12b --lora 16 --tokens 32768",
 )
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 

@@ -24,6 +24,7 @@ from holotron.cli import (
     models,
     pipeline,
     plan,
+    plan_train,
     rollout,
     run,
     serve,
@@ -60,6 +61,11 @@ class CommandGroup(TyperGroup):
             sys.exit(report(error))
         sys.exit(code if isinstance(code, int) else DONE)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """A command's name may have two words."""
+        pair = " ".join(args[:2])
+        return super().resolve_command(ctx, [pair, *args[2:]] if pair in self.commands else args)
+
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -95,6 +101,7 @@ def main() -> None:
 
 app.command("models", epilog=models.EXAMPLES)(models.models)
 app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
+app.command("plan train", epilog=plan_train.EXAMPLES)(plan_train.plan_train)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("run", epilog=run.EXAMPLES)(run.run)
 app.command("rollout", epilog=rollout.EXAMPLES)(rollout.rollout)

@@ -78,6 +78,8 @@ def run(
     out = Console(stderr=True, highlight=False)
     if introduction := chosen.introduction():
         out.print(introduction, style="dim")
+    if secret and chosen.local == policies.BUNDLED:
+        out.print(f"{policies.BUNDLED} does not write {{{{secret:NAME}}}}: a larger policy is needed", markup=False)
 
     from holotron.episodes.run import browser_options
 

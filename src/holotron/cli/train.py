@@ -116,6 +116,21 @@ def interpolate(
     typer.echo(f"interpolated; try it with: holotron demo --model {folder}")
 
 
+@app.command("merge", epilog=examples("holotron train merge BASE runs/mine/adapter --out merged"))
+def merge(
+    base: Annotated[str, typer.Argument(help="The checkpoint that the adapter is of: a folder, or a name.")],
+    adapter: Annotated[Path, typer.Argument(help="A LoRA adapter: a folder as PEFT writes it.", file_okay=False)],
+    out: Annotated[Path, typer.Option(help="Folder for the checkpoint; it must be new or empty.")],
+) -> None:
+    """Add an adapter to the weights that it is of: a checkpoint like any other, routed experts included."""
+    from holotron.model.errors import ModelError
+    from holotron.train.lora import merge_adapter
+
+    with failure(ModelError):
+        merge_adapter(base, adapter, out)
+    typer.echo(f"merged; try it with: holotron serve {out}")
+
+
 @app.command("pack", epilog=examples("holotron train pack runs/navigation/weights --out weights"))
 def pack(
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint folder, or the bundled policy.")],

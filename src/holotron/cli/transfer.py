@@ -60,9 +60,15 @@ def export(
         str, typer.Option(help="embed: inside the file, or beside it; reference: their path in the store.")
     ] = "embed",
     policy_format: PolicyFormatOption = "json",
+    failed: Annotated[
+        bool, typer.Option("--failed", help="For other trainers: also episodes that did not succeed.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Write all finished episodes of a store into one file. Parquet keeps everything, the others what they can say."""
+    """Write all finished episodes of a store into one file. Parquet keeps everything, the others what they can say.
+
+    A data set for other trainers has what a recipe would learn: what was done well in episodes that succeeded.
+    """
     choose("--as", format, EXPORTS)
     choose("--images", images, IMAGES)
     if out.is_dir() or not out.absolute().parent.is_dir():
@@ -84,7 +90,9 @@ def export(
             from holotron.episodes.datasets.exporter import export_dataset
 
             damage.clear()  # it tells of these again
-            count = export_dataset(opened, out, format, words, images=images, left_out=damage.append)  # type: ignore[arg-type]
+            form: Any = format
+            place: Any = images
+            count = export_dataset(opened, out, form, words, images=place, successes=not failed, left_out=damage.append)
     for problem in damage:
         typer.echo(visible(f"left out: {problem}"), err=True)
     what = "episodes" if format in EPISODES else "records"
@@ -115,14 +123,14 @@ def import_(
         str | None,
         typer.Option(
             help="What points count: 0..1, 0..1000, pixels (of the image), stated (of the size in the record), "
-            "WIDTHxHEIGHT, or a policy format whose model resizes images. Default: found out, or an error."
+            "WIDTHxHEIGHT, or a policy format whose model resizes images. Default: detected, or an error."
         ),
     ] = None,
-    boxes: Annotated[str | None, typer.Option(help="xywh or xyxy. Default: found out, or an error.")] = None,
+    boxes: Annotated[str | None, typer.Option(help="xywh or xyxy. Default: detected, or an error.")] = None,
     answers: Annotated[
         str | None,
         typer.Option(
-            help="How answers are written: pyautogui, point, or a policy format. Default: found out, or an error."
+            help="How answers are written: pyautogui, point, or a policy format. Default: detected, or an error."
         ),
     ] = None,
     thoughts: Annotated[
@@ -200,7 +208,7 @@ def _import_dataset(settings: ImportSettings, out: Path, quiet: bool) -> dict[st
 def _tell(report: ImportReport, out: Path) -> None:
     """What came in, in which space, and what did not."""
     known = {name: report.settings[name] for name in ("space", "boxes", "answers") if report.settings[name]}
-    ways = ", ".join(f"{name} {value}{' (detected)' * (name in report.found_out)}" for name, value in known.items())
+    ways = ", ".join(f"{name} {value}{' (detected)' * (name in report.detected)}" for name, value in known.items())
     lines = [f"{report.episodes} episodes with {report.steps} steps in {out}; {ways}"]
     lines += [f"already there: {report.already}"] * bool(report.already)
     lines += [f"cut at an action that there are no words for: {report.cut}"] * bool(report.cut)

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 from PIL import Image
 from torch import Tensor
 
+from holotron.engine.adapters import set_adapter
 from holotron.engine.by_id import SessionsById
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine_loop import EngineLoop
@@ -34,6 +35,7 @@ from holotron.engine.stream import Listener
 from holotron.engine.submission import Submission
 from holotron.engine.token_sampler import TokenSampler
 from holotron.engine.weights import NewWeights, copy_weights, read_weights
+from holotron.model.adapters import read_served
 from holotron.model.image import load_image
 from holotron.model.model import Model
 from holotron.model.text.tokenizer import Tokenizer
@@ -70,9 +72,9 @@ class Engine:
         self.by_id = SessionsById(self.loop, self._post)
         vision, on_device = model.config.vision, model.device.type == "cuda"
         self._processor = ImageProcessor(vision, on_device=on_device) if vision else None
-        # Where cores are few, one stays with the engine's thread: streams lose a third of their pace if images are
-        # prepared on all of them. Grammars have workers of their own, which a hard one may hold for long.
-        count = max(1, min(MOST_WORKERS, (os.cpu_count() or 1) - 1))
+        # No more than there are cores, or streams lose a third of their pace while images are prepared. Grammars have
+        # workers of their own, which a hard one may hold for long.
+        count = min(MOST_WORKERS, os.cpu_count() or 1)
         self._workers = ThreadPoolExecutor(count, "engine-worker", initializer=_give_way)
         self._grammar_workers = ThreadPoolExecutor(MOST_WORKERS, "engine-grammar", initializer=_give_way)
         self._compiler_lock = threading.Lock()
@@ -239,6 +241,18 @@ class Engine:
             return self.loop.epoch
 
         return self._call(update)
+
+    def load_adapter(self, name: str, folder: str | Path) -> None:
+        """Serve a LoRA adapter under a name from the next step on; all of it, or an error and what was there before.
+
+        Where the name has one already, sessions that were opened with that go on with it, and new ones get this.
+        """
+        changes = read_served(self.model, name, folder)  # takes its time, during which sessions go on
+        self._call(lambda: set_adapter(self.loop, name, changes))
+
+    def unload_adapter(self, name: str) -> None:
+        """Give an adapter's room back; SessionBusy while open sessions have it."""
+        self._call(lambda: set_adapter(self.loop, name, None))
 
     def sleep(self, *, weights: bool = False) -> None:
         """Free the device's memory: sessions are evicted, and with `weights` the model goes to the host.

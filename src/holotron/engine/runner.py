@@ -77,9 +77,13 @@ class Runner:
         # Row = slot: a session's pages change once per page_size tokens, so this is not rebuilt every step.
         return torch.zeros(self.config.slots, self.config.pages_per_session, dtype=torch.int32, device=device)
 
+    def forget_graphs(self) -> None:
+        """Record decode steps again, which hold on to the layers as they were."""
+        self._graphs.clear()
+
     def release(self, *, weights: bool = False) -> None:
         """Give back the room of pools and graphs, and of the weights if asked to. What is in the pools is lost."""
-        self._graphs.clear()
+        self.forget_graphs()
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)  # copies to the host may still be reading
         nowhere = torch.device("meta")  # shapes without memory: sizes can still be asked for

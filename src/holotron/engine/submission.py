@@ -81,7 +81,8 @@ class Submission:
         """The session, how many of the tokens it has already, and how many of all need not be computed."""
         if self.session_id is not None:
             session = loop.find(self.session_id)
-            if self.adapter is not None and loop.adapter_number(self.adapter) != session.adapter:
+            adapters = loop.model.adapters
+            if self.adapter is not None and (adapters is None or adapters.name(session.adapter) != self.adapter):
                 raise EngineError(f"the session {session.id!r} was not opened with the adapter {self.adapter!r}")
             return session, 0, session.held
         if self.sampling.prompt_logprobs is not None:  # what was computed before has not been scored

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holotron.model.checkpoint.adapter import LowRank, read_adapter
+from holotron.model.checkpoint.adapter import LowRank, linear_layers, read_adapter
 from holotron.model.errors import ModelError
 from holotron.model.model import Model
 
@@ -22,24 +22,60 @@ Rows = Tensor | int | None
 
 
 class AdapterSet:
-    """The adapters of a model, numbered from 1 in the order they were given, and which of them are in use."""
+    """The adapters of a model, and which of them are in use.
 
-    def __init__(self, names: tuple[str, ...], in_vision: frozenset[int]) -> None:
-        self.names = names
+    Each has a number, from 1, that is never given again: what was computed with one is not taken for another's. One
+    that was replaced or removed has no name any more, and stays for those who have its number until it is freed.
+    """
+
+    def __init__(self) -> None:
         self.rows: Rows = None
-        self._in_vision = in_vision
+        self._numbers: dict[str, int] = {}
+        self._named: dict[int, str] = {}
+        self._changes: dict[int, Mapping[str, LowRank]] = {}
+        self._last = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._numbers)
 
     def number(self, name: str | None) -> int:
         """The number of that adapter; None is the model alone."""
         if name is None:
             return 0
-        if name not in self.names:
-            raise ModelError(f"there is no adapter {name!r}; loaded are {', '.join(self.names)}")
-        return self.names.index(name) + 1
+        if name not in self._numbers:
+            raise ModelError(f"there is no adapter {name!r}; loaded are {', '.join(self._numbers) or 'none'}")
+        return self._numbers[name]
+
+    def name(self, number: int) -> str | None:
+        """What the adapter of that number is or was called."""
+        return self._named.get(number)
 
     def seen_by(self, number: int) -> int:
         """The adapter that images are encoded with: none where it leaves the tower and the projector as they are."""
-        return number if number in self._in_vision else 0
+        changed = self._changes.get(number, {})
+        return number if any(not layer.startswith("decoder.") for layer in changed) else 0
+
+    def add(self, name: str, changes: Mapping[str, LowRank]) -> None:
+        """Give a name an adapter, in place of the one that it has."""
+        self._last += 1
+        self._numbers[name], self._named[self._last], self._changes[self._last] = self._last, name, changes
+
+    def remove(self, name: str) -> None:
+        self.number(name)  # ModelError where there is none
+        del self._numbers[name]
+
+    def free(self, used: set[int]) -> None:
+        """Forget the adapters that have neither a name nor one of these numbers."""
+        used = used | set(self._numbers.values())
+        self._changes = {number: changes for number, changes in self._changes.items() if number in used}
+
+    def changes_by_layer(self) -> dict[str, dict[int, LowRank]]:
+        by_layer: dict[str, dict[int, LowRank]] = {}
+        for number, changes in self._changes.items():
+            for layer, change in changes.items():
+                by_layer.setdefault(layer, {})[number] = change
+        return by_layer
 
     @contextmanager
     def using(self, rows: Rows) -> Iterator[None]:
@@ -58,23 +94,26 @@ class AdapterLinear(nn.Linear):
     lora_B: Tensor
     owners: Tensor
 
-    def __init__(self, base: nn.Linear, changes: Mapping[int, LowRank], adapters: AdapterSet) -> None:
+    def __init__(self, base: nn.Linear, adapters: AdapterSet) -> None:
         nn.Module.__init__(self)  # not Linear's: nothing is to be drawn that is thrown away again
         self.in_features, self.out_features = base.in_features, base.out_features
         self.weight, self.bias = base.weight, base.bias
         self._adapters = adapters
-        ranks = torch.tensor([len(change.A_RI) for change in changes.values()])
-        owners_K = torch.tensor(list(changes)).repeat_interleave(ranks)
+
+    def fill(self, changes: Mapping[int, LowRank]) -> None:
+        """Take these changes, by number, in place of those that were there."""
+        ranks = torch.tensor([len(change.A_RI) for change in changes.values()], dtype=torch.long)
+        owners_K = torch.tensor(list(changes), dtype=torch.long).repeat_interleave(ranks)
         # Not parameters: they are no weights of the model, and stay where they are when those are replaced or written.
-        self.register_buffer("owners", owners_K.to(base.weight.device), persistent=False)
-        lora_A_KI = torch.cat([change.A_RI for change in changes.values()])
-        lora_B_OK = torch.cat([change.B_OR for change in changes.values()], dim=1)
+        self.register_buffer("owners", owners_K.to(self.weight.device), persistent=False)
+        lora_A_KI = torch.cat([torch.zeros(0, self.in_features), *(change.A_RI for change in changes.values())])
+        lora_B_OK = torch.cat([torch.zeros(self.out_features, 0), *(change.B_OR for change in changes.values())], dim=1)
         self.register_buffer("lora_A", lora_A_KI.to(self.weight), persistent=False)
         self.register_buffer("lora_B", lora_B_OK.to(self.weight), persistent=False)
 
     def forward(self, x_TI: Tensor) -> Tensor:
         out_TO, rows = super().forward(x_TI), self._adapters.rows
-        if rows is None:
+        if rows is None or not len(self.owners):
             return out_TO
         # All adapters are computed for all rows, and what is not a row's own counts nothing: ranks are small, and so
         # the shapes are the same whoever comes together in a batch, which CUDA graphs need.
@@ -85,19 +124,34 @@ class AdapterLinear(nn.Linear):
 
 def load_adapters(model: Model, folders: Mapping[str, str | Path]) -> None:
     """Give a model adapters by name, from folders as PEFT writes them; all of them, or an error and none."""
-    if not folders:
+    read = {name: read_served(model, name, folder) for name, folder in folders.items()}
+    adapters = model.adapters = (model.adapters or AdapterSet()) if read else model.adapters
+    for name, changes in read.items():
+        assert adapters is not None
+        adapters.add(name, changes)
+    fill_layers(model)
+
+
+def read_served(model: Model, name: str, folder: str | Path) -> dict[str, LowRank]:
+    """What an adapter changes, where that can be computed beside the model's own weights."""
+    read, linears = read_adapter(model, name, Path(folder)), linear_layers(model)
+    if experts := [weight for weight in read if weight not in linears]:
+        raise ModelError(
+            f"adapter {name}: it changes routed experts ({experts[0]}), which cannot be served beside the base; write "
+            f"a model with it by `holotron train merge BASE {folder} --out DIR`, and serve that"
+        )
+    return read
+
+
+def fill_layers(model: Model) -> None:
+    """Have the layers of a model compute what its adapters are now."""
+    if model.adapters is None:
         return
-    if model.adapters is not None:
-        raise ModelError(f"{model.config.name} has adapters already: {', '.join(model.adapters.names)}")
-    read = [read_adapter(model, name, Path(folder)) for name, folder in folders.items()]
-    changed: dict[str, dict[int, LowRank]] = {}
-    for number, changes in enumerate(read, 1):
-        for layer, change in changes.items():
-            changed.setdefault(layer, {})[number] = change
-    seen = frozenset(number for layer, by in changed.items() if not layer.startswith("decoder.") for number in by)
-    model.adapters = AdapterSet(tuple(folders), seen)
-    for layer, by_number in changed.items():
-        parent, _, leaf = layer.rpartition(".")
-        base = model.get_submodule(layer)
-        assert isinstance(base, nn.Linear)
-        setattr(model.get_submodule(parent), leaf, AdapterLinear(base, by_number, model.adapters))
+    by_layer = model.adapters.changes_by_layer()
+    for layer, base in linear_layers(model).items():
+        if layer in by_layer and not isinstance(base, AdapterLinear):
+            parent, _, leaf = layer.rpartition(".")
+            base = AdapterLinear(base, model.adapters)
+            setattr(model.get_submodule(parent), leaf, base)
+        if isinstance(base, AdapterLinear):
+            base.fill(by_layer.get(layer, {}))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from holotron.model.errors import ConfigError
 
@@ -204,6 +204,10 @@ class VisionConfig:
         """The side, in patches, of the windows that patches attend within; None where they attend to all."""
         return None
 
+    def shrunk(self, max_patches: int) -> Self:
+        """With images of at most so many patches."""
+        return replace(self, max_patches=max_patches)
+
     @property
     def parameters(self) -> int:
         """Those of the tower."""
@@ -263,6 +267,10 @@ class QwenVisionConfig(VisionConfig):
     @property
     def gated(self) -> bool:
         return self.version == "2.5"
+
+    def shrunk(self, max_patches: int) -> Self:
+        most = max_patches * self.patch_size**2
+        return replace(self, min_pixels=min(self.min_pixels, most), max_pixels=most)
 
     @property
     def window(self) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -19,15 +20,22 @@ def random_model(
     config: ModelConfig, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0
 ) -> Model:
     """A model of that shape with random weights; the same seed on the same kind of device gives the same ones."""
-    device = torch.device(device)
-    generator = torch.Generator(device).manual_seed(seed)
     with torch.device("meta"):
         model = Model(config)
-    for name, parameter in list(model.named_parameters()):
-        tensor = torch.empty(parameter.shape, device=device, dtype=parameter_type(name, dtype))
-        _draw(name, tensor, config, generator)
+    for name, tensor in random_weights(model, device, dtype, seed):
         place(model, name, tensor)
     return model.eval()
+
+
+def random_weights(
+    model: Model, device: torch.device | str, dtype: torch.dtype, seed: int
+) -> Iterator[tuple[str, Tensor]]:
+    """The weights of such a model, one after another."""
+    generator = torch.Generator(device).manual_seed(seed)
+    for name, parameter in list(model.named_parameters()):
+        tensor = torch.empty(parameter.shape, device=device, dtype=parameter_type(name, dtype))
+        _draw(name, tensor, model.config, generator)
+        yield name, tensor
 
 
 def _draw(name: str, tensor: Tensor, config: ModelConfig, generator: torch.Generator) -> None:

@@ -26,7 +26,7 @@ from holotron.ops.plain import conv as plain_conv
 from holotron.ops.plain import scan as plain_scan
 from holotron.ops.plain.attention import paged_attention, paged_step_attention, write_pages
 from holotron.ops.plain.conv import causal_conv_
-from holotron.ops.plain.experts import route, run_experts
+from holotron.ops.plain.experts import route, run_each_expert, run_experts
 from holotron.ops.plain.mamba import mamba_step_
 from holotron.ops.plain.norm import add_rms_norm, gated_rms_norm, relu_squared, rms_norm
 from holotron.ops.plain.scan import discretize, ssd_scan_
@@ -50,6 +50,7 @@ __all__ = [
     "relu_squared",
     "rms_norm",
     "route",
+    "run_each_expert",
     "run_experts",
     "ssd_scan",
     "ssd_scan_",

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from holotron.server.engine_client import EngineRefused
 from holotron.server.errors import ApiError, as_api_error
 from holotron.server.response_models import ERRORS, Done, ErrorAnswer
-from holotron.server.schemas import PauseRequest, SleepRequest, UpdateRequest
+from holotron.server.schemas import AdapterRequest, PauseRequest, SleepRequest, UpdateRequest
 from holotron.server.state import ServerState, StateDep, admin_of
 
 router = APIRouter(prefix="/admin", responses=ERRORS, dependencies=[Depends(admin_of)])
@@ -97,6 +97,30 @@ async def put_weights(
     except BaseException:
         spool.cleanup()
         raise
+
+
+@router.put("/adapters/{name}", response_model=Done)
+async def put_adapter(state: StateDep, name: str, body: AdapterRequest) -> Any:
+    """Serve a LoRA adapter as the model of that name, in place of the one that it was.
+
+    Open sessions go on with the adapter that they were opened with. An engine that is started again reads the folder
+    anew: leave it as it is.
+    """
+    try:
+        state.settings.check_adapter(name)
+        await state.client.set_adapter(name, body.path)
+    except (ValueError, EngineRefused) as error:
+        raise ApiError(400, f"path: {error}", param="path") from error
+    return {"ok": True}
+
+
+@router.delete("/adapters/{name}", response_model=Done)
+async def delete_adapter(state: StateDep, name: str) -> Any:
+    """Serve an adapter no longer; 409 while sessions are open with it."""
+    if name not in state.client.adapters:
+        raise ApiError(404, f"there is no adapter {name[:128]!r}", param="name", code="model_not_found")
+    await state.client.set_adapter(name, None)
+    return {"ok": True}
 
 
 async def _update(

@@ -30,6 +30,7 @@ class TurnAnswer(ABC, Generic[Asked]):
     whole_object: ClassVar[str]
     chunk_object: ClassVar[str]
     first_piece: ClassVar[dict[str, Any] | None] = None  # what a stream tells of each choice before it has begun
+    copies: int = 1  # turns that each prompt has
 
     def __init__(self, state: ServerState, request: Asked, turns: list[ActiveTurn]) -> None:
         self.request = request
@@ -148,13 +149,14 @@ class TurnAnswer(ABC, Generic[Asked]):
         return sse(self.head | {"object": self.chunk_object, "choices": choices} | so_far | (more or {}))
 
     def usage(self) -> dict[str, Any]:
-        prompt = sum(turn.prompt_tokens for turn in self.turns)
+        prompts = self.turns[:: self.copies]
+        prompt = sum(turn.prompt_tokens for turn in prompts)
         completion = sum(turn.completion_tokens for turn in self.turns)
         return {
             "prompt_tokens": prompt,
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
-            "prompt_tokens_details": {"cached_tokens": sum(turn.cached_tokens for turn in self.turns)},
+            "prompt_tokens_details": {"cached_tokens": sum(turn.cached_tokens for turn in prompts)},
         }
 
     def close(self) -> None:

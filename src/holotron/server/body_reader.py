@@ -47,8 +47,14 @@ def read(kind: Any, content: bytes, long: bool = False) -> tuple[Any, Problems]:
 
 
 def own_place(problem: Mapping[str, Any], body: Any) -> tuple[str | int, ...]:
-    """The steps to the field that are the client's own: between them are names of the types that were tried."""
+    """The steps to the field that are the client's own: between them are names of the types that were tried.
+
+    What is wrong with several fields together begins with the name of one of them.
+    """
     own, value, steps = [], body, problem["loc"]
+    if not steps and isinstance(body, Mapping):
+        named = str(problem["msg"]).removeprefix("Value error, ").partition(" ")[0]
+        return (named,) if named in body else ()
     for number, step in enumerate(steps, 1):
         known = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, list) else ()
         if step in known:

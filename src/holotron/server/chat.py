@@ -77,9 +77,10 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
             delta["reasoning_content"] = said.reasoning
         if said.calls:
             delta["tool_calls"] = [{"index": told + i, **_call(call)} for i, call in enumerate(said.calls)]
-        if delta or finished or self.request.logprobs or self.request.return_token_ids:
+        if delta or finished:
             return {"delta": delta}
-        return None
+        # A token may have no text yet; what is known of it is told with none.
+        return {"delta": {"content": ""}} if self.request.logprobs or self.request.return_token_ids else None
 
     def said(self, choice: Choice, text: str, last: bool) -> Said:
         """What the next piece of a choice's text says."""

@@ -83,15 +83,26 @@ async def begin_completion(state: ServerState, request: CompletionRequest, calle
     with blaming("structured_outputs", GrammarError, code="invalid_grammar"):
         grammar = request.structured_outputs.as_grammar() if request.structured_outputs is not None else None
     fields = {"invalid": "prompt", "too_long": "prompt", "grammar": "structured_outputs"}
+    # A prompt is scored where it is computed, so each of its answers has one of its own then.
+    asked = _one_by_one(request) if request.prompt_logprob_count is not None else [request]
     turns: list[ActiveTurn] = []
     try:
         for prompt in prompts:
-            turns.append(await begin_turn(state, request, caller, prompt, grammar, fields))
+            for one in asked:
+                turns.append(await begin_turn(state, one, caller, prompt, grammar, fields))
     except BaseException:
         for turn in turns:
             turn.close()
         raise
-    return CompletionAnswer(state, request, turns)
+    answer = CompletionAnswer(state, request, turns)
+    answer.copies = len(asked)
+    return answer
+
+
+def _one_by_one(request: CompletionRequest) -> list[CompletionRequest]:
+    """Requests for one answer each, with the seeds that the answers to one request have."""
+    seeds = [None if request.seed is None else request.seed + number for number in range(request.n)]
+    return [request.model_copy(update={"n": 1, "seed": seed}) for seed in seeds]
 
 
 def _prompts(state: ServerState, request: CompletionRequest, images: Sequence[SentImage]) -> list[Prompt]:

@@ -89,6 +89,7 @@ class EngineClient:
         self.restarts = 0
         self.versions: dict[int, str] = {}
         self.weights = WeightHistory()
+        self.adapters = dict(start.engine.adapters)  # that are served now: folders by name
         self.weights_lost: str | None = None  # why the engine has not the weights that it should have
         self._epoch = 0  # of the weights that the engine should have
         self._updating = asyncio.Lock()
@@ -154,6 +155,16 @@ class EngineClient:
             if whole:
                 self.weights_lost = None
         return epoch
+
+    async def set_adapter(self, name: str, folder: str | None) -> None:
+        """Have the engine serve an adapter under a name, or no longer, and one that takes its place as well."""
+        async with self._updating:
+            if folder is None:
+                await self.call("unload_adapter", name)
+                del self.adapters[name]
+            else:
+                await self.call("load_adapter", name, folder)
+                self.adapters[name] = folder
 
     def usable(self) -> None:
         """EngineDown if there is no engine to talk to, or one with other weights than it should have."""
@@ -261,6 +272,7 @@ class EngineClient:
 
     async def _begin(self, ready: m.Ready, channel: Channel) -> None:
         """Take an engine into use that has loaded its model; one that replaces another gets its weights first."""
+        await self._bring_adapters(channel)
         try:
             for update in self.weights.updates():
                 message = m.EngineCall(next(self._ids), "update_weights", (update.path,), {"epoch": update.epoch})
@@ -272,6 +284,19 @@ class EngineClient:
         self._channel = channel
         self._is_ready.set()
         self._on_ready()
+
+    async def _bring_adapters(self, channel: Channel) -> None:
+        """Have a new engine, which was started with those of the beginning, serve the adapters of now."""
+        begun = dict(self._start.engine.adapters)
+        for name, folder in (dict.fromkeys(begun) | self.adapters).items():
+            if begun.get(name) == folder:
+                continue
+            method, args = ("unload_adapter", (name,)) if folder is None else ("load_adapter", (name, folder))
+            try:
+                await _next(self._send(m.EngineCall(next(self._ids), method, args), channel))
+            except EngineRefused as error:
+                log.error("the adapter %s is no longer served: %s", name, error)
+                self.adapters.pop(name, None)
 
     def _lose(self) -> None:
         """Requests that wait for an answer get an error instead."""

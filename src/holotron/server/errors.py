@@ -25,7 +25,8 @@ REFUSALS: dict[str, tuple[int, str, str | None]] = {
     "failed": (500, "generation_failed", None),
     "internal": (500, "internal_error", None),
 }
-TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+ANTHROPIC_TYPES = {404: "not_found_error", 503: "overloaded_error"}
 LONGEST_MESSAGE = 1000
 _OUR_TYPES = re.compile(r" or instance of \w+| or object to extract fields from")
 LONGEST_PARAM = 200
@@ -53,8 +54,8 @@ class ApiError(HTTPException):
     def anthropic_body(self) -> dict[str, Any]:
         """The same for Anthropic's clients, who know fewer types."""
         body = self.body()["error"]
-        kind = {"server_error": "overloaded_error" if self.status == 503 else "api_error"}.get(body["type"])
-        return {"type": "error", "error": body | ({"type": kind} if kind else {})}
+        kind = "api_error" if body["type"] == "server_error" else body["type"]
+        return {"type": "error", "error": body | {"type": ANTHROPIC_TYPES.get(self.status, kind)}}
 
     def renamed(self, fields: Mapping[str, str]) -> ApiError:
         """The same error in the words of a client that calls fields otherwise: by the longest name that is known."""
@@ -143,4 +144,4 @@ def _explain(error: RequestValidationError) -> ApiError:
         reason = first.get("ctx", {}).get("error", first["msg"])
         return ApiError(400, f"the body is not valid JSON: {reason}", param="body", code="invalid_json")
     message = _OUR_TYPES.sub("", str(first["msg"]).removeprefix("Value error, "))
-    return field_error(field or "body", message, "invalid_value")
+    return field_error(field or "body", message.removeprefix(f"{field} "), "invalid_value")

@@ -411,6 +411,12 @@ class UpdateRequest(OperatorBody):
     version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
 
 
+class AdapterRequest(OperatorBody):
+    """PUT /admin/adapters/{name}: a LoRA adapter from a folder that the engine's process can read."""
+
+    path: Annotated[str, Field(min_length=1, max_length=4096)]
+
+
 class AbortRequest(Body):
     """POST /abort_request: a turn by the id of its request or its answer, or all of the caller's."""
 

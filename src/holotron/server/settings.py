@@ -57,14 +57,18 @@ class ServerSettings:
         for name in ("request_seconds", "session_seconds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be more than 0")
-        names = [name for name, _ in self.engine.adapters]
-        if wrong := [name for name in names if not name.strip() or name in (self.model_name, self.engine.model)]:
-            raise ValueError(f"an adapter cannot be called {wrong[0]!r}: clients could not tell it from the model")
+        for name, _ in self.engine.adapters:
+            self.check_adapter(name)
         if any(not key.strip() for key in self.api_keys) or self.admin_key == "":
             raise ValueError("an API key is empty; leave it out to serve without one")
 
         if self.episodes is not None and (self.api_keys or self.host not in LOOPBACK):
             raise ValueError("episodes are shown without a key, and so only on loopback, by a server without keys")
+
+    def check_adapter(self, name: str) -> None:
+        """ValueError where an adapter cannot be called so."""
+        if not name.strip() or name in (self.model_name, self.engine.model):
+            raise ValueError(f"an adapter cannot be called {name!r}: clients could not tell it from the model")
 
     @property
     def model_name(self) -> str:

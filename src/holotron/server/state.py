@@ -63,7 +63,7 @@ class ServerState:
 
     def check_model(self, name: str | None) -> str | None:
         """The adapter that a request means by its model, None for the model alone; 404 if it is not served here."""
-        adapters = dict(self.settings.engine.adapters)
+        adapters = self.client.adapters
         if name in adapters:
             return name
         if name is not None and name not in (self.settings.model_name, self.settings.engine.model):

@@ -22,7 +22,7 @@ _started = int(time.time())
 def _card(state: ServerState, adapter: str | None = None) -> dict[str, Any]:
     return {
         "id": adapter or state.settings.model_name,
-        "root": dict(state.settings.engine.adapters)[adapter] if adapter else state.settings.engine.model,
+        "root": state.client.adapters[adapter] if adapter else state.settings.engine.model,
         "parent": state.settings.model_name if adapter else None,
         "object": "model",
         "created": _started,
@@ -36,8 +36,7 @@ def _card(state: ServerState, adapter: str | None = None) -> dict[str, Any]:
 @router.get("/v1/models", response_model=ModelList)
 async def models(state: StateDep) -> Any:
     """The model, and its adapters, whose parent it is."""
-    adapters = dict(state.settings.engine.adapters)
-    return {"object": "list", "data": [_card(state), *(_card(state, name) for name in adapters)]}
+    return {"object": "list", "data": [_card(state), *(_card(state, name) for name in state.client.adapters)]}
 
 
 @router.get("/v1/models/{model_id:path}", response_model=ModelCard)

@@ -133,6 +133,8 @@ class Worker:
             "sleep": self.engine.sleep,
             "wake": self.engine.wake,
             "update_weights": self._update_weights,
+            "load_adapter": self.engine.load_adapter,
+            "unload_adapter": self.engine.unload_adapter,
         }
         return await asyncio.to_thread(blocking[message.method], *message.args, **message.options)
 

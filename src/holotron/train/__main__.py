@@ -14,7 +14,7 @@ from pathlib import Path
 from holotron.episodes.examples import ExampleError
 from holotron.model.errors import ModelError
 from holotron.model.heartbeat import Heartbeat, to_stderr
-from holotron.train.meter import Progress, TrainingError
+from holotron.train.meter import Progress, TrainingError, told_evaluation
 from holotron.train.parallel import leave
 from holotron.train.recipe import Recipe, RecipeError, read_recipe
 from holotron.train.sft import Interrupted, Trainer
@@ -22,13 +22,26 @@ from holotron.train.sft import Interrupted, Trainer
 
 def line_of(progress: Progress, step_seconds: float) -> str:
     """Where a run stands, in a line. step_seconds: what a step took of late; it is told where samples take long."""
-    share = "" if progress.share_of_peak is None else f", {100 * progress.share_of_peak:.1f}% of peak"
     speed = f"{progress.samples_per_second:.0f} samples/s, {progress.images_per_second:.0f} images/s"
     if progress.samples_per_second < 1:
         speed = f"{step_seconds:.1f} s/step"
+    words = [f"{speed}, {progress.tokens_per_second:,.0f} tokens/s"]
+    if progress.share_of_peak is not None:
+        words.append(f"{100 * progress.share_of_peak:.1f}% of peak")
+    if progress.memory is not None:
+        words.append(f"{progress.memory:.1f} GiB")
+    words += [f"filled {100 * progress.filled:.0f}%", f"waited {100 * progress.waited:.0f}%"]
+    words.append(f"{progress.seconds:.0f} s")
+    if progress.evaluation is not None:
+        words.append(told_evaluation(progress.evaluation))
+    losses = [f"{suite} {loss:.4f}" for suite, loss in progress.loss_by_suite.items()]
+    losses = losses if len(losses) > 1 else []
+    if progress.held_out_loss is not None:
+        losses.append(f"held out {progress.held_out_loss:.4f}")
+    parts = f" ({', '.join(losses)})" if losses else ""
     return (
-        f"step {progress.step}/{progress.steps} loss {progress.loss:.4f} rate {progress.rate:.2e} {speed}{share}, "
-        f"filled {100 * progress.filled:.0f}%, waited {100 * progress.waited:.0f}%, {progress.seconds:.0f} s"
+        f"step {progress.step}/{progress.steps} loss {progress.loss:.4f}{parts} "
+        f"gradient {progress.gradient:.2f} rate {progress.rate:.2e} {', '.join(words)}"
     )
 
 

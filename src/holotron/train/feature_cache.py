@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import time
 import zlib
 from collections.abc import Callable
@@ -55,11 +54,8 @@ class FeatureCache:
         self._ranks = ranks
         self._readers = ThreadPoolExecutor(READERS, "features")
         self.folder.mkdir(parents=True, exist_ok=True)
-        if ranks.first:
-            _remove_abandoned(folder)
-        used = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        self._room = max(0, limit - ranks.gather(used)[0]) // ranks.size
-        self.computed = 0  # images that the tower was run for
+        used, *_ = ranks.gather(_tidied(folder) if ranks.first else 0)
+        self._room = max(0, limit - used) // ranks.size
 
     def features(self, batch: TrainingBatch, compute: Callable[[], Tensor]) -> Tensor:
         """The tower's features of all images of a batch, read, or computed where one is missing."""
@@ -67,13 +63,12 @@ class FeatureCache:
         # A sharded tower is run by all ranks or by none.
         if any(self._ranks.gather(not found or any(features is None for features in found))):
             features_MF = compute()
-            self.computed += len(found)
             self._keep(batch, features_MF, found)
             return features_MF
-        read_MF = torch.cat([features for features in found if features is not None])
-        whole = read_MF.new_zeros(len(batch.image_token_MR), read_MF.shape[1])
-        whole[: len(read_MF)] = read_MF
-        return whole.to(batch.image_token_MR.device, non_blocking=True)
+        read = torch.cat([features for features in found if features is not None])
+        features_MF = read.new_zeros(len(batch.image_token_MR), read.shape[1])
+        features_MF[: len(read)] = read
+        return features_MF.to(batch.image_token_MR.device)
 
     def _read(self, picture: tuple[str, int]) -> Tensor | None:
         name, rows = picture
@@ -125,11 +120,16 @@ def tower_name(model: Model, dtype: torch.dtype) -> str:
     return digest.hexdigest()
 
 
-def _remove_abandoned(folder: Path) -> None:
-    """Files that were being written when a process was killed."""
-    for path in folder.rglob(f"*{PARTIAL}"):
+def _tidied(folder: Path) -> int:
+    """The bytes in a folder, once what was being written when a process was killed is removed."""
+    used = 0
+    for path in folder.rglob("*.*"):
         try:
-            if time.time() - path.stat().st_mtime > ABANDONED:
-                os.unlink(path)
-        except OSError:
+            about = path.stat()
+            if path.name.endswith(PARTIAL) and time.time() - about.st_mtime > ABANDONED:
+                path.unlink()
+            else:
+                used += about.st_size
+        except OSError:  # another run may just have given it its name
             continue
+    return used

@@ -15,8 +15,7 @@ from holotron.agent.policy_format import NANO, PolicyFormat, find_format, format
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.config import ModelConfig
-from holotron.model.initialize import random_model
-from holotron.model.loading import find_checkpoint, load
+from holotron.model.loading import find_checkpoint
 from holotron.model.model import Model
 from holotron.model.parameters import parameter_type, place
 from holotron.model.presets import preset
@@ -37,12 +36,13 @@ from holotron.train.forward import (
     project,
     run_tower,
 )
-from holotron.train.lora import add_lora, merged, save_adapter
+from holotron.train.lora import merged, save_adapter
 from holotron.train.loss import Coordinates, losses_of_hidden, losses_of_learned
 from holotron.train.ocr_loss import OcrHead, ocr_loss
 from holotron.train.optimizer import Average, make_optimizers, trained
 from holotron.train.parallel import Ranks, shard, whole
 from holotron.train.recipe import Recipe, RecipeError
+from holotron.train.starting_model import StartingModel
 
 ADAPTER = "adapter"
 # Parameters of the largest model whose steps are recorded as a CUDA graph.
@@ -63,19 +63,22 @@ class Learner:
         self.own_format = _own_format(recipe)
         self.coordinates = Coordinates.of(self.writer.tokenizer, recipe.coordinate_sigma)
         _check(recipe, self.writer.config, self.coordinates)
-        self.model = _model(recipe, self.writer.config, device).train()
+        start = StartingModel(recipe, self.writer.config, device, in_parts=ranks.size > 1)
+        self.model = start.model.train()
         self._ocr_head: OcrHead | None = None
         if recipe.ocr_loss:
             # A part of the model, it learns, is averaged and kept like the rest; what is exported has no place for it.
-            self._ocr_head = OcrHead(self.model.config.hidden_size).to(device)
-            self.model.add_module("ocr_head", self._ocr_head)
+            self._ocr_head = OcrHead(self.model.config.hidden_size)
+            start.add("ocr_head", self._ocr_head)
         self._token_losses, self._ocr_loss = losses_of_learned, ocr_loss
         prepare_layers(self.model, recipe.recompute, recipe.compile)
         if recipe.compile:
             self._token_losses, self._ocr_loss = compiled(losses_of_learned), compiled(ocr_loss)
         self._run = self._losses
+        self.token_losses: list[Tensor] = []  # of each batch of the last step, where they are at hand
         if ranks.size > 1:
-            shard(self.model, self._losses)
+            shard(self.model, self._losses, device)
+            start.fill()
             self._run = self.model
         self.feature_cache = self._open_cache()
         # Experts wait for the host to count their tokens, which a recording cannot; nor can it add to gradients.
@@ -89,10 +92,12 @@ class Learner:
 
     def learn(self, batches: Sequence[TrainingBatch], step: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
         """One step over all batches: the losses of what is said and of what is written, and the gradient's norm."""
+        self.token_losses.clear()
         if self.cuda_graph:
             [batch], seen = batches, self.see(batches[0])
             assert seen is not None
             _, said, written = self.cuda_graph(batch, *seen)
+            self.token_losses.clear()  # its tensors are the same ones every time
         else:
             for optimizer in self.optimizers:
                 optimizer.zero_grad(set_to_none=True)
@@ -152,6 +157,7 @@ class Learner:
         self, losses_N: Tensor, written: Tensor, batch: TrainingBatch, learned: Tensor | None, batches: int
     ) -> Losses:
         learned = self._learned(batch.weights_N.sum()) if learned is None else learned
+        self.token_losses.append(losses_N.detach())
         said = (losses_N * batch.weights_N).sum() / learned
         written = written / batches
         return said + self.recipe.ocr_loss * written, said, written
@@ -221,12 +227,13 @@ class Learner:
         """Whether anything learns in parts of the model, by the beginnings of names."""
         return any(name.startswith(parts) for name in trained(self.model))
 
-    def export(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
+    def export(self, folder: Path, dtype: torch.dtype | None = None) -> Path:
         """The averaged weights as a checkpoint folder that the engine can load; all else as it came.
 
-        Low-rank changes are added to the weights they belong to, and stand alone in a folder beside it, too.
+        Without a dtype, in the recipe's. Low-rank changes are added to the weights they belong to, and stand alone in a
+        folder beside it, too.
         """
-        lora = self.recipe.lora
+        lora, dtype = self.recipe.lora, dtype or getattr(torch, self.recipe.export_dtype)
         with torch.device("meta"):
             model = Model(self.model.config)
         model.source = self.model.source
@@ -263,7 +270,7 @@ def _writer(recipe: Recipe) -> ConversationWriter:
         folder = find_checkpoint(recipe.starting_point)
         config, tokenizer, template = read_config(folder), load_tokenizer(folder), load_chat_template(folder)
     if recipe.max_patches and config.vision is not None:
-        config = replace(config, vision=replace(config.vision, max_patches=recipe.max_patches))
+        config = replace(config, vision=config.vision.shrunk(recipe.max_patches))
     return ConversationWriter(tokenizer, template, config)
 
 
@@ -279,32 +286,5 @@ def _check(recipe: Recipe, config: ModelConfig, coordinates: Coordinates) -> Non
         raise RecipeError(f"coordinate_jitter needs tokens for coordinates, which {config.name} does not have")
     if recipe.ocr_loss and (vision is None or vision.mode != "dynamic"):
         raise RecipeError(f"ocr_loss needs a vision tower of dynamic resolution, which {config.name} does not have")
-    if recipe.max_patches and (vision is None or vision.mode != "dynamic"):
+    if recipe.max_patches and (vision is None or vision.mode == "tiles"):
         raise RecipeError(f"max_patches needs a vision tower of dynamic resolution, which {config.name} does not have")
-
-
-def _model(recipe: Recipe, config: ModelConfig, device: torch.device) -> Model:
-    """The model to begin with: what learns in float32, and what does not as it is stored, where 16 bits are asked for.
-
-    CPUs are several times faster with 32 bits where they have no arithmetic of 16, and do not mix the two.
-    """
-    as_stored = recipe.lora.rank or (recipe.frozen and device.type == "cuda")
-    stays = None if recipe.dtype == "bfloat16" and as_stored else torch.float32
-    if recipe.random:
-        model = random_model(config, device, stays or torch.bfloat16, recipe.seed)
-    else:
-        model = load(find_checkpoint(recipe.starting_point), device, stays)
-    model.config = config
-    if model.vision is not None and config.vision is not None:
-        model.vision.config = config.vision
-    if recipe.lora.rank:
-        add_lora(model, recipe.lora, recipe.seed)
-        return model
-    for name, parameter in model.named_parameters():
-        if name.startswith(tuple(f"{part}." for part in recipe.frozen)):
-            parameter.requires_grad_(False)
-        else:
-            parameter.data = parameter.data.float()
-    if not trained(model):
-        raise RecipeError(f"frozen is {', '.join(recipe.frozen)}: nothing is left to learn")
-    return model

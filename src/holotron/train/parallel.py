@@ -67,7 +67,7 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def shard(model: Model, function: Callable[..., Any]) -> None:
+def shard(model: Model, function: Callable[..., Any], device: torch.device) -> None:
     """Split the model's parameters between the ranks, each layer and each block of the tower a group of its own.
 
     `function` is what will be run over the whole model; from here on it is run by calling the model, since FSDP2
@@ -76,7 +76,7 @@ def shard(model: Model, function: Callable[..., Any]) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(model.device.type, (dist.get_world_size(),))
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     blocks: list[nn.Module] = [] if model.vision is None else list(model.vision.blocks)
     for module in [*blocks, *model.decoder.layers]:
         fully_shard(module, mesh=mesh)
@@ -100,6 +100,16 @@ def local(tensor: Tensor) -> Tensor:
         return tensor
     part: Tensor = _detached(tensor).to_local()
     return part
+
+
+def own_rows(tensor: Tensor) -> tuple[int, int]:
+    """The first of the rows that this rank holds, and the one behind the last."""
+    if not is_sharded(tensor):
+        return 0, len(tensor)
+    held: Any = tensor
+    most = -(-len(tensor) // held.device_mesh.size())  # all but the last have so many
+    start = min(held.device_mesh.get_local_rank() * most, len(tensor))
+    return start, start + len(local(tensor))
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -13,9 +13,11 @@ from holotron.train.feature_cache import FeatureCacheConfig
 from holotron.train.forward import Recompute
 from holotron.train.lora import LoraConfig
 from holotron.train.optimizer import OptimizerConfig
+from holotron.train.suite_evaluation import EvalConfig
 from holotron.train.toml_file import build, read_toml
 
 PARTS = ("vision", "projector", "decoder")
+SINKS = ("tensorboard", "wandb")
 
 
 class RecipeError(ValueError):
@@ -69,6 +71,7 @@ class Recipe:
     `frozen` names parts that do not learn: "vision", "projector", "decoder", or a longer beginning of names.
     `held_out` is measured, not learned: `held_out_batches` of it every `held_out_every` steps.
     `spike` ends the run at a loss so many times the mean before it; 0 ends it only at one that is no number.
+    `sinks` are shown the figures, too: "tensorboard", "wandb". `eval` is a suite that is played by the weights of now.
     `feature_cache` keeps what a frozen tower makes of images on disk, for later epochs (`feature_cache.py`).
     `batches` make one step, over all processes; 0 is one for each process that the run was begun with.
     `folder` is where relative paths begin; a recipe from a file has that of the file.
@@ -86,6 +89,7 @@ class Recipe:
     seed: int = 0
     compile: bool = False
     dtype: str = "bfloat16"
+    export_dtype: str = "bfloat16"
     coordinate_sigma: float = 3.0
     ocr_loss: float = 0.0
     coordinate_jitter: float = 0.0
@@ -100,6 +104,8 @@ class Recipe:
     held_out_every: int = 500
     held_out_batches: int = 4
     spike: float = 0.0
+    sinks: tuple[str, ...] = ()
+    eval: EvalConfig = field(default_factory=EvalConfig)
     batch: BatchBudget = field(default_factory=BatchBudget)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
@@ -113,6 +119,8 @@ class Recipe:
             raise RecipeError("a recipe needs at least one step and one source of data")
         if self.dtype not in ("bfloat16", "float32"):
             raise RecipeError(f"dtype is {self.dtype!r}; known are 'bfloat16' and 'float32'")
+        if self.export_dtype not in ("bfloat16", "float16", "float32"):
+            raise RecipeError(f"export_dtype is {self.export_dtype!r}; known are 'bfloat16', 'float16' and 'float32'")
         if self.recompute not in get_args(Recompute):
             raise RecipeError(f"recompute is {self.recompute!r}; known are {', '.join(get_args(Recompute))}")
         for part in self.frozen:
@@ -124,6 +132,9 @@ class Recipe:
             raise RecipeError("held_out_every and held_out_batches must be 1 or more")
         if self.spike and self.spike <= 1:
             raise RecipeError(f"spike is {self.spike}; it must be more than 1, or 0 for none")
+        for sink in self.sinks:
+            if sink not in SINKS:
+                raise RecipeError(f"sinks has {sink!r}; known are {', '.join(SINKS)}")
         if self.batches < 0:
             raise RecipeError(f"batches is {self.batches}; it must be 1 or more, or 0 for one of each process")
         if self.ocr_loss < 0 or (self.ocr_loss and self.lora.rank):

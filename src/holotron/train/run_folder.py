@@ -19,11 +19,16 @@ def begun_recipe(out: Path) -> dict[str, Any]:
     return value
 
 
+def plain_recipe(recipe: Recipe) -> dict[str, Any]:
+    """What a run is: without its own folder, which may be moved, and the sinks, which may come and go."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(replace(recipe, folder=Path())), default=str))
+    plain.pop("sinks", None)
+    return plain
+
+
 def claim_folder(out: Path, recipe: Recipe) -> list[str]:
     """Write the recipe into the folder, or say in what it differs from the one that is there."""
-    # Without its own folder, which may be moved.
-    plain: dict[str, Any] = json.loads(json.dumps(asdict(replace(recipe, folder=Path())), default=str))
-    before = begun_recipe(out)
+    plain, before = plain_recipe(recipe), begun_recipe(out)
     if before:
         return sorted(key for key in before | plain if before.get(key) != plain.get(key))
     out.mkdir(parents=True, exist_ok=True)

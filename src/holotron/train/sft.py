@@ -13,18 +13,21 @@ import torch
 
 from holotron.env.workers import stop_signals
 from holotron.episodes.files import whole_file
+from holotron.model.heartbeat import to_stderr
 from holotron.train.batches import Packer
 from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.learner import Learner
 from holotron.train.loader import BatchStream, Cursor, Drawn, load_batches
-from holotron.train.meter import Meter, Progress, TrainingError
+from holotron.train.meter import Meter, Progress, TrainingError, told_evaluation
 from holotron.train.parallel import join
 from holotron.train.recipe import DataSource, Recipe
 from holotron.train.results import METRICS
-from holotron.train.run_folder import begun_recipe, claim_folder
+from holotron.train.run_folder import begun_recipe, claim_folder, plain_recipe
 from holotron.train.sequences import SequenceWriter
+from holotron.train.sinks import Sink, check_sinks, figures_of, open_sinks
 from holotron.train.state import NAME as STATE
-from holotron.train.state import load_state, save_state
+from holotron.train.state import StateWriter, load_state
+from holotron.train.suite_evaluation import SuiteEvaluation
 
 WEIGHTS = "weights"
 
@@ -48,6 +51,9 @@ class Trainer:
         self.learner = Learner(self.recipe, place, self.ranks)
         self.packer = Packer(self.learner.model.config, recipe.batch)
         self.writer = SequenceWriter(self.learner.writer)
+        check_sinks(recipe.sinks)
+        self.evaluation = SuiteEvaluation(out, recipe.eval)
+        self.sinks: list[Sink] = []
         self.step = 0
         self.cursors: dict[int, Cursor] = {}
         self._stopped = False
@@ -55,13 +61,24 @@ class Trainer:
     def run(self, on_progress: Callable[[Progress], None] = lambda _: None) -> Path:
         """Train to the end and leave a checkpoint; its folder. A stopped run keeps its state and raises Interrupted."""
         self._check_folder()
+        if self.ranks.first:
+            self.sinks = open_sinks(self.recipe.sinks, self.out, self.recipe.name, plain_recipe(self.recipe))
+        try:
+            return self._train(on_progress)
+        finally:
+            self.evaluation.stop()
+            for sink in self.sinks:
+                sink.close()
+
+    def _train(self, on_progress: Callable[[Progress], None]) -> Path:
         learner, recipe, began = self.learner, self.recipe, time.monotonic()
         if (self.out / STATE).exists():
             self.step, self.cursors = load_state(
                 self.out, learner.model, learner.optimizers, learner.average, self.ranks
             )
         meter, before = Meter(learner), list[dict[int, Cursor]]()  # where each step since the last line began
-        with stop_signals(lambda *_: self.stop()):  # behind the step in hand
+        # A signal ends the run behind the step in hand; what is being written is written to its end.
+        with StateWriter(self.out, self.ranks) as states, stop_signals(lambda *_: self.stop()):
             batches = self.batches()
             while self.step < recipe.steps:
                 with meter.waiting():
@@ -79,24 +96,47 @@ class Trainer:
                     progress = meter.progress(self.step, began, self.held_out_loss() if measures else None)
                     before.clear()
                     if self.ranks.first:
+                        progress.evaluation = self.evaluation.result()
                         self._note(progress)
                         on_progress(progress)
-                self._stopped = any(self.ranks.gather(self._stopped))  # one that is to stop stops them all
+                told = self.ranks.gather((self._stopped, states.broken))  # one that is to stop stops them all
+                self._stopped = any(stopped for stopped, _ in told)
+                if any(broken for _, broken in told):
+                    states.end()
                 if self._stopped or self.step % recipe.keep_every == 0:
                     self._check(meter, before)
-                    self.keep()
+                    self.keep(states)
+                if self.evaluation.due(self.step, ends) and not self._stopped:
+                    self._evaluate()
                 if self._stopped:
+                    states.end()
                     raise Interrupted(f"stopped after step {self.step} of {recipe.steps}; run it again to go on")
-        self.keep()
+            self.keep(states)
+            states.end()
+        self._tell_evaluation()
         return learner.export(self.out / WEIGHTS)
+
+    def _evaluate(self) -> None:
+        """Have the suite played by the weights of now, once it has been by those before."""
+        self._tell_evaluation()
+        self.learner.export(self.evaluation.weights)
+        if self.ranks.first:
+            self.evaluation.begin(self.step)
+
+    def _tell_evaluation(self) -> None:
+        """Wait for an evaluation that is under way, and tell what came of it."""
+        if (found := self.evaluation.result(wait=True)) is not None:
+            to_stderr(told_evaluation(found))
+            self._sink(self.step, {f"evaluation/{key}": found[key] for key in found if key not in ("suite", "error")})
 
     def stop(self) -> None:
         """End behind the step in hand, with the state kept."""
         self._stopped = True
 
-    def keep(self) -> None:
+    def keep(self, states: StateWriter) -> None:
+        """Have the state of now written while the run goes on."""
         learner = self.learner
-        save_state(self.out, self.step, learner.model, learner.optimizers, learner.average, self.cursors, self.ranks)
+        states.begin(self.step, learner.model, learner.optimizers, learner.average, self.cursors)
 
     def batches(self) -> Iterator[tuple[Drawn, ...]]:
         """This rank's batches of each step from here on."""
@@ -155,3 +195,8 @@ class Trainer:
     def _note(self, progress: Progress) -> None:
         with open(self.out / METRICS, "a", encoding="utf-8") as file:
             file.write(json.dumps(progress.__dict__) + "\n")
+        self._sink(progress.step, figures_of(progress))
+
+    def _sink(self, step: int, figures: dict[str, float]) -> None:
+        for sink in self.sinks:
+            sink.write(step, figures)

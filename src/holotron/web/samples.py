@@ -154,10 +154,10 @@ def _page(
 
 def _import_cards(report: Mapping[str, Any]) -> Iterator[str]:
     settings = report.get("settings") or {}
-    found_out = report.get("found_out") or []
+    detected = report.get("detected") or []
     if not settings:
         return
-    told = {name: f"{value}{' (detected)' if name in found_out else ''}" for name, value in settings.items() if value}
+    told = {name: f"{value}{' (detected)' if name in detected else ''}" for name, value in settings.items() if value}
     told["source"] = Path(told.get("source", "")).name
     yield _card("Import", told.items())
     left = {name: sum((report.get(name) or {}).values()) for name in ("bad", "unsupported")}

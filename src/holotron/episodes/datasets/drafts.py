@@ -55,7 +55,8 @@ class Draft:
 
     def digest(self) -> str:
         """The same for the same content, wherever it stands."""
-        steps = [[hashlib.sha256(s.image.encode()).hexdigest(), s.answer, s.box, s.wrong] for s in self.steps]
+        images = (hashlib.sha256(step.image.encode(errors="surrogatepass")).hexdigest() for step in self.steps)
+        steps = [[image, step.answer, step.box, step.wrong] for image, step in zip(images, self.steps, strict=True)]
         text = json.dumps([self.instruction, self.previous, steps], ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

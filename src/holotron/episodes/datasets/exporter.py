@@ -41,13 +41,15 @@ def export_dataset(
     policy_format: PolicyFormat,
     *,
     images: Literal["embed", "reference"] = "embed",
+    successes: bool = True,
     left_out: Callable[[str], None] = lambda _: None,
     on_progress: Callable[[], None] = lambda: None,
 ) -> int:
     """Write what can be learned of a store's finished episodes into one file; how many records there are.
 
     Chat messages have their images inside; for the others these become files in the folder `images` beside the file.
-    With "reference" all three name them as the store does. left_out: told of each episode that has no record.
+    With "reference" all three name them as the store does. successes: only of episodes that succeeded. left_out: told
+    of each episode that has no record.
     """
     if format not in get_args(DatasetFormat):
         raise DatasetError(f"there is no format {format!r}; choose one of {', '.join(get_args(DatasetFormat))}")
@@ -63,10 +65,18 @@ def export_dataset(
         return kept
 
     if format == "openai":
-        records = _conversations(store, policy_format, name, left_out, on_progress)
+        view = View(
+            [store.folder],
+            Selection(successes=successes, corrections=False),
+            policy_format=policy_format,
+            on_damage=left_out,
+        )
+        records = _conversations(store, view, policy_format, name, left_out, on_progress)
     else:
         each = _llava if format == "llava" else _screenspot
-        records = _by_episode(store, lambda info, steps: each(store, info, steps, name), left_out, on_progress)
+        infos = store.list_episodes(finished=True, on_damage=lambda error: left_out(str(error)))
+        chosen = [info for info in infos if not successes or (info.outcome and info.outcome.success is True)]
+        records = _by_episode(store, chosen, lambda info, steps: each(store, info, steps, name), left_out, on_progress)
     count = 0
     with whole_file(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         listed = format == "screenspot"  # which is a JSON list
@@ -81,13 +91,12 @@ def export_dataset(
 
 def _conversations(
     store: EpisodeStore,
+    view: View,
     policy_format: PolicyFormat,
     name: ImageName,
     left_out: Callable[[str], None],
     on_progress: Callable[[], None],
 ) -> Iterator[dict[str, Any]]:
-    every = Selection(successes=False, corrections=False)
-    view = View([store.folder], every, policy_format=policy_format, on_damage=left_out)
     for index in range(len(view)):
         on_progress()
         try:
@@ -122,11 +131,12 @@ def _digest(png: bytes) -> str:
 
 def _by_episode(
     store: EpisodeStore,
+    infos: Iterable[EpisodeInfo],
     write: Callable[[EpisodeInfo, list[Step]], Iterable[dict[str, Any]]],
     left_out: Callable[[str], None],
     on_progress: Callable[[], None],
 ) -> Iterator[dict[str, Any]]:
-    for info in store.list_episodes(finished=True, on_damage=lambda error: left_out(str(error))):
+    for info in infos:
         on_progress()
         try:
             records = list(write(info, list(store.steps(info.id))))
@@ -152,7 +162,8 @@ def _llava(store: EpisodeStore, info: EpisodeInfo, steps: list[Step], name: Imag
         thought = f"<think>\n{step.thought}\n</think>\n" if step.thought else ""
         code = "\n".join(to_pyautogui(action))
         answer = f"{thought}<operation>\n{said}\n</operation>\n<action>\n{code}\n</action>"
-        if step.actor != "disturbance":
+        # As in a view: where a teacher was asked, only what it would have done, too, is imitated.
+        if step.actor != "disturbance" and (step.teacher is None or step.teacher.text == step.action.text):
             yield {
                 "id": f"{info.id}.{step.index}",
                 "image": name(store.image(seen.image), seen.image),

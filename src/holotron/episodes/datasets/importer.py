@@ -19,6 +19,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from holotron.actions.action import ActionError
 from holotron.actions.coordinates import Probe
 from holotron.episodes.datasets.answers import CODE, POINT, find_form, read_answer
@@ -41,7 +43,7 @@ from holotron.episodes.store import EpisodeStore
 from holotron.episodes.transfer import copy_in
 
 REPORT, PROBLEMS = "import.json", "problems.jsonl"
-LOOKED_AT, LOOKED_BYTES = 5000, 256 << 20  # drafts from which the space and the form of answers are found out
+LOOKED_AT, LOOKED_BYTES = 5000, 256 << 20  # drafts from which the space and the form of answers are detected
 AHEAD = 2  # drafts whose images are read while one is written, for each thread
 THREADS = min(8, os.cpu_count() or 1)
 DUPLICATE = "duplicate"
@@ -52,7 +54,7 @@ class ImportReport:
     """What became of the records. bad, unsupported: how many of each kind were left out."""
 
     settings: dict[str, str | None]
-    found_out: list[str] = field(default_factory=list)
+    detected: list[str] = field(default_factory=list)
     episodes: int = 0
     already: int = 0
     steps: int = 0
@@ -78,12 +80,10 @@ def import_dataset(
     """Bring a data set into the store `out`. DatasetError where too much of it is bad: what was good is there."""
     if settings.source.is_dir() and out.resolve().is_relative_to(settings.source.resolve()):
         raise DatasetError(f"{out} is inside {settings.source}, which is read; choose a folder outside")
-    settings, found_out = complete(settings, read_report(out) or {})
-    report = ImportReport(settings.told, found_out)
+    settings, detected = complete(settings, read_report(out) or {})
+    report = ImportReport(settings.told, detected)
     _claim(out, settings, report)
-    store = EpisodeStore(
-        out, sync="never"
-    )  # a killed process loses nothing; what a loss of power could is synced below
+    store = EpisodeStore(out, sync="never")  # which a killed process loses nothing by; all is synced at the end
     done = {info.id: info.step_count or 0 for info in store.list_episodes(finished=True, on_damage=lambda _: None)}
     seen: set[str] = set()
     with whole_file(out / PROBLEMS, sync=False) as partial, partial.open("w", encoding="utf-8") as problems:
@@ -160,12 +160,12 @@ def _count(report: ImportReport, draft: Draft, steps: int) -> None:
 
 
 def complete(settings: ImportSettings, report: dict[str, Any]) -> tuple[ImportSettings, list[str]]:
-    """The settings with all that was not said: as the import in the folder had it, else found out from the data."""
+    """The settings with all that was not said: as the import in the folder had it, else detected."""
     before = report.get("settings") or {}
     same = all(before.get(key) == value for key, value in settings.told.items() if value is not None)
     if before and same:
         known: dict[str, Any] = {key: before.get(key) for key in ("space", "boxes", "answers")}
-        return replace(settings, **known), list(report.get("found_out") or [])
+        return replace(settings, **known), list(report.get("detected") or [])
     drafts, looked = list[Draft](), 0
     for draft in islice(source_drafts(settings, lambda *_: None), LOOKED_AT):
         drafts.append(draft)
@@ -271,3 +271,5 @@ def _build(settings: ImportSettings, draft: Draft, pictures: SourcePictures) -> 
         return build_episode(settings, draft, pictures)
     except BadRecord as problem:
         return problem
+    except ValidationError as error:
+        return BadRecord("not a record", " ".join(str(error).split())[:200])

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
+from holotron.agent.policy_format import find_format
 from holotron.env.task import Scalar
 from holotron.episodes.datasets.drafts import GROUNDING, Draft, DraftStep, joined
 from holotron.episodes.datasets.records import BadRecord, SourceRecord, Unsupported
@@ -51,8 +52,16 @@ def openai(record: SourceRecord) -> list[Draft]:
     about = value.get("metadata")
     about = about if isinstance(about, dict) else {}
     task = next((said for said in (about.get("task"), value.get("task")) if isinstance(said, str) and said), None)
-    form = about.get("policy_format")
-    return turn_drafts(record, turns, True, task=task, answers=form if isinstance(form, str) else None)
+    return turn_drafts(record, turns, True, task=task, answers=_stated_format(about.get("policy_format")))
+
+
+def _stated_format(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return find_format(value).spec
+    except ValueError as error:
+        raise BadRecord("not a record", str(error)[:200]) from None
 
 
 def llava(record: SourceRecord) -> list[Draft]:
@@ -77,7 +86,7 @@ def agentnet(record: SourceRecord) -> list[Draft]:
     key = next((name for name in ("traj", "trajectory", "steps") if name in value), "traj")
     steps = tuple(_agentnet_step(step) for step in objects_of(value.get(key), key))
     known = ("task_id", "domain", "alignment_score", "efficiency_score", "task_difficulty")
-    extra = {name: value[name] for name in known if isinstance(value.get(name), str | int | float)}
+    extra = {name: value[name] for name in known if _is_scalar(value.get(name))}
     completed = value.get("task_completed", True) is not False
     return [Draft(record.where, record.images, instruction, steps, success=completed, answers="pyautogui", extra=extra)]
 
@@ -122,7 +131,7 @@ def _element(record: SourceRecord, image: str, value: Mapping[str, Any]) -> Draf
         platform = found[0]
     name = "-".join(part for part in (platform, kind) if part) or GROUNDING
     known = ("id", "data_source", "application", "group", "platform", "ui_type", "data_type", "bucket")
-    extra: dict[str, Scalar] = {key: value[key] for key in known if isinstance(value.get(key), str | int)}
+    extra: dict[str, Scalar] = {key: value[key] for key in known if _is_scalar(value.get(key))}
     step = DraftStep(image, box=box, stated=stated)
     form: BoxForm | None = value["bbox_form"] if value.get("bbox_form") in get_args(BoxForm) else None
     draft = Draft(record.where, record.images, instruction, (step,), name, extra=extra)
@@ -148,6 +157,10 @@ def _box(value: Any) -> Box:
     ):
         raise BadRecord("bad box", f"the box {json.dumps(value)[:80]} is not four numbers")
     return numbers[0], numbers[1], numbers[2], numbers[3]
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, int | float) and -(2.0**63) < value < 2.0**63)
 
 
 def _is_pair(value: Any) -> bool:

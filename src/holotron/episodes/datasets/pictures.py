@@ -20,6 +20,7 @@ from holotron.episodes.datasets.records import BadRecord
 from holotron.episodes.images import PNG_SIGNATURE
 
 MOST_PIXELS = 64_000_000
+FOLDERS = ("", "images", "screenspotv2_image", "screenspot_imgs")  # below the one that is given
 KEPT = 8  # several records in a row are often about one picture
 _DATA_URL = re.compile(r"data:image/[a-zA-Z0-9+.-]+;base64,")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
@@ -64,23 +65,23 @@ class SourcePictures:
 
 
 def find_image(root: Path, name: str) -> Path:
-    """The file that a record names, below the folder of images or its `images`; nothing outside is ever opened."""
+    """The file that a record names, in the folder of images or one of FOLDERS; nothing outside is ever opened."""
     plain = unquote(name.removeprefix("file://")) if name.startswith("file://") else name
     if _URL.match(plain):
         raise BadRecord("image not here", f"{plain[:120]!r} is an address; images are files, nothing is fetched")
     base = root.resolve()
     if "\0" in plain or ".." in PurePosixPath(plain.replace("\\", "/")).parts:
         raise BadRecord("image outside", f"the image {plain[:120]!r} is not below {root}")
-    for folder in (root, root / "images"):
-        path = folder / plain.replace("\\", "/")
+    for folder in FOLDERS:
+        path = root / folder / plain.replace("\\", "/")
         try:
             found = path.resolve()
             if not found.is_relative_to(base):
                 raise BadRecord("image outside", f"the image {plain[:120]!r} is not below {root}")
             if found.is_file():
                 return found
-        except OSError as error:  # a name that is too long, a loop of links
-            raise BadRecord("image missing", f"{plain[:120]!r}: {error.strerror}") from error
+        except (OSError, UnicodeError) as error:  # a name that is too long or no text, a loop of links
+            raise BadRecord("image missing", f"{plain[:120]!r} is no name of a file: {error}") from None
     raise BadRecord("image missing", f"there is no image {plain[:120]!r} below {root}")
 
 

@@ -165,6 +165,13 @@ def default_dialect(config: ModelConfig, *, released: bool = True) -> Dialect:
     return Dialect(prefix="language_model." if config.vision else "", released=released)
 
 
+def module_dialect(config: ModelConfig) -> Dialect:
+    """The names of modules in transformers, which are those of its adapters."""
+    if isinstance(config.vision, QwenVisionConfig):
+        return replace(_qwen_dialect(nested=True), released=False)
+    return replace(default_dialect(config), released=False)
+
+
 def all_dialects(config: ModelConfig) -> list[Dialect]:
     """Every spelling that a model of this kind comes in."""
     if isinstance(config.vision, QwenVisionConfig):

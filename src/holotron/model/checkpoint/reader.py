@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,23 @@ from holotron.model.parameters import parameter_type, place
 Progress = Callable[[int, int], None]
 
 
+@dataclass(frozen=True)
+class OpenCheckpoint:
+    """A checkpoint whose headers are read and fit: its model without weights, and which tensors hold them.
+
+    dtype: what weights are to be kept in.
+    """
+
+    model: Model
+    dtype: torch.dtype
+    plan: dict[str, list[Stored]]
+    headers: dict[str, TensorHeader]
+
+    def unstored(self, name: str) -> float:
+        """The value of a parameter that is not in the files: of the identity."""
+        return float(name.endswith(".weight"))
+
+
 def load_checkpoint(
     folder: str | Path,
     device: torch.device | str = "cpu",
@@ -34,6 +51,13 @@ def load_checkpoint(
     Everything that headers can tell is checked before any data is read; on an error nothing is returned. Without a
     dtype the weights stay in the one they are stored in. `progress` is told bytes done and bytes in all.
     """
+    checkpoint = open_checkpoint(folder, dtype)
+    _fill(checkpoint, torch.device(device), progress)
+    return checkpoint.model.eval()
+
+
+def open_checkpoint(folder: str | Path, dtype: torch.dtype | None = None) -> OpenCheckpoint:
+    """Read everything but the weights, and check that it fits."""
     folder = Path(folder)
     raw = read_raw_config(folder)
     headers = read_headers(folder)
@@ -47,10 +71,8 @@ def load_checkpoint(
     plan = _plan(parameters, config, dialect, headers)
     if dtype is None:
         dtype = _torch_type(plan["decoder.embeddings.weight"][0], headers, raw)
-    _fill(model, plan, headers, torch.device(device), dtype, progress)
-    kept = _read_kept(headers)
-    model.source = CheckpointSource(folder, raw, dialect, kept)
-    return model.eval()
+    model.source = CheckpointSource(folder, raw, dialect, _read_kept(headers))
+    return OpenCheckpoint(model, dtype, plan, headers)
 
 
 def _fit_vision(config: ModelConfig, headers: dict[str, TensorHeader]) -> ModelConfig:
@@ -137,14 +159,8 @@ def _check_scale(name: str, headers: dict[str, TensorHeader]) -> None:
         )
 
 
-def _fill(
-    model: Model,
-    plan: dict[str, list[Stored]],
-    headers: dict[str, TensorHeader],
-    device: torch.device,
-    dtype: torch.dtype,
-    progress: Progress | None,
-) -> None:
+def _fill(checkpoint: OpenCheckpoint, device: torch.device, progress: Progress | None) -> None:
+    model, plan, headers, dtype = checkpoint.model, checkpoint.plan, checkpoint.headers, checkpoint.dtype
     parameters = dict(model.named_parameters())
     total = sum(parameter.numel() for parameter in parameters.values()) * dtype.itemsize
     done = 0
@@ -154,8 +170,7 @@ def _fill(
             by_file.setdefault(headers[stored.name].file, []).append((name, stored))
     for name, parameter in parameters.items():
         if name not in plan:
-            ones = name.endswith(".weight")
-            place(model, name, torch.full(parameter.shape, float(ones), device=device, dtype=dtype))
+            place(model, name, torch.full(parameter.shape, checkpoint.unstored(name), device=device, dtype=dtype))
     for file, wanted in by_file.items():
         with open_tensors(file, device) as tensors:
             read: list[tuple[str, Tensor]] = []

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from holotron.model.checkpoint import int8
-from holotron.model.checkpoint.companions import GENERATION, PROCESSOR, WHOLE_PROCESSOR, render_processor
+from holotron.model.checkpoint.companions import PROCESSOR, WHOLE_PROCESSOR, render_processor
 from holotron.model.checkpoint.config_json import NO_CLAMP, read_config, render_config, render_video
 from holotron.model.checkpoint.names import Dialect, default_dialect
 from holotron.model.checkpoint.storage import INDEX
@@ -23,18 +23,8 @@ from holotron.model.config import ModelConfig, QwenVisionConfig
 from holotron.model.errors import CheckpointError
 from holotron.model.model import Model
 
-# What stands beside the weights and is carried over when a model that was read is written again.
-COMPANIONS = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    PROCESSOR,
-    WHOLE_PROCESSOR,
-    GENERATION,
-    "policy.json",
-)
+# Files that are weights, in whatever form; everything else beside them is carried over when a model is written again.
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".onnx", ".h5", ".msgpack", ".index.json")
 
 
 def save_checkpoint(
@@ -81,8 +71,8 @@ def _write(model: Model, folder: Path, max_shard_bytes: int, bits: int) -> None:
         size = sum(tensor.nbytes for shard in shards for tensor in shard.values())
         _write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": weight_map})
     if source:
-        for companion in (source.folder / name for name in COMPANIONS):
-            if companion.is_file():
+        for companion in source.folder.iterdir():
+            if companion.is_file() and not companion.name.endswith(WEIGHTS) and not companion.name.startswith("."):
                 shutil.copyfile(companion, folder / companion.name)
     _write_json(folder / "config.json", raw)
     if model.config.vision:

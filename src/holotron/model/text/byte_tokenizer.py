@@ -5,6 +5,8 @@ It gives a model without a vocabulary of its own, such as one with random weight
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tokenizers
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
@@ -23,8 +25,8 @@ def byte_tokenizer(config: ModelConfig) -> Tokenizer:
     return Tokenizer(byte_library(config))
 
 
-def byte_library(config: ModelConfig) -> tokenizers.Tokenizer:
-    """The same as the library's own object, which can be saved as a tokenizer.json."""
+def byte_library(config: ModelConfig, more: Sequence[str] = ()) -> tokenizers.Tokenizer:
+    """The same as the library's own object, which can be saved as a tokenizer.json; `more` lie behind the bytes."""
     special: dict[str, int] = {}
     for text, id_ in (("<pad>", config.pad_token_id), ("<s>", config.bos_token_id)):
         if id_ is not None:
@@ -37,7 +39,7 @@ def byte_library(config: ModelConfig) -> tokenizers.Tokenizer:
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     taken = set(special.values())
     free = (id_ for id_ in range(config.vocab_size) if id_ not in taken)
-    wanted = [*(text for text in (*_TURNS, *_TAGS) if text not in special), *letters]
+    wanted = [*(text for text in (*_TURNS, *_TAGS) if text not in special), *letters, *more]
     ids = special | dict(zip(wanted, free, strict=False))
     if len(ids) < len(special) + len(wanted):
         raise ModelError(

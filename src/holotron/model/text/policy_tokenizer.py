@@ -62,12 +62,13 @@ def policy_library(config: ModelConfig) -> tokenizers.Tokenizer:
     """The tokenizer as the library's own object, which can be saved as a tokenizer.json."""
     library = byte_library(config)
     pieces = [*PIECES, *(coordinate_token(axis, value) for axis in AXES for value in range(SCALE + 1))]
-    # The library numbers what it adds from its own size on; these ids lie behind all others.
+    needed = library.get_vocab_size() + len(pieces)
+    if needed > config.vocab_size:
+        raise ModelError(f"{config.name} has a vocabulary of {config.vocab_size}; pieces of actions need {needed}")
+    # What is added is numbered behind the last id, where a model whose markup comes last has no room for it.
+    if max(library.get_vocab().values()) + len(pieces) >= config.vocab_size:
+        library = byte_library(config, pieces)
     library.add_tokens([AddedToken(piece, special=False, normalized=False) for piece in pieces])
-    if library.get_vocab_size() > config.vocab_size:
-        raise ModelError(
-            f"{config.name} has a vocabulary of {config.vocab_size}; pieces of actions need {library.get_vocab_size()}"
-        )
     return library
 
 

@@ -59,17 +59,25 @@ def run_experts(
 
     With a gate, an expert is down · (activation(gate · x) · up · x).
     """
-    experts, per_token = len(up_EFD), chosen_TK.shape[1]
     activate = ACTIVATIONS[activation]
+
+    def expert(index: int, x_ND: Tensor) -> Tensor:
+        up_NF = F.linear(x_ND, up_EFD[index])
+        inner_NF = activate(up_NF) if gate_EFD is None else activate(F.linear(x_ND, gate_EFD[index])) * up_NF
+        return F.linear(inner_NF, down_EDF[index])
+
+    return run_each_expert(x_TD, chosen_TK, weights_TK, len(up_EFD), expert)
+
+
+def run_each_expert(
+    x_TD: Tensor, chosen_TK: Tensor, weights_TK: Tensor, experts: int, expert: Callable[[int, Tensor], Tensor]
+) -> Tensor:
+    """Weighted sum over each token's experts of expert(number, x)."""
     # Sorted by expert, so that each expert sees its tokens as one matrix.
     order = chosen_TK.flatten().argsort(stable=True)
-    token = order // per_token
+    token = order // chosen_TK.shape[1]
     counts: list[int] = chosen_TK.flatten().bincount(minlength=experts).tolist()
-    outputs = [x_TD[:0]]
-    for expert, x_ND in enumerate(x_TD[token].split(counts)):
-        if len(x_ND):
-            up_NF = F.linear(x_ND, up_EFD[expert])
-            inner_NF = activate(up_NF) if gate_EFD is None else activate(F.linear(x_ND, gate_EFD[expert])) * up_NF
-            outputs.append(F.linear(inner_NF, down_EDF[expert]))
+    pieces = enumerate(x_TD[token].split(counts))
+    outputs = [x_TD[:0], *(expert(index, x_ND) for index, x_ND in pieces if len(x_ND))]
     weighted = torch.cat(outputs) * weights_TK.flatten()[order, None]
     return torch.zeros_like(weighted[: len(x_TD)]).index_add(0, token, weighted).to(x_TD.dtype)

@@ -56,6 +56,11 @@ class Rollout:
         found = (
             find_format(config.format) if config.format else resolve_format(recipe.starting_point, None, None) or NANO
         )
+        if found.windowed:  # an episode is then no one sequence of tokens
+            raise ValueError(
+                f"{found.name} writes each prompt anew, and online RL learns from sessions; choose a format that goes "
+                "on in one, such as json"
+            )
         return found.with_kinds(config.kinds or self.suite.kinds)
 
     @contextmanager
