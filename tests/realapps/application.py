@@ -40,8 +40,8 @@ class Application:
 
     command: what starts it, of a Python that has it, an empty folder and a port. ready: a path that answers then.
     state: what was made in it, from that folder and its origin; wanted: what it should be. told: words that a page's
-    dialogs must have brought to the policy. learned: whether a model learns the script, too, which needs pages that look
-    the same at each run.
+    dialogs must have brought to the policy. learned: whether a model learns the script, too, which needs pages that
+    look the same at each run.
     """
 
     package: str
