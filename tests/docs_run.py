@@ -64,7 +64,7 @@ def shown() -> Iterator[Shown]:
         for block in BLOCK.finditer(text):
             marks = MARK.findall(block[1])
             first = text[: block.start(3)].count("\n") + 1
-            for offset, line in enumerate(block[3].splitlines()):
+            for offset, line in enumerate(block[3].replace("\\\n", "").splitlines()):
                 if block[2] == "console" and not line.startswith("$ "):
                     continue
                 command = line.removeprefix("$ ").partition("  #")[0].partition(" # ")[0].strip()
@@ -101,10 +101,14 @@ def main() -> None:
 
 
 def _kept(path: Path) -> dict[str, dict[str, Any]]:
-    """What an earlier report says of commands that are still shown."""
-    places = {one.place: one.command for one in shown()}
+    """What an earlier report says of commands that are still shown, wherever on their page."""
     before = json.loads(path.read_text(encoding="utf-8"))["commands"] if path.is_file() else []
-    return {one["at"]: one for one in before if places.get(one["at"]) == one["command"]}
+    known = {(one["at"].partition(":")[0], one["command"]): one for one in before}
+    return {
+        one.place: known[one.page, one.command] | {"at": one.place}
+        for one in shown()
+        if (one.page, one.command) in known
+    }
 
 
 def _report(done: Mapping[str, dict[str, Any]], out: Path | None) -> None:

@@ -153,3 +153,21 @@ def test_options_change_what_they_should() -> None:
     assert planned(gpus=4).memory.optimizer == planned().memory.optimizer / 4
     assert planned(gpus=4).memory.gathered > 0
     assert planned(recompute="full").time.recomputed > planned(recompute="mamba").time.recomputed > 0
+
+
+@pytest.mark.parametrize(
+    ("measured", "options"),
+    [
+        ("train-12b-lora", ["--lora", "16"]),
+        ("train-8b-full", ["--no-average", "--text-only"]),
+    ],
+)
+def test_it_says_what_was_measured(measured: str, options: list[str]) -> None:
+    """Memory within a tenth and seconds within a fifth of what an H200 took, as the results here say."""
+    path = Path(__file__).parents[2] / "benchmarks" / "results" / f"{measured}.json"
+    seen = json.loads(path.read_text())
+    shape = ["--tokens", str(seen["tokens"]), "--recompute", seen["recompute"]]
+    plan = told(seen["model"], "--gpu", "H200", *shape, *options)
+    assert plan["recompute"] == seen["recompute"]
+    assert plan["memory_bytes"]["allocated"] / 2**30 == pytest.approx(seen["peak_memory_gib"], rel=0.10)
+    assert plan["seconds"]["total"] == pytest.approx(seen["seconds_per_step"], rel=0.20)

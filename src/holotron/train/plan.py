@@ -67,8 +67,8 @@ class TrainingMemory:
 
     @property
     def allocated(self) -> float:
-        """What PyTorch has at the peak of a step."""
-        return float(sum(asdict(self).values()))
+        """What PyTorch has at the peak of a step: at the logits, or in the first layer of the way back."""
+        return float(sum(asdict(self).values()) - min(self.working, self.logits))
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class TrainingPlan:
             return 0.0
         block = HALF * (4 * tower.width + (3 if tower.gated else 2) * tower.mlp_size)
         learns = any(p.requires_grad for name, p in self.model.named_parameters() if name.startswith("vision."))
-        of_patch = HALF * tower.patch_values + 2 * HALF * tower.width + block
+        of_patch = float(HALF * tower.patch_values)  # of a tower that does not learn, the rest is gone by then
         if learns:
             keeps_all = self.setup.recipe.recompute == "none"
             of_patch += tower.depth * (block + HALF * 4 * tower.width if keeps_all else HALF * tower.width)
@@ -263,9 +263,10 @@ def kept_bytes(
     if recompute == "full":
         return stream * d
     every = recompute == "none"  # else the results of products
+    last = d * (constants.last if value == HALF else 1)
     if symbol == "M" and (m := config.mamba):
         if not every:
-            return stream * d + value * (m.projection_size + d)
+            return stream * d + value * (m.projection_size + last)
         # Pairs of tokens in a chunk for each head, B and C for each head, and the states between chunks.
         pairs, wide, states = m.heads * m.chunk_size, m.heads * m.state_size, m.inner_size * m.state_size / m.chunk_size
         inside = 5 * pairs + 3.3 * wide + 3 * states + 3 * m.inner_size
@@ -273,16 +274,16 @@ def kept_bytes(
         return stream * d + value * (2 * m.projection_size + 4 * m.conv_channels) + scanned * inside
     if symbol == "*" and (a := config.attention):
         heads, both = a.heads * a.head_dim, (a.heads + 2 * a.kv_heads) * a.head_dim
-        return stream * d + value * ((2 * both + 2 * heads + d) if every else (both + heads + d))
+        return stream * d + value * ((2 * both + 2 * heads + d) if every else (both + heads + last))
     if symbol == "-" and (f := config.mlp):
         products = f.size * (2 if f.gated else 1)
-        return stream * d + value * ((2 * products + 2 * d) if every else (products + d))
+        return stream * d + value * ((2 * products + 2 * d) if every else (products + last))
     assert config.moe is not None
     e = config.moe
     products = (e.experts_per_token * e.expert_size + e.shared_size) * (2 if e.gated else 1)
     routed = e.experts_per_token * (e.latent_size or d) + (e.latent_size or 0)
     if not every:
-        return stream * d + value * (products + routed + d)
+        return stream * d + value * (products + routed + last)
     return stream * d + value * (2 * products + 3 * routed + 2 * d) + FULL * 3 * e.experts
 
 

@@ -16,7 +16,7 @@ class TrainingConstants:
     attention: float = 0.40
     vision: float = 0.45
     # Bytes that what is between the products moves, by each value that a layer would keep: written and read again.
-    moved: float = 1.0
+    moved: float = 2.4
     bandwidth: float = 0.70
     # An AdamW step reads and writes weight, moments and gradient; the average as much again.
     optimizer_bytes: float = 32.0
@@ -25,8 +25,10 @@ class TrainingConstants:
     link: float = 300e9
     # Memory: of the values that a layer needs for its gradient, the share that is there at once in its backward pass.
     working: float = 1.0
-    # Bytes of a value inside a scan, half of which computes in float32 beside 16-bit weights.
-    scan_bytes: float = 3.0
+    # Bytes of a value inside a scan: its kernels hold them on the chip, and keep next to nothing of them.
+    scan_bytes: float = 0.0
+    # The share of a layer's last product that is kept: nothing needs it, and compiled layers drop it.
+    last: float = 0.0
     # Bytes of a logit: 16 bits, float32, its logarithm and its gradient.
     logit_bytes: float = 14.0
     # What the allocator cannot use, what libraries take, and the context: not in what PyTorch calls allocated.

@@ -40,23 +40,26 @@ def test_a_run_that_is_killed_and_stopped_equals_one_that_was_not(tmp_path: Path
         train(path, out, steps=6)
 
 
-def test_a_bandit_is_learned_while_attempts_go_on_and_none_is_too_old(tmp_path: Path) -> None:
-    path = write_run(tmp_path, steps=8, staleness=1, size=8, count=6, rollout='on_update = "recompute"')
-    out = tmp_path / "run"
-    told = train(path, out)
+def test_a_bandit_is_learned_from_random_weights(tmp_path: Path) -> None:
+    told = train(write_run(tmp_path, steps=9, size=8, count=4), tmp_path / "run")
     success = [progress.success or 0.0 for progress in told]
-    assert sum(success[-2:]) > 3 * sum(success[:2])
-    assert sum(success[-2:]) > 1.0
+    assert sum(success[:2]) < 0.6  # by chance
+    assert sum(success[-2:]) > 1.2
+    assert max(progress.difference or 0.0 for progress in told) < 1e-5
+    assert not any(progress.alarm for progress in told)
+
+
+def test_attempts_go_on_while_it_learns_and_none_is_too_old(tmp_path: Path) -> None:
+    path, out = write_run(tmp_path, steps=4, staleness=1, rollout='on_update = "recompute"'), tmp_path / "run"
+    told = train(path, out)
     assert all(progress.most_staleness in (0, 1, None) for progress in told)
     assert any(progress.staleness for progress in told)  # some were begun before the last update
-    differences = [value for progress in told if (value := progress.difference) is not None]
-    assert max(differences) < 1e-5
-    assert not any(progress.alarm for progress in told)
+    assert max(progress.difference or 0.0 for progress in told) < 1e-5
     store = EpisodeStore(out / EPISODES)
     outputs = [step.output for info in store.list_episodes() for step in store.steps(info.id)]
-    assert {output.weight_version for output in outputs if output is not None} >= {0, 1, 2, 3}
-    ledger = json.loads((out / "ledger-8.json").read_text())
-    assert len(ledger["open"]) == 6  # begun, and not learned from
+    assert {output.weight_version for output in outputs if output is not None} >= {0, 1}
+    ledger = json.loads((out / "ledger-4.json").read_text())
+    assert len(ledger["open"]) == 2  # begun, and not learned from
 
 
 def test_a_format_that_writes_prompts_anew_is_refused(tmp_path: Path) -> None:
