@@ -64,7 +64,7 @@ def test_every_command_that_is_shown_can_be_typed():
         command, words = get_command(app), shlex.split(line, comments=True)[1:]
         while hasattr(command, "commands"):
             command, words = command.commands[words[0]], words[1:]
-        if command.name != "bench":  # which has a parser of its own
+        if command.name != "bench" and words[:1] != ["train"]:  # `bench` and `plan train` have parsers of their own
             command.make_context(command.name, [word for word in words if word != "…"])
 
 
