@@ -247,12 +247,14 @@ def test_every_answer_carries_a_policy(client, store):
 
 
 def test_the_scripts_never_make_markup_of_texts():
+    static = Path(view.__file__).parents[1] / "web" / "static"
     script = joined_scripts()
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "srcdoc"):
         assert word not in script
+        assert word not in (static / "samples.js").read_text()  # of pages of samples
     names = re.findall(r"^(?:async )?(?:const|let|function|class) (\w+)", script, re.MULTILINE)
     assert len(names) == len(set(names)), "joined, the modules share their names"
-    assert set(SCRIPTS) == {path.name for path in (Path(view.__file__).parents[1] / "web" / "static").glob("*.js")}
+    assert {*SCRIPTS, "samples.js"} == {path.name for path in static.glob("*.js")}
 
 
 def test_the_routes_can_be_included_anywhere(store):

