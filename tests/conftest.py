@@ -29,9 +29,8 @@ LONGEST = ("test_loop_closes.py", "test_pipeline.py", "test_distributed.py", "te
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many again as there are cores: tests that wait for browsers and servers left a third of them idle."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + (cores + 1) // 2
+    """Twice as many as there are cores: tests that wait for browsers and servers left a third of them idle."""
+    return 2 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
@@ -396,6 +396,7 @@ LOCAL = {
 
 
 @pytest.mark.parametrize("name", LOCAL)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_a_long_conversation_goes_on_as_if_it_were_all_written(
     tokenizer: Tokenizer, name: str, data: st.DataObject

@@ -83,6 +83,7 @@ def test_a_chain_is_a_session(client, live):
     again = ask(client, "Three", previous_response_id=first.id)
     assert other.session_id != first.session_id
     assert other.output_text == again.output_text
+    assert other.usage.input_tokens_details.cached_tokens >= held - 1
     third = ask(client, "Three", previous_response_id=second.id)
     assert third.usage.input_tokens_details.cached_tokens == second.usage.total_tokens
     for wrong in ("resp_none_1", first.id[:-1] + "9", "x"):

@@ -69,7 +69,8 @@ def match(
         wanted_tokens, keys = np.frombuffer(tokens, np.int32), dict(image_keys)
         for session in candidates:
             position = 0 if session.slot is None else _alike(session, wanted_tokens, keys)
-            if position > (best[1] if best else 0):
+            # Less than a page, such as the token that begins every prompt, is not worth a fork.
+            if position >= loop.config.page_size and position > (best[1] if best else 0):
                 best = (session, position)
     return best
 
