@@ -141,6 +141,10 @@ class Client:
                 if self._draw.random() < 0.3:
                     break
         self._record.counts["left early"] += 1
+        # The server hears of it a moment later, on a busy machine a long one; until then the session is at work.
+        async with asyncio.timeout(60):
+            while (await self._http.get(f"/v1/sessions/{body['session_id']}")).json()["busy"]:
+                await asyncio.sleep(0.05)
 
     async def _post(self, kind: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
         began = time.monotonic()
