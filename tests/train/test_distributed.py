@@ -183,8 +183,6 @@ def test_ranks_learn_what_one_process_would(folder: Path, run: str, tmp_path: Pa
     asked = replace(recipe(folder, run), batches=RANKS)
     begun = Trainer(asked, tmp_path, "cpu").learner.model.state_dict()
     one = Trainer(asked, tmp_path, "cpu")
-    learned = [[int(each.batch.weights_N.sum()) for each in next(one.batches())] for _ in range(1)]
-    assert run == "lora" or learned[0][0] != learned[0][1], "ranks that learn equally much hide how they are weighed"
     one.run()
     expected = {name: p.detach() for name, p in one.learner.model.named_parameters()}
     got = torch.load(folder / f"{run}.pt", weights_only=True)
