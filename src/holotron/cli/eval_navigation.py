@@ -52,12 +52,12 @@ EXAMPLES = examples(
 
 def navigation(
     benchmark: Annotated[str, typer.Argument(metavar="BENCHMARK", help=", ".join(BENCHMARKS))],
-    data: Annotated[Path, typer.Option(help="Its published list of tasks.", dir_okay=False, exists=True)],
+    data: Annotated[Path, typer.Option(help="Its published list of tasks.", dir_okay=False)],
     without: Annotated[
-        Path | None, typer.Option(dir_okay=False, exists=True, help="The published ids that a subset leaves out.")
+        Path | None, typer.Option(dir_okay=False, help="The published ids that a subset leaves out.")
     ] = None,
     patches: Annotated[
-        Path | None, typer.Option(dir_okay=False, exists=True, help="New texts of tasks by id, and removals.")
+        Path | None, typer.Option(dir_okay=False, help="New texts of tasks by id, and removals.")
     ] = None,
     date: Annotated[
         str | None, typer.Option(help=f"Of the list, such as 2025-12-14; {MIND2WEB}, whose tasks change, needs it.")
@@ -99,7 +99,7 @@ def navigation(
     prices: PricesOption = None,
     labels: Annotated[
         Path | None,
-        typer.Option(dir_okay=False, exists=True, help="What people said of tasks or episodes: agreement is told."),
+        typer.Option(dir_okay=False, help="What people said of tasks or episodes: agreement is told."),
     ] = None,
     trajectories: Annotated[
         Path | None, typer.Option(file_okay=False, help="A folder for each episode, as the judges of others read it.")
