@@ -25,7 +25,7 @@ from holotron.episodes.errors import Damaged
 from holotron.episodes.files import write_whole
 from holotron.episodes.record import EpisodeInfo, Step
 from holotron.episodes.store import EpisodeStore
-from holotron.eval.judges import Judge, Opinion, Evidence, Vote
+from holotron.eval.judges import Evidence, Judge, Opinion, Vote
 
 CALLS, VERDICTS = "calls.jsonl", "verdicts.jsonl"
 BARRIERS = ("captcha", "blocked")
