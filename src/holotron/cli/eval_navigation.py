@@ -131,7 +131,7 @@ def navigation(
     listed = _listed(benchmark, data, without, patches, date)
     with misuse(ValueError):
         people = None if labels is None else read_labels(labels)
-        window = _window(size)
+        window = window_of(size)
     table = price_table(prices)
     suite = NavigationSuite.of(listed, width=window[0], height=window[1], allow_private=tuple(allow_private or ()))
     some = [part.strip() for part in (tasks or "").split(",") if part.strip()]
@@ -168,7 +168,7 @@ def navigation(
                 await play()
             # Nothing is known of success, so that no rate may stand there.
             return {"benchmark": listed.name, "played": len(played_episodes(run)), "task_list": listed.manifest}
-        async with _judge(judge, judge_name, judge_temperature, judge_seconds) as (asked, label):
+        async with judge_at(judge, judge_name, judge_temperature, judge_seconds) as (asked, label):
             played = {} if no_play else await play()
             with passing_progress("judged") as told:
                 judging = Judging(
@@ -213,7 +213,7 @@ def _listed(benchmark: str, data: Path, without: Path | None, patches: Path | No
         return read_online_mind2web(data, date)
 
 
-def _window(size: str) -> tuple[int, int]:
+def window_of(size: str) -> tuple[int, int]:
     width, _, height = size.partition("x")
     if not (width.isdigit() and height.isdigit() and int(width) and int(height)):
         raise ValueError(f"--size is {size!r}; write it as 1024x768")
@@ -221,7 +221,7 @@ def _window(size: str) -> tuple[int, int]:
 
 
 @asynccontextmanager
-async def _judge(
+async def judge_at(
     url: str, name: str | None, temperature: float, seconds: float
 ) -> AsyncIterator[tuple[EndpointModel, str]]:
     """The judge and its name. One that is away is known before anything is played."""

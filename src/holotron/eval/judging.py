@@ -90,6 +90,12 @@ def factual_actions(steps: Sequence[Step]) -> tuple[str, ...]:
     )
 
 
+def evidence_of(store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], task: str | None = None) -> Evidence:
+    """What a judge may see of an episode; task: another one than it was played for."""
+    images = tuple(step.observation.image for step in steps if step.observation.image is not None)
+    return Evidence(info.id, task or info.task.text, answer_of(steps), factual_actions(steps), images, store.image)
+
+
 @dataclass
 class Judging:
     """The episodes of a store before a judge. at_once: how many of them. on_change: told how many are judged."""
@@ -132,8 +138,7 @@ class Judging:
             return Verdict(info.id, task, attempt, "undecided", "damaged", words=str(error))
         if barrier := barrier_of(steps):
             return Verdict(info.id, task, attempt, "undecided", barrier)
-        images = tuple(step.observation.image for step in steps if step.observation.image is not None)
-        seen = Evidence(info.id, info.task.text, answer_of(steps), factual_actions(steps), images, self.store.image)
+        seen = evidence_of(self.store, info, steps)
 
         async def ask(question: str, messages: Sequence[Message]) -> PaidAnswer:
             return await log.ask(f"{info.id} {question}", self.model, messages)
