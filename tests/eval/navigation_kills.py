@@ -9,16 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import re
-import signal
-import subprocess
 import sys
-import threading
 import time
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,8 +22,8 @@ from tests.agent.replies import act
 from tests.agent.scripted_server import scripted_server
 from tests.env.site import Site
 from tests.eval.judged_episodes import IDS, webvoyager_file
+from tests.eval.killed import Killer, circumstances, run_to_the_end
 
-CODE = "from holotron.cli.main import main; main()"
 PLAYING, JUDGING = (150, 400), (120, 350, 560)  # answers given by the policy and by the judge, at which it is killed
 AT_ONCE = 8
 
@@ -39,25 +33,6 @@ def expected(number: int) -> str:
     return ("SUCCESS", "NOT SUCCESS", "NOT SUCCESS", "No verdict.")[number % 4]
 
 
-class Counting:
-    """Counts answers, and kills the process that asks for them at some."""
-
-    def __init__(self, moments: tuple[int, ...]) -> None:
-        self.asked: Counter[int] = Counter()
-        self.left = list(moments)
-        self.process: subprocess.Popen[bytes] | None = None
-        self.kills = 0
-        self._turn = threading.Lock()
-
-    def count(self, number: int) -> None:
-        with self._turn:
-            self.asked[number] += 1
-            if self.left and self.asked.total() >= self.left[0] and self.process is not None:
-                self.left.pop(0)
-                self.kills += 1
-                os.kill(self.process.pid, signal.SIGKILL)
-
-
 def number_of(request: dict[str, Any]) -> int:
     found = re.search(r"Find number (\d+)", json.dumps(request["messages"]))
     assert found
@@ -65,7 +40,7 @@ def number_of(request: dict[str, Any]) -> int:
 
 
 def killed_run(folder: Path) -> dict[str, Any]:
-    policy_calls, judge_calls = Counting(PLAYING), Counting(JUDGING)
+    policy_calls, judge_calls = Killer(PLAYING), Killer(JUDGING)
 
     def play(request: dict[str, Any]) -> str:
         policy_calls.count(number_of(request))
@@ -82,19 +57,11 @@ def killed_run(folder: Path) -> dict[str, Any]:
         scripted_server(judge) as judges,
     ):
         data, out = webvoyager_file(folder, site.origin + "/"), folder / "run"
-        command = [sys.executable, "-c", CODE, "eval", "navigation", "webvoyager-original-643", "--data", str(data)]
-        command += ["--endpoint", policy.url, "--judge", judges.url, "--out", str(out), "--allow-private", "127.0.0.1"]
-        command += ["--sessions", str(AT_ONCE), "--judge-sessions", str(AT_ONCE), "--json", "--size", "640x480"]
-        began, runs = time.monotonic(), 0
-        while True:
-            runs += 1
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            policy_calls.process = judge_calls.process = process
-            output, _ = process.communicate(timeout=3600)
-            print(f"run {runs}: exit {process.returncode}", file=sys.stderr)
-            if process.returncode == 0:
-                break
-            assert process.returncode == -signal.SIGKILL, "it ended by itself"
+        command = ["eval", "navigation", "webvoyager-original-643", "--data", str(data), "--out", str(out)]
+        command += ["--endpoint", policy.url, "--judge", judges.url, "--allow-private", "127.0.0.1", "--json"]
+        command += ["--sessions", str(AT_ONCE), "--judge-sessions", str(AT_ONCE), "--size", "640x480"]
+        began = time.monotonic()
+        output, runs = run_to_the_end(command, [policy_calls, judge_calls])
         report = json.loads(output)
     return {
         "seconds": round(time.monotonic() - began, 1),
@@ -105,7 +72,7 @@ def killed_run(folder: Path) -> dict[str, Any]:
     }
 
 
-def checked(report: dict[str, Any], out: Path, policy: Counting, judge: Counting) -> dict[str, Any]:
+def checked(report: dict[str, Any], out: Path, policy: Killer, judge: Killer) -> dict[str, Any]:
     """What is in the folder, beside what must be."""
     episodes = Counter(info.task.name for info in EpisodeStore(out).list_episodes(finished=True) if info.counts)
     [folder] = (out / "judges").iterdir()
@@ -136,12 +103,7 @@ def main() -> None:
     args = parser.parse_args()
     with TemporaryDirectory() as folder:
         found = killed_run(Path(folder))
-    report = {
-        "command": "python -m tests.eval.navigation_kills",
-        "date": datetime.now(UTC).date().isoformat(),
-        "hardware": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
-        **found,
-    }
+    report = circumstances("python -m tests.eval.navigation_kills") | found
     text = json.dumps(report, indent=1)
     print(text)
     if args.out is not None:

@@ -25,7 +25,7 @@ from holotron.episodes.answer_log import AnswerLog
 from holotron.episodes.datasets.pictures import SourcePictures
 from holotron.episodes.errors import EpisodeError
 from holotron.episodes.labels import Label, LabelFolder
-from holotron.eval.annotation.asking import Panel, Speaker
+from holotron.eval.annotation.asking import Annotators, Speaker
 from holotron.eval.annotation.episode_labels import EPISODE_KINDS, label_episode
 from holotron.eval.annotation.inputs import InputError, Inputs, Item, video_frames
 from holotron.eval.annotation.pages import PageSource
@@ -83,7 +83,7 @@ class Annotation:
                 Speaker(*model, logs[name]) if model is not None else None
                 for name, model in ((ANSWERS, self.policy), (JUDGED, self.judge))
             ]
-            panel = Panel(speakers[0], speakers[1], self.localizer, self.method, self.settings.votes)
+            panel = Annotators(speakers[0], speakers[1], self.localizer, self.method, self.settings.votes)
             labels = await self._labels(panel, items, screens, await self._pages(stack, items, screens))
             spent = {each.name: self._spent(each) for each in speakers if each is not None}
         distinct = {label.id: label for label in labels}
@@ -115,7 +115,7 @@ class Annotation:
         return await stack.enter_async_context(source)
 
     async def _labels(
-        self, panel: Panel, items: Sequence[Item], screens: ScreenLog, pages: PageSource | None
+        self, panel: Annotators, items: Sequence[Item], screens: ScreenLog, pages: PageSource | None
     ) -> list[Label]:
         settings, pictures = self.settings, SourcePictures()
         images = LabelFolder(settings.out).images

@@ -42,7 +42,7 @@ class Speaker:
 
 
 @dataclass
-class Panel:
+class Annotators:
     """Whom a run asks. Either may be missing: then what it would have said is left to a person.
 
     votes: how often a point or a judgement is asked for; most of them count. problems: what could not be used, by its

@@ -11,7 +11,7 @@ from holotron.episodes.labels import Label, Provenance, State, label_id
 from holotron.episodes.record import EpisodeInfo, Step
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.annotation import questions as q
-from holotron.eval.annotation.asking import Panel
+from holotron.eval.annotation.asking import Annotators
 from holotron.eval.annotation.screen_labels import screen_label
 from holotron.eval.annotation.screens import AnnotatedScreen
 from holotron.eval.judging import evidence_of
@@ -21,7 +21,7 @@ EPISODE_KINDS = ("thoughts", "verdicts", "hindsight")
 
 
 async def label_episode(
-    panel: Panel, store: EpisodeStore, info: EpisodeInfo, kinds: Sequence[str], images: ImageFolder
+    panel: Annotators, store: EpisodeStore, info: EpisodeInfo, kinds: Sequence[str], images: ImageFolder
 ) -> list[Label]:
     """images: where the screens of labels that a person may have to look at are kept."""
     steps = await asyncio.to_thread(lambda: list(store.steps(info.id)))
@@ -38,7 +38,7 @@ async def label_episode(
 
 
 async def _verdict(
-    panel: Panel, store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], known: bool | None
+    panel: Annotators, store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], known: bool | None
 ) -> list[Label]:
     """What the environment said counts; where the judge contradicts it a person decides."""
     opinion, _ = await panel.opinion(f"{info.id} verdict", evidence_of(store, info, steps))
@@ -64,7 +64,7 @@ async def _verdict(
 
 
 async def _hindsight(
-    panel: Panel, store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], images: ImageFolder
+    panel: Annotators, store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], images: ImageFolder
 ) -> list[Label]:
     seen = evidence_of(store, info, steps)
     if not seen.actions or not seen.screenshots:
@@ -96,7 +96,7 @@ async def _hindsight(
 
 
 async def _thoughts(
-    panel: Panel, store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], images: ImageFolder
+    panel: Annotators, store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], images: ImageFolder
 ) -> list[Label]:
     labels, before = [], list[str]()
     for step in steps:

@@ -9,7 +9,7 @@ from functools import partial
 from holotron.agent.chat import Message
 from holotron.episodes.labels import Label, LabelKind, PixelBox, label_id
 from holotron.eval.annotation import questions as q
-from holotron.eval.annotation.asking import EXACT, Panel, Standing
+from holotron.eval.annotation.asking import EXACT, Annotators, Standing
 from holotron.eval.annotation.screens import AnnotatedScreen, element_description, instructed
 from holotron.suites.screens.labels import ScreenElement
 
@@ -46,7 +46,7 @@ def screen_label(
 
 
 async def label_screen(
-    panel: Panel, screen: AnnotatedScreen, png: bytes, kinds: Sequence[str], most: int, per_screen: int
+    panel: Annotators, screen: AnnotatedScreen, png: bytes, kinds: Sequence[str], most: int, per_screen: int
 ) -> list[Label]:
     """most: elements that a model names; per_screen: how many of them there are instructions for."""
     labels: list[Label] = []
@@ -75,13 +75,15 @@ async def label_screen(
     return labels
 
 
-async def _named(panel: Panel, screen: AnnotatedScreen, png: bytes, most: int) -> Sequence[ScreenElement]:
+async def _named(panel: Annotators, screen: AnnotatedScreen, png: bytes, most: int) -> Sequence[ScreenElement]:
     """What the model says is on a screen that has no page."""
     read = partial(q.read_elements, size=screen.size, most=most)
     return await panel.ask(f"{screen.digest} elements", q.elements_question(png, most), read) or ()
 
 
-async def _element(panel: Panel, screen: AnnotatedScreen, png: bytes, element: ScreenElement, exact: bool) -> Standing:
+async def _element(
+    panel: Annotators, screen: AnnotatedScreen, png: bytes, element: ScreenElement, exact: bool
+) -> Standing:
     """What a page says of its element is exact; a model's word for one is tried by asking where that is."""
     if exact:
         return EXACT
@@ -90,7 +92,7 @@ async def _element(panel: Panel, screen: AnnotatedScreen, png: bytes, element: S
 
 
 async def _instructions(
-    panel: Panel,
+    panel: Annotators,
     screen: AnnotatedScreen,
     png: bytes,
     chosen: Sequence[tuple[ScreenElement, str, str]],
