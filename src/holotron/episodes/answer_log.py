@@ -57,10 +57,14 @@ class NotAnswered(Exception):
 
 
 class AnswerLog:
-    """A file of JSON lines, as a context manager; one process may have it open. asked: questions put by this one."""
+    """A file of JSON lines, as a context manager; one process may have it open. asked: questions put by this one.
 
-    def __init__(self, path: Path) -> None:
+    at_once: questions that wait for their answers, at most; a kill loses the answers to no more than these.
+    """
+
+    def __init__(self, path: Path, at_once: int = 16) -> None:
         self.path = path
+        self._places = asyncio.Semaphore(at_once)
         self.answers: dict[str, PaidAnswer] = {}
         self.asked = 0
         self._descriptor: int | None = None
@@ -106,13 +110,19 @@ class AnswerLog:
         if key in self.answers:
             return self.answers[key]
         if key not in self._waiting:
-            self._waiting[key] = asyncio.ensure_future(self._ask(key, model, messages, schema))
+            self._waiting[key] = asyncio.ensure_future(self._in_turn(key, model, messages, schema))
         try:
             return await self._waiting[key]
         finally:
             self._waiting.pop(key, None)
 
-    async def _ask(
+    async def _in_turn(
+        self, key: str, model: ChatModel, messages: Sequence[Message], schema: Mapping[str, Any] | None
+    ) -> PaidAnswer:
+        async with self._places:
+            return await self._asked(key, model, messages, schema)
+
+    async def _asked(
         self, key: str, model: ChatModel, messages: Sequence[Message], schema: Mapping[str, Any] | None
     ) -> PaidAnswer:
         began = time.monotonic()

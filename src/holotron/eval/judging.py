@@ -98,7 +98,7 @@ def evidence_of(store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], t
 
 @dataclass
 class Judging:
-    """The episodes of a store before a judge. at_once: how many of them. on_change: told how many are judged."""
+    """The episodes of a store before a judge. at_once: how many of them, and of questions. on_change: how many are done."""
 
     store: EpisodeStore
     judge: Judge
@@ -112,7 +112,7 @@ class Judging:
     async def run(self, episodes: Sequence[EpisodeInfo]) -> list[Verdict]:
         """A verdict for each, in their order."""
         places, done = asyncio.Semaphore(self.at_once), 0
-        with AnswerLog(self.folder / CALLS) as log:
+        with AnswerLog(self.folder / CALLS, self.at_once) as log:
 
             async def one(info: EpisodeInfo) -> Verdict:
                 nonlocal done

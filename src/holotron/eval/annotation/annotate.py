@@ -76,7 +76,8 @@ class Annotation:
         for video in self.inputs.videos:
             items += await asyncio.to_thread(video_frames, video, out / "frames")
         async with AsyncExitStack() as stack:
-            logs = {name: stack.enter_context(AnswerLog(out / name)) for name in (ANSWERS, JUDGED)}
+            at_once = self.settings.sessions
+            logs = {name: stack.enter_context(AnswerLog(out / name, at_once)) for name in (ANSWERS, JUDGED)}
             screens = stack.enter_context(ScreenLog(out))
             known = len(screens.screens)
             speakers = [
