@@ -98,7 +98,7 @@ def evidence_of(store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], t
 
 @dataclass
 class Judging:
-    """The episodes of a store before a judge. at_once: how many of them, and of questions. on_change: how many are done."""
+    """The episodes of a store before a judge. at_once: how many of them, and of questions that wait for an answer."""
 
     store: EpisodeStore
     judge: Judge
