@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holotron.eval.annotation.screens import told_apart
 from holotron.suites.screens.labels import ScreenElement
 
 Boxes = Sequence[tuple[str, str, tuple[float, float, float, float]]]  # kind, name, box in pixels
@@ -66,12 +67,20 @@ class LabelModel:
 
     def _point(self, text: str, size: tuple[int, int], boxes: Boxes, chance: random.Random) -> str:
         """In the middle of the element whose name is said, wherever a box was said to be."""
-        meant = [box for _, name, box in boxes if name and f'"{name}"' in text]
+        elements = [_bare(*each) for each in boxes]
+        told = [f"{words}\n" for words in told_apart(elements)]
+        meant = [each.box for each, words in zip(elements, told, strict=True) if words in f"{text}\n"]
+        meant = meant or [box for _, name, box in boxes if name and f'"{name}"' in text]
         meant = meant or [box for kind, name, box in boxes if not name and f"the {kind}" in text]
         if not meant or chance.random() < self.astray:
             return json.dumps({"x": chance.randrange(1001), "y": chance.randrange(1001)})
         left, top, right, bottom = meant[0]
         return json.dumps({"x": 500 * (left + right) / size[0], "y": 500 * (top + bottom) / size[1]})
+
+
+def _bare(kind: str, name: str, box: tuple[float, float, float, float]) -> ScreenElement:
+    middle = (round((box[0] + box[2]) / 2), round((box[1] + box[3]) / 2))
+    return ScreenElement(kind, name, name, None, (), "", "", "", "", box, (middle,), True)
 
 
 def asked(request: dict[str, Any]) -> tuple[str, str]:

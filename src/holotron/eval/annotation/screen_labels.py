@@ -10,7 +10,7 @@ from holotron.agent.chat import Message
 from holotron.episodes.labels import Label, LabelKind, PixelBox, label_id
 from holotron.eval.annotation import questions as q
 from holotron.eval.annotation.asking import EXACT, Annotators, Standing
-from holotron.eval.annotation.screens import AnnotatedScreen, element_description, instructed
+from holotron.eval.annotation.screens import AnnotatedScreen, instructed, told_apart
 from holotron.suites.screens.labels import ScreenElement
 
 
@@ -54,7 +54,9 @@ async def label_screen(
         exact = screen.elements is not None
         elements = screen.elements if screen.elements is not None else await _named(panel, screen, png, most)
         usable = [each for each in elements if each.usable]
-        standings = await asyncio.gather(*(_element(panel, screen, png, each, exact) for each in usable))
+        words = [""] * len(usable) if exact else told_apart(usable)
+        asked = (_element(panel, screen, png, *each, exact) for each in zip(usable, words, strict=True))
+        standings = await asyncio.gather(*asked)
         if "elements" in kinds:
             labels += [
                 screen_label(screen, "element", each.name, found, element=each.kind, box=each.box)
@@ -82,12 +84,12 @@ async def _named(panel: Annotators, screen: AnnotatedScreen, png: bytes, most: i
 
 
 async def _element(
-    panel: Annotators, screen: AnnotatedScreen, png: bytes, element: ScreenElement, exact: bool
+    panel: Annotators, screen: AnnotatedScreen, png: bytes, element: ScreenElement, words: str, exact: bool
 ) -> Standing:
     """What a page says of its element is exact; a model's word for one is tried by asking where that is."""
     if exact:
         return EXACT
-    found = await panel.point(screen.digest, screen.size, png, element_description(element), element.box)
+    found = await panel.point(screen.digest, screen.size, png, words, element.box)
     return found._replace(sources=(panel.said(f"{screen.digest} elements"), *found.sources))
 
 

@@ -8,7 +8,6 @@ import os
 import random
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +22,6 @@ from holotron.suites.screens.labels import ScreenElement, choose
 
 SCREENS = "screens.jsonl"
 _PLACES = (" right of ", " left of ", " below ", " above ", " in the row of ", "the first ", "the last ")
-LEVELS = ("basic", "spatial", "functional")
 
 
 @dataclass(frozen=True)
@@ -98,9 +96,11 @@ def _element(value: dict[str, Any]) -> ScreenElement:
     return ScreenElement(**{**value, "states": tuple(value["states"]), "box": tuple(value["box"]), "spots": spots})
 
 
-def element_description(element: ScreenElement) -> str:
-    """An element by its name and kind, in the words in which a model is asked where it is."""
-    return f'the "{element.name}" {element.kind}' if element.name else f"the {element.kind}"
+def told_apart(elements: Sequence[ScreenElement]) -> list[str]:
+    """Each element in words that fit it alone, where there are such; else by its name and kind."""
+    describer = Describer(elements)
+    plain = (f'the "{each.name}" {each.kind}' if each.name else f"the {each.kind}" for each in elements)
+    return [next(describer.descriptions(each), words) for each, words in zip(elements, plain, strict=True)]
 
 
 def instructed(elements: Sequence[ScreenElement], digest: str, most: int) -> Iterator[tuple[ScreenElement, str, str]]:
@@ -110,9 +110,7 @@ def instructed(elements: Sequence[ScreenElement], digest: str, most: int) -> Ite
     """
     describer = Describer(elements)
     for element in choose(elements, random.Random(digest), most):
-        ways: list[str] = []
-        with suppress(StopIteration):
-            ways = list(dict.fromkeys(describer.descriptions(element)))
+        ways = list(dict.fromkeys(describer.descriptions(element)))
         placed = [way for way in ways if any(place in f"{way} " for place in _PLACES)]
         basic = next((way for way in ways if way not in placed), "")
         yield element, basic, next(iter(placed), "")
