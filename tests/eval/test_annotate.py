@@ -112,9 +112,11 @@ def test_a_models_labels_are_accepted_where_its_points_agree(folder: Path) -> No
 def test_what_cannot_be_read_is_counted(folder: Path) -> None:
     pictures(folder / "shots", 1)
     (folder / "shots" / "broken.png").write_bytes(b"no picture")
+    (folder / "shots" / "broken.gif").write_bytes(b"no film")
     report = run(folder / "out", [str(folder / "shots")], Scripted(lambda request: "I cannot help with that."))
     assert report["problems"]["refusal"] >= 1
-    assert "broken.png" in report["examples"]["not readable"]
+    assert report["problems"]["not readable"] == 2
+    assert "broken.gif" in report["examples"]["not readable"]
     assert not of(LabelFolder(folder / "out").read(), "element")
 
 
