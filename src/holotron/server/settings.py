@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 
 from holotron.engine.options import EngineOptions
 
@@ -17,6 +18,8 @@ class ServerSettings:
     max_queue: turns that may be under way at once, over all keys; more are told to come back later.
     kept_seconds, kept_most: how long, and how many, sessions of requests without one wait for a request that goes on.
     image_hosts: hosts whose images are fetched by URL, such as "images.example.com" or "*.example.com"; empty: none.
+    trainers: addresses and networks whose requests count as the operator's, without a key: for trainers that send none.
+    transfer_seconds: that a trainer may take to join a group, and to send the next tensor over it.
     allowed_hosts: names besides loopback's that requests may be for; "*" is any. log_format: json or text.
     strict: unknown fields of requests are errors.
     episodes: a folder of episodes that is shown at /view/, on this machine only.
@@ -48,13 +51,17 @@ class ServerSettings:
     episodes: str | None = None
     policy_format: str | None = None
     allowed_hosts: tuple[str, ...] = ()
+    trainers: tuple[str, ...] = ()
+    transfer_seconds: float = 300.0
     log_format: str = "json"
 
     def __post_init__(self) -> None:
         for name in ("max_body_bytes", "max_image_bytes", "max_choices", "max_queue", "max_per_key"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("request_seconds", "session_seconds"):
+        for network in self.trainers:
+            ip_network(network)
+        for name in ("request_seconds", "session_seconds", "transfer_seconds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be more than 0")
         for name, _ in self.engine.adapters:
