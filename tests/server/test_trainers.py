@@ -22,7 +22,7 @@ from holotron.server.settings import ServerSettings
 
 from .live import TINY, Live, serving, write_checkpoint
 from .test_openai_client import picture
-from .trainer_side import Policy, TrainerGroup, announced
+from .trainer_side import LastRank, Policy, TrainerGroup, announced, free_port
 
 TEXT = "Where is the button?"
 PROMPT = byte_tokenizer(TINY).encode(TEXT)
@@ -297,6 +297,44 @@ def test_trl(trainer, served, trained):
     assert ok(trainer.get("/is_sleeping")) == {"is_sleeping": True}
     ok(trainer.post("/wake_up", params={"tags": ["weights"]}))
     refused(trainer.post("/finish_weight_update"), "start one first", status=409)
+
+
+def test_trl_with_its_own_server(trainer, served, trained):
+    """What GRPOTrainer of TRL 1.5 calls where `trl vllm-serve` runs: a parameter after another, taken together."""
+    assert trainer.get("/health/").status_code == 200
+    assert ok(trainer.get("/get_world_size/")) == {"world_size": 1}
+    url = picture().partition(",")[2]
+    sampling = {"n": 2, "temperature": 0.9, "top_k": -1, "max_tokens": 4, "generation_kwargs": {"ignore_eos": True}}
+    body = sampling | {"prompts": [TEXT, TEXT + "<image>"], "images": [None, [url]], "logprobs": 0}
+    told = ok(trainer.post("/generate/", json=body))
+    assert [len(ids) for ids in told["completion_ids"]] == [4] * 4
+    assert told["prompt_ids"][0] == PROMPT
+    assert told["prompt_ids"][1].count(5) > 1
+    values = [value for (value,) in told["logprobs"][0]]
+    assert told["logprob_token_ids"][0] == [[id_] for id_ in told["completion_ids"][0]]
+    ids = [*PROMPT, *told["completion_ids"][0]]
+    assert values == pytest.approx(served.score(ids, 4, 0.9), abs=TOLERANCE)
+    seen = [{"type": "image_pil", "image_pil": url}, {"type": "text", "text": "Where?"}]
+    chats = [[{"role": "user", "content": "Hello"}], [{"role": "user", "content": seen}]]
+    chatted = ok(trainer.post("/chat/", json=sampling | {"messages": chats, "logprobs": 1, "tools": None}))
+    assert [len(each) for each in chatted["logprobs"]] == [4] * 4
+    assert chatted["prompt_ids"][1].count(5) > 1
+    port = free_port()
+    place = {"host": "127.0.0.1", "port": port, "world_size": 2, "client_device_uuid": "none"}
+    ok(trainer.post("/init_communicator/", json=place))
+    group = LastRank(port)
+    for name, tensor in trained.tensors.items():
+        spec = {"name": name, "dtype": str(tensor.dtype), "shape": list(tensor.shape)}
+        ok(trainer.post("/update_named_param/", json=spec))
+        group.send(tensor)
+    assert ok(trainer.get("/weight_info")) == {"weight_version": "start"}
+    ok(trainer.post("/reset_prefix_cache/"))
+    check_weights(trainer, trained)
+    ok(trainer.post("/update_named_param/", json={"name": "no.such.weight", "dtype": "torch.float32", "shape": [2]}))
+    group.send(torch.ones(2))
+    refused(trainer.post("/reset_prefix_cache/"), "no.such.weight")
+    ok(trainer.post("/close_communicator/"))
+    check_weights(trainer, trained)
 
 
 def packed(tensors: Any, most: int) -> list[torch.Tensor]:

@@ -53,6 +53,19 @@ class Policy:
         return [{name: self.tensors[name] for name in names[start::count]} for start in range(count)]
 
 
+class LastRank:
+    """The trainer as TRL's client is it where there is no NCCL: the last rank, which comes once it was answered."""
+
+    def __init__(self, port: int) -> None:
+        limit = timedelta(seconds=PATIENCE)
+        store = torch.distributed.TCPStore("127.0.0.1", port, 2, False, limit)
+        self._group = c10d.ProcessGroupGloo(c10d.PrefixStore("client2server", store), 1, 2, limit)
+
+    def send(self, tensor: Tensor) -> None:
+        self._group.broadcast(tensor.contiguous(), 1).wait()
+        self._group.barrier().wait()
+
+
 def announced(bucket: dict[str, Tensor]) -> dict[str, Any]:
     """Names, types and shapes, as SGLang's clients write them."""
     return {

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -52,35 +52,37 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class GroupAddress:
-    """Where a group meets, and who of it this process is. Its first rank is the trainer, which holds the store."""
+    """Where a group meets, who of it this process is, and who the trainer. Rank 0 holds the store."""
 
     name: str
     host: str
     port: int
     rank: int
     world_size: int
-    backend: str = "gloo"
+    backend: str = ""  # nccl or gloo, as the model's device has it, if it is not said
+    trainer: int = 0
 
     def __post_init__(self) -> None:
-        if self.backend not in BACKENDS:
+        if self.backend and self.backend not in BACKENDS:
             raise EngineError(f"the backend is {self.backend!r}; it must be one of {', '.join(BACKENDS)}")
-        if not 0 < self.rank < self.world_size:
+        if not 0 <= self.rank < self.world_size or self.rank == self.trainer:
             problem = f"rank {self.rank} of {self.world_size} is none that a server can have"
-            raise EngineError(f"{problem}: the trainer is rank 0, and ranks are below the size")
+            raise EngineError(f"{problem}: the trainer is rank {self.trainer}, and ranks are below the size")
 
 
 class WeightGroup:
     """This process's place in a group. Nothing waits longer than `seconds`; what fails ends the group."""
 
     def __init__(self, address: GroupAddress, device: torch.device, seconds: float) -> None:
-        self.address = address
+        suited = "nccl" if device.type == "cuda" else "gloo"
+        self.address = address = replace(address, backend=address.backend or suited)
         on_device = address.backend == "nccl"
         if on_device and device.type != "cuda":
             raise EngineError(f"the backend nccl needs a GPU, and this engine runs on {device}; use gloo")
         self.device = device if on_device else torch.device("cpu")
         self._seconds = seconds
         try:
-            self._store, self._group = _open(address, timedelta(seconds=seconds))
+            self._store, self._group = (_open_last if address.trainer else _open)(address, timedelta(seconds=seconds))
         except (RuntimeError, ValueError, OSError) as error:
             problem = f"the group {address.name!r} could not be joined at {address.host}:{address.port}"
             raise TransferFailed(f"{problem}: {_first(error)}") from error
@@ -122,17 +124,21 @@ class WeightGroup:
         with suppress(RuntimeError, ValueError):
             if self.address.backend == "nccl":
                 self._group.abort()  # destroying it would wait for what a dead trainer never sends
-            c10d.destroy_process_group(self._group)
+            if not self.address.trainer:
+                c10d.destroy_process_group(self._group)
+        self._store = self._group = None
 
     def _broadcast(self, tensor: Tensor, what: str) -> None:
         try:
-            work = self._group.broadcast(tensor, 0)
+            work = self._group.broadcast(tensor, self.address.trainer)
             deadline = time.monotonic() + self._seconds
             while self.device.type == "cuda" and not work.is_completed():  # wait() would only order streams
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"nothing came for {self._seconds:.0f} s")
                 time.sleep(0.0005)
             work.wait()
+            if self.address.trainer:
+                self._group.barrier().wait()
         except (RuntimeError, ValueError) as error:
             raise TransferFailed(f"{what} did not come from the trainer: {_first(error)}") from error
 
@@ -161,6 +167,21 @@ def _open(address: GroupAddress, limit: timedelta) -> tuple[Any, Any]:
     )
     c10d._world.pg_group_ranks[group] = {rank: rank for rank in range(address.world_size)}
     return store, group
+
+
+def _open_last(address: GroupAddress, limit: timedelta) -> tuple[Any, Any]:
+    """A group whose last rank is the trainer, as TRL opens it where it has no NCCL of vLLM's.
+
+    Rank 0, which holds the store, is a server. After each broadcast all meet.
+    """
+    distributed: Any = torch.distributed
+    store = distributed.TCPStore(address.host, address.port, address.world_size, not address.rank, limit)
+    named = c10d.PrefixStore("client2server", store)
+    if address.backend == "gloo":
+        return store, c10d.ProcessGroupGloo(named, address.rank, address.world_size, limit)
+    options = c10d.ProcessGroupNCCL.Options()
+    options._timeout = limit
+    return store, c10d.ProcessGroupNCCL(named, address.rank, address.world_size, options)
 
 
 def _first(error: BaseException) -> str:

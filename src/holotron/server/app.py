@@ -25,6 +25,7 @@ from holotron.server import (
     session_routes,
     sglang_routes,
     text_routes,
+    trl_routes,
     vllm_routes,
 )
 from holotron.server import messages as m
@@ -93,7 +94,7 @@ def create_app(
     app = Application(title="Holotron", version=__version__, description=ABOUT, lifespan=lifespan)
     for part in (completion_routes, responses, message_routes, session_routes, text_routes, health_routes, admin):
         app.include_router(part.router)
-    for part in (sglang_routes, vllm_routes):  # dialects of trainers, whose schema is theirs
+    for part in (sglang_routes, vllm_routes, trl_routes):  # dialects of trainers, whose schema is theirs
         app.include_router(part.router, include_in_schema=False)
     add_handlers(app)
     for gone in (ClientGone, ClientDisconnect):

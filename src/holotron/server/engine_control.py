@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from holotron.engine.weight_group import GroupAddress, TensorSpec
@@ -28,6 +29,7 @@ class EngineControl:
         self._open = False  # an update that is to be finished
         self._staged = 0  # tensors that wait to be taken
         self._version: str | None = None  # of those
+        self._deferred: asyncio.Task[None] | None = None
         self.packed: int | None = None  # bytes of the buffers in which a vLLM trainer sends them; None: one by one
 
     async def pause(self, mode: str) -> None:
@@ -91,8 +93,13 @@ class EngineControl:
         version: str | None = None,
         packed: bool = False,
         most: int | None = None,
+        keep: bool = False,
     ) -> None:
-        """Wait for tensors that a trainer sends over a group; on an error what came before them is forgotten, too."""
+        """Wait for tensors that a trainer sends over a group; on an error what came before them is forgotten, too.
+
+        keep: they are taken by `take`, as if an update had been opened.
+        """
+        self._open |= keep
         try:
             await self._client.call("receive_weights", group, specs, packed, most)
         except BaseException:
@@ -102,6 +109,22 @@ class EngineControl:
         self._version = version or self._version
         if not (self._open or self.paused):
             await self.commit()
+
+    async def take(self) -> None:
+        """Let the engine have what came to be kept, if anything did."""
+        self._open = False
+        if self._staged:
+            await self.commit()
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done after all that was put off before, for trainers that send only once they are answered."""
+        self._deferred = asyncio.create_task(_after(self._deferred, work))
+
+    async def settle(self) -> None:
+        """Wait for what was put off; the first error of it."""
+        deferred, self._deferred = self._deferred, None
+        if deferred is not None:
+            await deferred
 
     async def commit(self, version: str | None = None) -> None:
         version, self._version, self._staged = version or self._version, None, 0
@@ -115,3 +138,14 @@ class EngineControl:
         """SHA-256 of every parameter, by its name here."""
         found: dict[str, str] = await self._client.call("weight_checksums")
         return found
+
+
+async def _after(before: asyncio.Task[None] | None, work: Coroutine[Any, Any, None]) -> None:
+    """Work that is not begun where what comes before it has failed."""
+    try:
+        if before is not None:
+            await before
+    except BaseException:
+        work.close()
+        raise
+    await work

@@ -125,7 +125,7 @@ async def begin_generate(state: ServerState, body: GenerateRequest, caller: Call
     try:
         request = translated(CompletionRequest, values, fields)
         ignore_unknown(request, state.settings.strict)
-        answer = await begin_completion(state, request, caller, SglangAnswer, _write)
+        answer = await begin_completion(state, request, caller, SglangAnswer, write_marked)
     except ApiError as error:
         raise error.renamed(fields) from error
     assert isinstance(answer, SglangAnswer)
@@ -133,7 +133,7 @@ async def begin_generate(state: ServerState, body: GenerateRequest, caller: Call
     return answer.ask(body)
 
 
-def _write(state: ServerState, request: CompletionRequest, images: Sequence[SentImage]) -> list[Prompt]:
+def write_marked(state: ServerState, request: CompletionRequest, images: Sequence[SentImage]) -> list[Prompt]:
     """Prompts whose markup is markup. An image has one token in a text; among ids it has one, or all of its own."""
     texts = [prompt for prompt in request.prompts if isinstance(prompt, str)]
     check_length(state.texts.tokenizer, texts, state.max_context * max(1, len(texts)), "prompt")
