@@ -19,6 +19,7 @@ from holotron.model.text.byte_tokenizer import byte_tokenizer
 from holotron.server.auth import ADMIN, Keys
 from holotron.server.errors import ApiError
 from holotron.server.settings import ServerSettings
+from holotron.server.weight_history import WeightHistory, WeightsLost, WeightUpdate
 
 from .live import TINY, Live, serving, write_checkpoint
 from .test_openai_client import picture
@@ -392,6 +393,13 @@ def test_what_does_not_fit_changes_nothing(trainer, served):
         refused(trainer.post("/update_weights_from_distributed", json=body), "string")
     ok(trainer.post("/continue_generation", json={}))
     check_weights(trainer, served)
+
+
+def test_weights_from_a_trainer_are_lost_with_the_engine():
+    history = WeightHistory()
+    history.add(WeightUpdate(None, 3, "step-3", ()), whole=True)
+    with pytest.raises(WeightsLost, match="'step-3' came from a trainer"):
+        history.updates()
 
 
 def test_only_trainers_that_are_trusted_may(server):
