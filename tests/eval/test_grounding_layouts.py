@@ -17,7 +17,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from holotron.agent.endpoint import EndpointRefused
-from holotron.agent.formats.localizers import LOCALIZERS, Refused
+from holotron.agent.formats.localizers import LOCALIZERS, NotThere
 from holotron.episodes.datasets.pictures import SourcePictures
 from holotron.episodes.datasets.records import DatasetError
 from holotron.eval.benchmark_files import BenchmarkSource, LoadedBenchmark, fetch_benchmark, load_benchmark
@@ -150,7 +150,7 @@ def test_refusals_in_the_words_of_each_family() -> None:
         -0.001,
     )
     for name, text in (("holo1", "Click(-1, -1)"), ("holo2", '{"x":-1,"y":-1}'), ("ui-tars", "(-1,-1)")):
-        with pytest.raises(Refused):
+        with pytest.raises(NotThere):
             LOCALIZERS[name].shares(text, (640, 360))
 
 

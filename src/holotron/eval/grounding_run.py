@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from holotron.actions.action import ActionError
 from holotron.agent.chat import ChatModel, Message
 from holotron.agent.endpoint import EndpointRefused
-from holotron.agent.formats.localizers import LOCALIZERS, JsonLocalizer, Localizer, Refused
+from holotron.agent.formats.localizers import LOCALIZERS, JsonLocalizer, Localizer, NotThere
 from holotron.agent.policy_format import NANO, PolicyFormat
 from holotron.episodes.datasets.pictures import SourcePictures
 from holotron.episodes.datasets.records import DatasetError
@@ -178,7 +178,7 @@ class GroundingRun:
         """The point of an answer as shares of the picture it is on; None where it is none."""
         try:
             x, y = self.localizer.shares(text, item.size)
-        except Refused:
+        except NotThere:
             return NOT_THERE
         except ActionError:
             return None

@@ -22,7 +22,7 @@ _CLICK = re.compile(r"Click\((-?\d+(?:\.\d+)?),\s*(-?\d+(?:\.\d+)?)\)")
 _ANY_POINT = re.compile(r"\(?(-?\d+(?:\.\d+)?)[,\s]+(-?\d+(?:\.\d+)?)\)?")
 
 
-class Refused(ActionError):
+class NotThere(ActionError):
     """The answer says that the element is not there: both coordinates are negative."""
 
 
@@ -44,7 +44,7 @@ class Localizer(ABC):
 
     @abstractmethod
     def parse(self, text: str, size: Size) -> tuple[int, int]:
-        """The point in 0–1000; ActionError if the answer is none, Refused if it says that there is none."""
+        """The point in 0–1000; ActionError if the answer is none, NotThere if it says that there is none."""
 
     def shares(self, text: str, size: Size) -> tuple[float, float]:
         """The point as shares of the picture's sides, as exact as the answer; ActionError if it is none."""
@@ -66,7 +66,7 @@ class Localizer(ABC):
             if x >= 0 and y >= 0:
                 return self.like.points(size).to_relative(x, y)
             if x < 0 and y < 0:
-                raise Refused(f"the answer says that the element is not there: {text[:80]!r}")
+                raise NotThere(f"the answer says that the element is not there: {text[:80]!r}")
         raise ActionError(f"the answer is no point: {text[:80]!r}")
 
 
