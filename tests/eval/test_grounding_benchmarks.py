@@ -77,7 +77,7 @@ def test_known_answers_get_the_exact_score(tmp_path: Path, name: str, form: str,
     report = finished(run, Knowing(answers))
     assert (report["accuracy"], report["correct"], report["of"], report["wrong_format"]) == (0.5, 2, 4, 1)
     assert {cell: (part["correct"], part["of"]) for cell, part in report["by_cell"].items()} == cells
-    assert report["mean_of_groups"] == 0.5
+    assert report["mean"] == 0.5
     assert (report["items"], report["published_items"]) == (4, BENCHMARKS[name].size)
     assert (report["space"], report["boxes"]) == (
         "0..1" if form == "hub" else "pixels",

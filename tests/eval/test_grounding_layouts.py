@@ -135,7 +135,7 @@ def test_refusals_are_asked_where_one_wants_them(tmp_path: Path) -> None:
     assert loaded("osworld-g", folder).refusals == 1
     found = loaded("osworld-g", folder, refusals=True)
     report = finished("osworld-g", found, tmp_path / "out", Knowing(ANSWERS), refusals=True)
-    assert (report["correct"], report["of"], report["refusals"]) == (6, 8, 1)
+    assert (report["correct"], report["of"], report["refusals"], report["published_items"]) == (6, 8, 1, 564)
     assert report["by_target"]["refusal"]["correct"] == 1
     # An element that is there is not found by saying that it is not.
     denied = dict.fromkeys(ANSWERS, '{"x":-1,"y":-1}')

@@ -190,11 +190,10 @@ def _print(report: dict[str, Any], folder: Path) -> None:
         table.add_row(name, str(part["correct"]), str(part["of"]), rate, f"{100 * low:.1f}–{100 * high:.1f}")
     console().print(table)
     lines = [f"{report['wrong_format']} answers were no point"]
-    if report["mean_of_groups"] is not None:
-        lines[0] = f"mean of the first groups {100 * report['mean_of_groups']:.1f}%; {lines[0]}"
-    whole = report["published_items"] + report["refusals"]
-    if report["items"] != whole:
-        lines.append(f"{report['items']} items; {whole} were published: not the whole benchmark")
+    if report["mean"] is not None:
+        lines[0] = f"mean over groups {100 * report['mean']:.1f}%; {lines[0]}"
+    if report["items"] != report["published_items"]:
+        lines.append(f"{report['items']} items; {report['published_items']} were published: not the whole benchmark")
     if report["refusals_left_out"]:
         lines.append(
             f"{report['refusals_left_out']} items whose element is not there are left out (--refusals asks them)"

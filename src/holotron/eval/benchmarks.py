@@ -24,17 +24,20 @@ class PublishedScore:
 
 @dataclass(frozen=True)
 class GroundingBenchmark:
-    """size: how many items were published. files: patterns of the names of its files.
+    """size: how many items were published, without refusals: items whose element is not there, so many of them.
 
-    groupings: names of groupings, each with the fields whose values name an item's group; the mean over the groups of
-    the first is reported, too. edges: whether the edges of a box belong to it. unordered: corners of boxes may be
-    swapped. hub: the data set's id on the Hugging Face hub; else elsewhere tells where it is.
+    groupings: names of groupings, each with the fields whose values name an item's group. mean: the grouping over
+    whose groups a mean is published, too. files: patterns of the names of its files. edges: whether the edges of a box
+    belong to it. unordered: corners of boxes may be swapped. hub: the data set's id on the Hugging Face hub; else
+    elsewhere tells where it is.
     """
 
     name: str
     size: int
     groupings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     files: tuple[str, ...] = JSON_OR_PARQUET
+    mean: str | None = None
+    refusals: int = 0
     edges: bool = True
     unordered: bool = False
     hub: str | None = None
@@ -55,17 +58,20 @@ OSWORLD_G_AT = "a git repository, github.com/xlang-ai/OSWorld-G: clone it and gi
 BENCHMARKS = {
     each.name: each
     for each in (
-        GroundingBenchmark("screenspot", 1272, SCREENSPOT, hub="rootsautomation/ScreenSpot"),
-        GroundingBenchmark("screenspot-v2", 1272, SCREENSPOT, hub="OS-Copilot/ScreenSpot-v2"),
+        GroundingBenchmark("screenspot", 1272, SCREENSPOT, mean="cell", hub="rootsautomation/ScreenSpot"),
+        GroundingBenchmark("screenspot-v2", 1272, SCREENSPOT, mean="cell", hub="OS-Copilot/ScreenSpot-v2"),
         GroundingBenchmark(
             "screenspot-pro",
             1581,
             {"cell": ("group", "ui_type"), "group": ("group",), "kind": ("ui_type",), "application": ("application",)},
+            mean="cell",
             hub="likaixin/ScreenSpot-Pro",
         ),
-        # Of 564 items 54 are refusals, which most published scores leave out.
-        GroundingBenchmark("osworld-g", 510, OSWORLD_G, ("OSWorld-G.json",), elsewhere=OSWORLD_G_AT),
-        GroundingBenchmark("osworld-g-refined", 510, OSWORLD_G, ("OSWorld-G_refined.json",), elsewhere=OSWORLD_G_AT),
+        # Most published scores leave the refusals out.
+        GroundingBenchmark("osworld-g", 510, OSWORLD_G, ("OSWorld-G.json",), refusals=54, elsewhere=OSWORLD_G_AT),
+        GroundingBenchmark(
+            "osworld-g-refined", 510, OSWORLD_G, ("OSWorld-G_refined.json",), refusals=54, elsewhere=OSWORLD_G_AT
+        ),
         GroundingBenchmark(
             "groundui-1k",
             1000,
@@ -81,6 +87,7 @@ BENCHMARKS = {
             5479,
             {"setting": (SETTING,), "kind": ("element_type",), "platform": ("platform",)},
             ("element_grounding_*.json",),
+            mean="setting",
             unordered=True,
             hub="ServiceNow/ui-vision",
         ),

@@ -185,9 +185,10 @@ class GroundingRun:
         return NOT_THERE if x < 0 and y < 0 else (x, y)
 
     def metric(self, verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The report. accuracy: over all items; mean_of_groups: of the groups of the benchmark's first grouping."""
+        """The report. accuracy: over all items; mean: over the groups for which the benchmark publishes one."""
         parts = {f"by_{name}": _by_group(name, verdicts) for name in self.benchmark.groupings}
-        first = next(iter(parts.values()), {})
+        meant = parts.get(f"by_{self.benchmark.mean}", {})
+        size = self.benchmark.size + (self.benchmark.refusals if self.refusals else 0)
         seconds = [float(answer["seconds"]) for answer in self.answers().values()]
         report = {
             "benchmark": self.benchmark.name,
@@ -197,14 +198,14 @@ class GroundingRun:
             "boxes": self.loaded.boxes,
             "zoom": self.zoom,
             "items": len(self.loaded.items),
-            "published_items": self.benchmark.size,
+            "published_items": size,
             "refusals": sum(isinstance(item.target, RefusalTarget) for item in self.loaded.items),
             "refusals_left_out": self.loaded.refusals,
             "duplicates": self.loaded.duplicates,
             "answered": sum(each["verdict"] != UNANSWERED for each in verdicts),
             "left_out": list(self.loaded.left_out),
             **_share(verdicts),
-            "mean_of_groups": sum(group["accuracy"] for group in first.values()) / len(first) if first else None,
+            "mean": sum(group["accuracy"] for group in meant.values()) / len(meant) if meant else None,
             **parts,
             "seconds": typical(seconds),
             "published": [asdict(each) for each in self.benchmark.published],
