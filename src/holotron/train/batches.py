@@ -245,6 +245,7 @@ class Packer:
             longest=min(most_patches(self._vision), max(self.budget.patches, 1)),
             window=self._vision.window,
             windows=self.budget.windows(self._vision.window),
+            alike=self._vision.mode == "tiles",
         )
 
     def _ocr_labels(self, pictures: list[Picture]) -> NDArray[np.uint8]:

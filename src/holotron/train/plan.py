@@ -243,7 +243,8 @@ class TrainingPlan:
         of_patch = float(HALF * tower.patch_values)  # of a tower that does not learn, the rest is gone by then
         if learns:
             keeps_all = self.setup.recipe.recompute == "none"
-            of_patch += tower.depth * (block + HALF * 4 * tower.width if keeps_all else HALF * tower.width)
+            # Else its input and the results of attention.
+            of_patch += tower.depth * (block + HALF * 4 * tower.width if keeps_all else 2 * HALF * tower.width)
         projector = HALF * (tower.shuffled_width + 2 * tower.projector_size + self.config.hidden_size)
         return float(self.batch.used_patches * (of_patch + projector / 4))
 
@@ -261,7 +262,8 @@ def kept_bytes(
     """What a layer keeps for its gradient, for each token."""
     d = config.hidden_size
     if recompute == "full":
-        return stream * d
+        kept = config.attention if symbol == "*" and value == HALF else None
+        return stream * d + (value * kept.heads * kept.head_dim if kept else 0)
     every = recompute == "none"  # else the results of products
     last = d * (constants.last if value == HALF else 1)
     if symbol == "M" and (m := config.mamba):
