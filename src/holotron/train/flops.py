@@ -80,14 +80,19 @@ def _vision_flops(config: ModelConfig, tower: VisionConfig, batch: TrainingBatch
     block = 4 * tower.width**2 + (3 if tower.gated else 2) * tower.width * tower.mlp_size
     seen = batch.used_patches * (tower.depth * block + tower.patch_values * tower.width)
     projector = tower.projector_parameters(config.hidden_size)
+    products = passes.vision * seen + passes.projector * batch.used_patches / 4 * projector
+    return 2.0 * products + tower_attention_flops(tower, batch, passes)
+
+
+def tower_attention_flops(tower: VisionConfig, batch: TrainingBatch, passes: Passes) -> float:
+    """Those of patches that attend to each other."""
     windowed = tower.depth - len(tower.full_attention) if isinstance(tower, QwenVisionConfig) and tower.window else 0
     pairs = 0
     for pixels, (rows, columns) in zip(batch.pixels, batch.grids, strict=True):
         whole = rows * columns
         nearby = min(whole, tower.window**2) if tower.window else whole
         pairs += len(pixels) * whole * ((tower.depth - windowed) * whole + windowed * nearby)
-    products = passes.vision * seen + passes.projector * batch.used_patches / 4 * projector
-    return 2.0 * products + _per_pair(passes.vision) * pairs * tower.width
+    return _per_pair(passes.vision) * pairs * tower.width
 
 
 def recomputed_flops(config: ModelConfig, batch: TrainingBatch, passes: Passes, recompute: Recompute) -> float:
