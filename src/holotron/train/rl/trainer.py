@@ -73,7 +73,10 @@ class GrpoTrainer:
         self._stopped = True
 
     def run(self, on_progress: Callable[[GrpoProgress], None] = lambda _: None) -> Path:
-        """Train to the end and leave a checkpoint; its folder. A stopped run keeps its state and raises Interrupted."""
+        """Train to the end and leave a checkpoint; its folder.
+
+        A stopped run keeps its state, leaves the checkpoint of that, and raises Interrupted.
+        """
         if different := claim_folder(self.out, self.recipe):
             raise TrainingError(f"{self.out} holds a run of another recipe ({', '.join(different)} differ)")
         self._go_on()
@@ -85,7 +88,14 @@ class GrpoTrainer:
             if self.device.type == "cuda":  # learning must not stand in the engine's queue, nor it in ours
                 stack.enter_context(torch.cuda.stream(torch.cuda.Stream(self.device)))
             self._iterate(model, play, checksum, on_progress)
-        return self.learner.export(self.out / WEIGHTS)
+            self._keep()
+        folder = self.learner.export(self.out / WEIGHTS)
+        if self.step < self.recipe.steps:
+            raise Interrupted(
+                f"stopped after iteration {self.step} of {self.recipe.steps}; run it again to go on. "
+                f"Its weights are in {folder}"
+            )
+        return folder
 
     def _iterate(
         self, model: EngineModel, play: LivePlay, checksum: str, on_progress: Callable[[GrpoProgress], None]
@@ -97,17 +107,14 @@ class GrpoTrainer:
         reader = PlayedReader(self.rollout.store, learner.model.config, self.rollout.policy_format, masks)
         imitated = self._imitated()
         began, played = monotonic(), play.counters().steps
-        while self.step < recipe.steps:
+        while self.step < recipe.steps and not self._stopped:
             before = copy.deepcopy(self.ledger)
             try:
                 with watch.part("rollout"):
                     found = collector.collect()
             except Stopped:
                 self.ledger = before  # what was judged is judged again
-                self._keep()
-                raise Interrupted(
-                    f"stopped after iteration {self.step} of {recipe.steps}; run it again to go on"
-                ) from None
+                return
             with watch.part("reading"):
                 parts, answer_tokens = self._batches(found, reader)
             with watch.part("learning"):
@@ -131,7 +138,7 @@ class GrpoTrainer:
             progress.parts = watch.read()
             began, played = now, steps
             self._tell(progress, on_progress)
-            if self._stopped or self.step % recipe.keep_every == 0 or self.step == recipe.steps:
+            if self.step % recipe.keep_every == 0:
                 with watch.part("state"):
                     self._keep()
 
