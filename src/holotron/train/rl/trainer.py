@@ -82,7 +82,7 @@ class GrpoTrainer:
         self._go_on()
         with ExitStack() as stack:
             stack.enter_context(stop_signals(lambda *_: self.stop()))
-            model = stack.enter_context(self.rollout.engine(self.device))
+            model = stack.enter_context(self.rollout.engine(self.learner))
             checksum = send_weights(self.learner, model.engine, self.ledger.version)
             play = stack.enter_context(self.rollout.playing(model))
             if self.device.type == "cuda":  # learning must not stand in the engine's queue, nor it in ours
@@ -168,7 +168,7 @@ class GrpoTrainer:
             if self.packer.fits(played.sequence):
                 weighed = [WeighedSequence(played, (0.0,) * len(played.states))]
                 [batch] = pack(self.packer, weighed, self.recipe.objective)
-                return scored_difference(self.learner, model.engine, played.sequence, batch)
+                return scored_difference(self.learner, model, played.sequence, batch)
         return None
 
     def _fits(self, weighed: WeighedSequence) -> bool:
