@@ -93,9 +93,7 @@ def test_engine_and_trainer_agree_on_every_drawn_token(tmp_path: Path, tokenizer
         drawn = [not forced for output in outputs if output is not None for forced in output.forced or ()]
         assert sum(len(each.engine) for each in played) == sum(drawn)
         assert (sum(drawn) < len(drawn)) == (tokenizer == "bytes")
-        batches = list(
-            pack(Packer(TINY, recipe.batch), [WeighedSequence(p, (1.0,) * 3) for p in played], recipe.objective)
-        )
+        batches = pack(Packer(TINY, recipe.batch), [WeighedSequence(p, (1.0,) * 3) for p in played], recipe.objective)
         for batch in batches:
             logprobs, _ = learner.logprobs(batch)
             is_token = batch.drawn.weight_N > 0
@@ -114,7 +112,7 @@ def test_an_update_reaches_every_parameter_of_the_engine_bit_for_bit(tmp_path: P
         ids = asyncio.run(play(model, ASKED, store))
         reader = reader_of(learner, model, store)
         weighed = [WeighedSequence(reader.read(episode), (1.0, -0.5, 0.3)) for episode in ids]
-        batches = learner.prepared(list(pack(Packer(TINY, recipe.batch), weighed, recipe.objective)))
+        batches = learner.prepared(pack(Packer(TINY, recipe.batch), weighed, recipe.objective))
         for step in range(2):
             report = learner.update(batches, step, 0)
         means = report.sums.means()
@@ -132,7 +130,7 @@ def test_an_update_reaches_every_parameter_of_the_engine_bit_for_bit(tmp_path: P
         text = [int(token) for token in sequence.token_ids if token != 5]
         assert torch.equal(fresh.score([text])[0], engine.model.score([text])[0])
         assert engine.loop.epoch == 7
-        one = list(pack(Packer(TINY, recipe.batch), weighed[:1], recipe.objective))
+        one = pack(Packer(TINY, recipe.batch), weighed[:1], recipe.objective)
         assert scored_difference(learner, model, sequence, one[0]) < 2e-5
         assert engine.sessions() == []
         # With the weights it began with, the model says what it said.
@@ -157,7 +155,7 @@ def test_lora_plays_with_the_trainers_weights_and_sends_the_adapter_alone(tmp_pa
         ids = asyncio.run(play(model, ASKED, rollout.store))
         reader = reader_of(learner, model, rollout.store)
         weighed = [WeighedSequence(reader.read(episode), (1.0, -0.5, 0.3)) for episode in ids]
-        batches = list(pack(Packer(TINY, recipe.batch), weighed, recipe.objective))
+        batches = pack(Packer(TINY, recipe.batch), weighed, recipe.objective)
         for step in range(2):
             learner.update(batches, step, 0)
         going_on = model.open_session()
@@ -181,7 +179,7 @@ def test_lora_plays_with_the_trainers_weights_and_sends_the_adapter_alone(tmp_pa
         text = [int(token) for token in sequence.token_ids if token != 5]
         with fresh.using("again"), engine.model.using(POLICY):
             assert torch.equal(fresh.score([text])[0], engine.model.score([text])[0])
-        one = list(pack(Packer(TINY, recipe.batch), weighed[:1], recipe.objective))
+        one = pack(Packer(TINY, recipe.batch), weighed[:1], recipe.objective)
         assert scored_difference(learner, model, sequence, one[0]) < 2e-5
         going_on.close()
         with pytest.raises(EngineError, match="other layers, or by another rank"):

@@ -167,8 +167,8 @@ class GrpoRecipe(Recipe):
             raise RecipeError(
                 f"updates is {self.updates}; an iteration of {self.groups.count} groups has 1 to that many"
             )
-        if self.random:
-            raise RecipeError("online RL starts from a checkpoint folder: the engine reads it, too")
+        if self.random and not self.lora.rank:
+            raise RecipeError("random weights need [lora]: the engine plays with the trainer's; else name a checkpoint")
         for name in ("batches", "ocr_loss", "coordinate_jitter", "max_patches", "held_out", "spike"):
             if getattr(self, name):
                 raise RecipeError(f"{name} belongs to supervised stages; leave it out of a recipe for online RL")

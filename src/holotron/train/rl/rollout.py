@@ -53,9 +53,8 @@ class Rollout:
 
     def _format(self) -> PolicyFormat:
         config, recipe = self.config, self.recipe
-        found = (
-            find_format(config.format) if config.format else resolve_format(recipe.starting_point, None, None) or NANO
-        )
+        own = None if recipe.random else resolve_format(recipe.starting_point, None, None)
+        found = find_format(config.format) if config.format else own or NANO
         if found.windowed:  # an episode is then no one sequence of tokens
             raise ValueError(
                 f"{found.name} writes each prompt anew, and online RL learns from sessions; choose a format that goes "

@@ -77,6 +77,17 @@ class GrpoTrainer:
 
         A stopped run keeps its state, leaves the checkpoint of that, and raises Interrupted.
         """
+        self.iterate(on_progress)
+        folder = self.learner.export(self.out / WEIGHTS)
+        if self.step < self.recipe.steps:
+            raise Interrupted(
+                f"stopped after iteration {self.step} of {self.recipe.steps}; run it again to go on. "
+                f"Its weights are in {folder}"
+            )
+        return folder
+
+    def iterate(self, on_progress: Callable[[GrpoProgress], None] = lambda _: None) -> None:
+        """Train to the end, or until it is stopped, and keep the state."""
         if different := claim_folder(self.out, self.recipe):
             raise TrainingError(f"{self.out} holds a run of another recipe ({', '.join(different)} differ)")
         self._go_on()
@@ -89,13 +100,6 @@ class GrpoTrainer:
                 stack.enter_context(torch.cuda.stream(torch.cuda.Stream(self.device)))
             self._iterate(model, play, checksum, on_progress)
             self._keep()
-        folder = self.learner.export(self.out / WEIGHTS)
-        if self.step < self.recipe.steps:
-            raise Interrupted(
-                f"stopped after iteration {self.step} of {self.recipe.steps}; run it again to go on. "
-                f"Its weights are in {folder}"
-            )
-        return folder
 
     def _iterate(
         self, model: EngineModel, play: LivePlay, checksum: str, on_progress: Callable[[GrpoProgress], None]
@@ -105,7 +109,7 @@ class GrpoTrainer:
         banned = model.engine.loop.sampler.banned.tolist()
         masks = TokenMasks(learner.writer.tokenizer, learner.model.config, banned)
         reader = PlayedReader(self.rollout.store, learner.model.config, self.rollout.policy_format, masks)
-        imitated = self._imitated()
+        imitated, alone = self._imitated(), not recipe.rollout.staleness
         began, played = monotonic(), play.counters().steps
         while self.step < recipe.steps and not self._stopped:
             before = copy.deepcopy(self.ledger)
@@ -115,10 +119,17 @@ class GrpoTrainer:
             except Stopped:
                 self.ledger = before  # what was judged is judged again
                 return
+            if alone:  # what is held for sessions is room for learning
+                model.engine.sleep()
             with watch.part("reading"):
                 parts, answer_tokens = self._batches(found, reader)
+            with watch.part("logprobs"):
+                parts = [learner.prepared(part) for part in parts]
             with watch.part("learning"):
                 updates = self._learn(parts, imitated)
+                if self.device.type == "cuda":
+                    torch.cuda.current_stream(self.device).synchronize()
+            model.engine.wake()
             self.ledger.version += bool(updates)
             self.step += 1
             progress = progress_of(recipe, self.step, self.ledger.version, found, answer_tokens)
@@ -158,8 +169,8 @@ class GrpoTrainer:
         fitting = [[each for each in group if self._fits(each)] for group in weighed]
         updates = min(self.recipe.updates, len(fitting))
         parts = [[each for group in fitting[part::updates] for each in group] for part in range(updates)]
-        batches = [list(pack(self.packer, part, config)) for part in parts if part]
-        return [self.learner.prepared(part) for part in batches], tokens / answers if answers else None
+        batches = [pack(self.packer, part, config) for part in parts if part]
+        return batches, tokens / answers if answers else None
 
     def _scored(self, found: Collected, reader: PlayedReader, model: EngineModel) -> float | None:
         """How far engine and trainer are from each other on an episode of this iteration, with the new weights."""
