@@ -136,9 +136,9 @@
   const forget_edits = () => {
     for (const field of edited) {
       if (field.isConnected && !(field instanceof HTMLInputElement)) return false;
-      const type = field.type;
-      field.type = type === "text" ? "password" : "text";
-      field.type = type;
+      const type = field.getAttribute("type");
+      field.type = field.type === "text" ? "password" : "text";
+      if (type === null) field.removeAttribute("type"); else field.type = type;
     }
     edited = new Set();
     return true;
@@ -148,6 +148,7 @@
   const own = {};
   const prepare = () => {
     own.time = core.EPISODE_MAX_TIME;
+    own.style = document.body.getAttribute("style");
     own.start = core.startEpisodeReal;
     own.countdown = core.countdownTimer;
     const end = core.endEpisode;
@@ -182,15 +183,18 @@
     return utterance();
   };
   // Whatever of an episode would show in the next and is not the task's own. False: only loading brings it back.
-  const clean = () => {
-    if (!started || location.hash || location.href.endsWith("#")) return false;
+  const clean = async () => {
+    if (!started) return false;
     // The next Tab looks from where the focus was last: before all that the page shows.
     const first = document.createElement("a");
     first.tabIndex = 0;
     document.body.prepend(first);
     first.focus({ preventScroll: true });
     first.remove();
+    await until(() => !busy(), SHORT_TIMEOUT_MS);
     if (!still()) return false;
+    if (location.href.includes("#")) history.replaceState(null, "", location.pathname); // of links that lead nowhere
+    if (own.style === null) document.body.removeAttribute("style"); // what a drag leaves there
     for (const element of document.querySelectorAll("*")) {
       if (element.scrollTop) element.scrollTop = 0;
       if (element.scrollLeft) element.scrollLeft = 0;
@@ -215,7 +219,7 @@
     },
     // Another one, as if the page had just been loaded; null where that is not certain.
     async restart(seed, limit) {
-      if (!clean()) return null;
+      if (!await clean()) return null;
       const instruction = await begin(seed, limit);
       return forget_edits() ? instruction : null;
     },

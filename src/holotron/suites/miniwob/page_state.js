@@ -40,7 +40,8 @@
     for (const key of OF_THE_EPISODE) delete variables.core[key];
     const elements = [...document.querySelectorAll("*")];
     const native = [...handlers].filter(([target]) => target instanceof EventTarget && connected(target))
-      .map(([target, types]) => [name(target), ...[...types].filter(([, number]) => number).map(String).sort()].join(" ")).sort();
+      .flatMap(([target, types]) => [...types].map(([type, number]) => number ? `${name(target)} ${type} ${number}` : ""))
+      .filter(Boolean).sort();
     const jquery = window.jQuery ? [window, document, ...elements].map((target) => {
       const events = jQuery._data(target, "events") || {};
       return Object.keys(events).map((type) => `${name(target)} ${type} ${events[type].length}`).join(" ");
