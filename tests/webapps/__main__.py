@@ -1,8 +1,9 @@
 """`make test-webapps ROOT=…`: WebArena-Infinity's applications in our browsers, as a JSON report.
 
 start: each application is started, opened, verified and reset. scripts: tasks that a script solves earn their reward,
-in eight sessions at once, and none that was not done does. nothing: an answer at once, on every task. nano: the bundled
-policy on a sample, or on all.
+in eight sessions at once, and none that was not done does. nothing: every verifier, on what an application begins with.
+workers: every task answered at once through the evaluator, by worker processes, with the same result. nano: the bundled
+policy on a sample, or on all tasks.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from holotron.suites.webapps.verifier import verify
 from tests.webapps.script import perform
 from tests.webapps.solutions import SOLUTIONS
 
-PARTS = ("start", "scripts", "nothing", "nano")
+PARTS = ("start", "scripts", "nothing", "workers", "nano")
 AT_ONCE = 8
 
 
@@ -45,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.webapps", description=__doc__)
     parser.add_argument("--root", type=Path, required=True, help="the folder of WebArena-Infinity, or of its apps")
     parser.add_argument("--parts", default=",".join(PARTS), help="some of them; others stay as the report has them")
-    parser.add_argument("--workers", type=int, default=AT_ONCE, help="processes with browsers, for nothing and nano")
+    parser.add_argument("--workers", type=int, default=AT_ONCE, help="processes with browsers, for workers and nano")
     parser.add_argument("--sample", type=int, default=3, help="nano: tasks of each app and difficulty; 0 for all")
     parser.add_argument("--sessions", type=int, default=AT_ONCE, help="nano: episodes at once")
     parser.add_argument("--device", default="cpu", help="nano: cpu or cuda")
@@ -80,7 +81,9 @@ async def _part(part: str, suite: WebAppsSuite, arguments: Any, folder: Path) ->
     if part == "scripts":
         return await scripts(suite)
     if part == "nothing":
-        return await nothing(suite, arguments.workers, folder)
+        return await nothing(suite)
+    if part == "workers":
+        return await workers(suite, arguments.workers, folder)
     return await nano(suite, arguments, arguments.episodes or folder)
 
 
@@ -147,6 +150,23 @@ def _by_task(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return tasks
 
 
+async def nothing(suite: WebAppsSuite) -> dict[str, Any]:
+    """The verifiers of all tasks in the state that each application begins with."""
+    rewarded, asked, limit = [], 0, asyncio.Semaphore(AT_ONCE)
+
+    async def one(env: AppEnvironment, name: str) -> str | None:
+        async with limit:
+            return name if await _passes(suite, env, name) else None
+
+    async with suite.pool(1) as pool:
+        for names in _apps(suite).values():
+            async with suite.begin(pool, suite.task(names[0], 0)) as env:
+                found = await asyncio.gather(*(one(env, name) for name in names))
+                rewarded += [name for name in found if name]
+                asked += len(found)
+    return {"tasks": asked, "rewarded": rewarded, "problems": []}
+
+
 class AnswersAtOnce:
     """A policy that does nothing."""
 
@@ -161,15 +181,15 @@ class AnswersAtOnce:
     async def close(self) -> None: ...
 
 
-async def nothing(suite: WebAppsSuite, workers: int, folder: Path) -> dict[str, Any]:
+async def workers(suite: WebAppsSuite, number: int, folder: Path) -> dict[str, Any]:
     protocol = suite.find_protocol("infinity", split="real")
     policy_format = BareJsonFormat(suite.kinds)
-    run = Evaluation(suite, (protocol,), folder, "nothing", policy_format, sessions=workers, workers=workers)
+    run = Evaluation(suite, (protocol,), folder, "nothing", policy_format, sessions=number, workers=number)
     found = await evaluate(run, AnswersAtOnce(), _tell)
     rewarded = [row["task"] for row in found["tasks"] if row["successes"]]
     lost = found["missing"]
     return {
-        "workers": workers,
+        "workers": number,
         "episodes": found["episodes"],
         "infrastructure_failures": found["infrastructure_failures"],
         "retried": found["retried"],
