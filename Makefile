@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-clients test-gpu
+.PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-webapps test-clients test-gpu
 .PHONY: test-docs fuzz soak edge lint clean learn-small grounding judge-kills annotate-kills
 
 help: ## what can be made
@@ -32,6 +32,9 @@ test-attacks: $(STAMP) ## all attacks on the safety policy in both Chromiums; th
 REALAPPS := .venv-realapps
 test-realapps: $(STAMP) browser $(REALAPPS)/.installed ## Django's admin and JupyterLab driven end to end; the result goes to benchmarks/results
 	$(BIN)/python -m tests.realapps --python $(REALAPPS)/bin/python --out benchmarks/results/realapps.json
+
+test-webapps: $(STAMP) browser ## WebArena-Infinity's applications in ROOT, driven end to end; the result goes to benchmarks/results
+	$(BIN)/python -m tests.webapps --root $(ROOT) --out benchmarks/results/webapps.json
 
 test-gpu: $(STAMP) ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu

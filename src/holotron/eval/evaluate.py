@@ -177,15 +177,27 @@ def _figures(run: Evaluation, protocol: EvalProtocol, played: Played) -> dict[st
         keys = [(name, seed) for seed in run.seeds_of(protocol)]
         wanted += len(keys)
         rows.append(_row(run.suite, protocol, name, [played[key] for key in keys if key in played]))
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        for group in run.suite.groups(row["task"]):
+            groups.setdefault(group, []).append(row)
+    figures = _rate(rows)
+    return {
+        **figures,
+        "missing": wanted - figures["episodes"],
+        "max_steps": protocol.max_steps,
+        **({"groups": {group: _rate(part) for group, part in groups.items()}} if groups else {}),
+        "tasks": rows,
+    }
+
+
+def _rate(rows: list[dict[str, Any]]) -> dict[str, Any]:
     total, solved = (sum(row[key] for row in rows) for key in ("episodes", "successes"))
     return {
         "success_rate": solved / total if total else None,
         "interval": list(wilson(solved, total)),
         "episodes": total,
         "successes": solved,
-        "missing": wanted - total,
-        "max_steps": protocol.max_steps,
-        "tasks": rows,
     }
 
 
