@@ -11,7 +11,7 @@ from holotron.train.recipe import DataSource, Recipe, RecipeError
 from holotron.train.toml_file import build, read_toml
 
 Ratio = Literal["token", "sequence"]
-Reward = Literal["success", "reward"]
+Reward = Literal["success", "reward", "partial"]
 OnUpdate = Literal["keep", "recompute", "drop"]
 
 
@@ -19,7 +19,8 @@ OnUpdate = Literal["keep", "recompute", "drop"]
 class ObjectiveConfig:
     """What is maximised.
 
-    reward: "success" is 1 or 0, "reward" what the environment gave. step_cost: taken off for each step.
+    reward: "success" is 1 or 0, "reward" what the environment gave, "partial" the mean of success and a reward above 0:
+    a near miss is worth something, and giving up no more than failing. step_cost: taken off for each step.
     by_std: advantages are divided by the group's standard deviation. step_weight: of step-level advantages (GiGPO), in
     which a step is compared with all of its group that saw the same screenshot; 0 leaves them out. discount: of the
     reward, a step further from the end.
@@ -97,15 +98,17 @@ class GroupConfig:
 class RolloutConfig:
     """How attempts are played.
 
-    tasks: of the suite; none named, all that may be learned from. kinds: actions, instead of the suite's. first_seed:
-    of the training seeds; every group has its own. steps, seconds: budget of an episode; 0 steps is the suite's.
-    sessions: episodes at once; workers: processes with browsers, of which each has so many.
+    root: of webapps, the folder of the applications. tasks: of the suite; none named, all that may be learned from.
+    kinds: actions, instead of the suite's. first_seed: of the training seeds; every group has its own. steps, seconds:
+    budget of an episode; 0 steps is the suite's. sessions: episodes at once; workers: processes with browsers, of
+    which each has so many.
     staleness: how many updates old an attempt may be when it is learned from; 0 is synchronous: nothing is played while
     training runs, and on a CPU a run can be repeated exactly. on_update: what sessions do with what they remember when
     weights change. memory_gib: for the engine's sessions.
     """
 
     suite: str
+    root: str = ""
     tasks: tuple[str, ...] = ()
     split: str | None = None
     kinds: tuple[str, ...] = ()
@@ -166,8 +169,8 @@ class GrpoRecipe(Recipe):
             raise RecipeError(
                 f"updates is {self.updates}; an iteration of {self.groups.count} groups has 1 to that many"
             )
-        if self.random:
-            raise RecipeError("online RL starts from a checkpoint folder: the engine reads it, too")
+        if self.random and not self.lora.rank:
+            raise RecipeError("random weights need [lora]: the engine plays with the trainer's; else name a checkpoint")
         for name in ("batches", "ocr_loss", "coordinate_jitter", "max_patches", "held_out", "spike"):
             if getattr(self, name):
                 raise RecipeError(f"{name} belongs to supervised stages; leave it out of a recipe for online RL")
