@@ -7,7 +7,7 @@ CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
 .PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-webapps test-clients test-gpu
-.PHONY: test-docs fuzz soak edge lint clean learn-small grounding
+.PHONY: test-docs fuzz soak edge lint clean learn-small grounding judge-kills annotate-kills
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -56,6 +56,12 @@ learn-small: $(STAMP) browser ## online RL learns a bandit and a page, and is ki
 
 grounding: $(STAMP) browser ## the bundled policy on generated pages in the layout of every grounding benchmark; the result goes to benchmarks/results
 	$(BIN)/python -m tests.eval --out benchmarks/results/nano/grounding-layouts.json
+
+judge-kills: $(STAMP) browser ## 643 tasks played and judged by a command that is killed five times; the result goes to benchmarks/results
+	$(BIN)/python -m tests.eval.navigation_kills --out benchmarks/results/navigation-kills.json
+
+annotate-kills: $(STAMP) browser ## 2,000 screens labelled by a command that is killed three times; the result goes to benchmarks/results
+	$(BIN)/python -m tests.eval.annotate_kills --out benchmarks/results/annotate-kills.json
 
 examples: $(STAMP) browser ## all programs of examples/, against a scripted model
 	HOLOTRON_ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/test_examples.py

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -32,6 +32,7 @@ from holotron.model.model import Model
 from holotron.model.presets import PRESETS
 from holotron.plan.errors import PlanError
 from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, parse_size
+from holotron.train.forward import Recompute
 
 STATE_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 KV_TYPES = {"bf16": None, "fp8": "fp8"}
@@ -51,6 +52,7 @@ EXAMPLES = """examples:
   holotron bench phases --model qwen3-8b --random
   holotron bench kernels
   holotron bench train --preset holotron-12b --lora 16 --tokens 32768
+  holotron bench grpo --preset holotron-12b --screens recorded
 """
 
 
@@ -94,10 +96,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     trace = commands.add_parser("trace", help="lengths and pauses of recorded episodes, for `bench agent --trace`")
     trace.add_argument("store", type=Path, help="folder of an episode store")
     trace.add_argument("--out", type=Path, required=True, help="JSONL file to write")
+    grpo = commands.add_parser("grpo", help="an iteration of online RL, LoRA over random weights: seconds by part")
+    grpo.add_argument("--preset", default="holotron-12b", choices=PRESETS, metavar="NAME", help="shape of the model")
+    grpo.add_argument("--groups", type=int, default=8)
+    grpo.add_argument("--group-size", type=int, default=8, help="attempts of a group")
+    grpo.add_argument("--steps", type=int, default=10, help="steps of an attempt")
+    grpo.add_argument("--screens", type=Path, help="folder of recorded screenshots, PNG files of one size")
+    grpo.add_argument("--screen", default="1920x1080", help="WIDTHxHEIGHT of drawn ones, where none were recorded")
+    grpo.add_argument("--answer", type=int, default=128, help="letters, and so tokens, of an answer before its action")
+    grpo.add_argument("--lora", type=int, default=16, metavar="RANK")
+    grpo.add_argument("--updates", type=int, default=2, help="steps of the optimiser")
+    grpo.add_argument("--iterations", type=int, default=1, help="the last one is told")
+    grpo.add_argument("--memory", type=float, default=56.0, help="GiB for sessions while attempts are played")
+    grpo.add_argument("--recompute", default="mamba", choices=get_args(Recompute))
+    grpo.add_argument("--no-compile", action="store_true", help="run layers as they are")
+    grpo.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernel, loop, soak, edge, browsers, training):
+    for command in (agent, phases, kernel, loop, soak, edge, browsers, training, grpo):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)
@@ -109,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     measures = {"agent": _agent, "phases": _phases, "kernels": _kernels, "loop": _loop, "train": train.run}
     try:
-        # The others need an HTTP client or a browser, which a bare GPU machine has not.
+        # The others need an HTTP client, a browser or records, which a bare GPU machine has not.
         run = measures.get(options.what) or import_module(f"holotron.bench.{options.what}").run
         report = run(options)
     except PlanError as error:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from holotron.cli import eval_compare, eval_grounding, eval_screens
+from holotron.cli import eval_compare, eval_grounding, eval_navigation, eval_screens
 from holotron.cli.errors import Misuse, fail_if_all_lost, misuse
 from holotron.cli.output import command_group, console, examples, print_json
 from holotron.cli.policies import (
@@ -236,6 +236,7 @@ def recall(
 
 app.command("grounding", epilog=eval_grounding.GROUNDING_EXAMPLES)(eval_grounding.grounding)
 app.command("compare", epilog=eval_compare.COMPARE_EXAMPLES)(eval_compare.compare)
+app.command("navigation", epilog=eval_navigation.EXAMPLES)(eval_navigation.navigation)
 app.command("reading", epilog=eval_screens.READING_EXAMPLES)(eval_screens.reading)
 
 
