@@ -42,7 +42,9 @@ def rollout(
     workers: policies.WorkersOption = 1,
     browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")] = 2,
     group: Annotated[int, typer.Option(min=1, max=1024, help="Attempts at each task.")] = 1,
-    steps: Annotated[int, typer.Option(min=1, max=1000, help="Most steps of one episode.")] = 30,
+    steps: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Most steps of one episode; default 30, of webapps 50.")
+    ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="Most seconds of one episode.")] = 600.0,
     temperature: policies.TemperatureOption = 1.0,
     max_tokens: policies.MaxTokensOption = 512,
@@ -73,12 +75,16 @@ def rollout(
     if root is not None:
         if str(tasks) != WebAppsSuite.name:
             raise Misuse(f"--root goes with the tasks {WebAppsSuite.name}, not with {tasks}")
+        if width or height or allow or anywhere or allow_private:
+            raise Misuse("webapps have a view and an origin of their own; leave out --width, --height and --allow…")
         policy_format = chosen.policy_format(bare, WebAppsSuite.kinds)
         with misuse(ValueError):
             suite = WebAppsSuite(root, tuple(filter(None, (apps or "").split(","))))
             named = suite.tasks(suite.part(split), [0])
         wanted = [task.model_copy(update={"sample": sample}) for task in named for sample in range(group)]
     else:
+        if str(tasks) == WebAppsSuite.name and not tasks.exists():
+            raise Misuse("webapps needs --root: the folder of WebArena-Infinity, or of its apps")
         with misuse(TaskFileError):
             wanted = read_tasks(tasks, group)
         policy_format = chosen.policy_format(bare)
@@ -91,7 +97,7 @@ def rollout(
         out,
         chosen.info(policy_format, sampling={"temperature": temperature}),
         policy_format,
-        Budget(steps=steps, seconds=seconds),
+        Budget(steps=steps or (30 if root is None else WebAppsSuite.max_steps), seconds=seconds),
         suite.rule,
     )
 
