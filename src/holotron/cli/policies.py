@@ -51,7 +51,8 @@ AllowPrivateOption = Annotated[
     typer.Option("--allow-private", metavar="HOST", help="A name that may lead to this machine or a private network."),
 ]
 PricesOption = Annotated[
-    Path | None, typer.Option("--prices", help="A TOML table of prices by model: the cost is told.", dir_okay=False)
+    Path | None,
+    typer.Option("--prices", help="A TOML table of prices by model: the cost is told.", exists=True, dir_okay=False),
 ]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")]

@@ -24,7 +24,12 @@ EXAMPLES = examples(
 
 def rollout(
     tasks: Annotated[
-        Path, typer.Argument(help='JSON lines: {"task": "…", "url": "…"}, if wanted "name", "seed", "success".')
+        Path,
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            help='JSON lines: {"task": "…", "url": "…"}, if wanted "name", "seed", "success".',
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the episodes; a second run goes on in it.")],
     model: policies.ModelOption = None,
