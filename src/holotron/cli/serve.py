@@ -38,7 +38,9 @@ def serve(
         typer.Option(help="NAME=FOLDER of a LoRA adapter, served as model NAME; may be given often."),
     ] = None,
     api_key: Annotated[list[str] | None, typer.Option(help="A key clients must send; may be given often.")] = None,
-    api_key_file: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="A file with a key on each line.")] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A file with a key on each line.")
+    ] = None,
     admin_key: Annotated[str | None, typer.Option(envvar="HOLOTRON_ADMIN_KEY", help="Opens /admin.")] = None,
     device: Annotated[str | None, typer.Option(help="cuda, cuda:1, cpu (default: the GPU if there is one)")] = None,
     state: Annotated[str, typer.Option(help=f"Type of the SSM states: {', '.join(STATE_TYPES)}")] = "fp32",

@@ -186,9 +186,7 @@ def hard_tasks(
 def card(
     template: Annotated[
         Path,
-        typer.Argument(
-            exists=True, dir_okay=False, help="Markdown with places <!-- results: NAME --> … <!-- end -->."
-        ),
+        typer.Argument(exists=True, dir_okay=False, help="Markdown with places <!-- results: NAME --> … <!-- end -->."),
     ],
     result: Annotated[
         list[str], typer.Option(metavar="NAME=PATH", help="An evaluation's folder or report, or a run's folder.")

@@ -88,9 +88,10 @@ def create_app(
             yield
 
     app = Application(title="Holotron", version=__version__, description=ABOUT, lifespan=lifespan)
-    for part in (completion_routes, responses, message_routes, session_routes, text_routes, health_routes, admin):
+    parts = (completion_routes, responses, message_routes, session_routes, text_routes, health_routes, admin)
+    for part in parts:
         app.include_router(part.router)
-    add_handlers(app)
+    add_handlers(app, {getattr(route, "path", "") for part in parts for route in part.router.routes})
     for gone in (ClientGone, ClientDisconnect):
         app.add_exception_handler(gone, _client_gone)
     app.add_middleware(RetryMiddleware, keys=keys)
