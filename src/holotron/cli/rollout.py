@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,6 +60,8 @@ def rollout(
 ) -> None:
     """Run a fleet. What breaks is tried again; what is finished is never lost; Ctrl-C and a new start go on."""
     from holotron.agent.agent import Budget
+    from holotron.episodes.fleet import unfinished
+    from holotron.episodes.store import EpisodeStore
     from holotron.suites.play import Play, play_tasks
     from holotron.suites.web import TaskFileError, WebSuite, read_tasks
 
@@ -81,7 +84,8 @@ def rollout(
 
     async def main() -> dict[str, Any]:
         style = policy_format.options(max_tokens, temperature)
-        async with opened(chosen, style, device) as acting:
+        left = unfinished(EpisodeStore(out), wanted)
+        async with opened(chosen, style, device) if left else nullcontext() as acting:
             with fleet_progress("rollout") as update:
                 counters = await play_tasks(
                     play, wanted, acting, sessions=sessions, browsers=browsers, workers=workers, on_change=update
