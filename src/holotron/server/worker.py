@@ -32,6 +32,7 @@ from holotron.engine.weights import read_weights
 from holotron.model.errors import ImageError, ModelError
 from holotron.server import messages as m
 from holotron.server.channel import Channel
+from holotron.server.grammar_check import GrammarCheck
 from holotron.server.log_lines import write_logs
 
 log = logging.getLogger(__name__)
@@ -78,6 +79,9 @@ class Worker:
         self.engine = engine
         self.channel = channel
         self._start = start
+        tokenizer, config = engine.tokenizer, engine.model.config
+        known = (config.vocab_size, config.eos_token_ids)
+        self.grammars = GrammarCheck(tokenizer, *known) if tokenizer is not None else None
         self._turns: dict[int, RunningTurn] = {}
         self._preparing: dict[int, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -91,6 +95,8 @@ class Worker:
                     self._take(message)
         finally:
             sweeping.cancel()
+            if self.grammars is not None:
+                await self.grammars.close()
 
     def _take(self, message: Any) -> None:
         if isinstance(message, m.Cancel):
@@ -164,6 +170,8 @@ class Worker:
         try:
             images = await asyncio.gather(*(self._prepare(i, *image) for i, image in enumerate(message.images)))
             grammar = message.sampling.grammar
+            if grammar is not None and self.grammars is not None:
+                await self.grammars.check(grammar)
             compiled = await self.engine.compile_grammar(grammar) if grammar else None
             self._preparing.pop(message.id, None)  # from here on it is cancelled as a turn
             submission = self.engine.submit(
