@@ -7,7 +7,7 @@ CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
 .PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-clients test-gpu
-.PHONY: test-docs fuzz soak edge lint clean learn-small
+.PHONY: test-docs fuzz soak edge lint clean learn-small grounding
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -50,6 +50,9 @@ soak: $(STAMP) ## 200 clients against a server for half an hour; the result goes
 
 learn-small: $(STAMP) browser ## online RL learns a bandit and a page, and is killed ten times; the result goes to benchmarks/results
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.train.rl --out benchmarks/results/grpo-small.json
+
+grounding: $(STAMP) browser ## the bundled policy on generated pages in the layout of every grounding benchmark; the result goes to benchmarks/results
+	$(BIN)/python -m tests.eval --out benchmarks/results/nano/grounding-layouts.json
 
 examples: $(STAMP) browser ## all programs of examples/, against a scripted model
 	HOLOTRON_ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/test_examples.py

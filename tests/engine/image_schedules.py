@@ -1,6 +1,6 @@
-"""Random schedules with images for Qwen's vision-language models, more than the suite has time for.
+"""Random schedules with images for every family that sees, more than the suite has time for.
 
-python -m tests.engine.image_schedules --schedules 200 --out benchmarks/results/qwen-schedules.json
+python -m tests.engine.image_schedules --schedules 200 --out benchmarks/results/image-schedules.json
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from pathlib import Path
 import torch
 
 from tests.engine.test_schedules import run_schedules
-from tests.model.tiny import tiny_model, tiny_qwen
+from tests.model.tiny import tiny_model, tiny_qwen, tiny_vision
+
+FAMILIES = {
+    **{kind: tiny_qwen(kind) for kind in ("qwen3", "experts", "qwen2.5")},
+    "omni": {"pattern": "ME*E", "vision": tiny_vision()},
+    "holotron": {"pattern": "M-M*-", "vision": tiny_vision(mode="tiles")},
+}
 
 
 def main() -> None:
@@ -26,13 +32,11 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     results = {}
-    for kind in ("qwen3", "experts", "qwen2.5"):
+    for kind, shape in FAMILIES.items():
         begin = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             # A difference or a leak is an assertion in there.
-            checked, evicted = run_schedules(
-                tiny_model(seed=6, **tiny_qwen(kind)), range(options.schedules), Path(folder)
-            )
+            checked, evicted = run_schedules(tiny_model(seed=6, **shape), range(options.schedules), Path(folder))
         results[kind] = {"schedules": options.schedules, "tokens_compared": checked, "sessions_evicted": evicted}
         results[kind] |= {"differences": 0, "leaks": 0, "seconds": round(time.monotonic() - begin, 1)}
         print(kind, results[kind])

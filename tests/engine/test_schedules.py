@@ -35,8 +35,9 @@ def check_answers(model, sessions) -> int:
         with torch.no_grad():
             embeddings = model.encode_images(images)
             (logits,) = model.score([list(session.tokens)], embeddings, [image.grids[0] for image in images])
-        if model.config.vision:
-            logits[:, model.config.vision.image_token_id] = -torch.inf  # never generated
+        if vision := model.config.vision:
+            markup = {vision.image_token_id, vision.image_start_token_id, vision.image_end_token_id} - {None}
+            logits[:, list(markup)] = -torch.inf  # never generated
         best = logits.argmax(-1).tolist()
         for turn in session.turns:
             for at in range(turn.prompt_end, turn.end):

@@ -18,8 +18,8 @@ from holotron.agent.policy_format import find_format
 from holotron.cli.main import app
 from holotron.episodes.datasets.pictures import SourcePictures
 from holotron.episodes.datasets.records import DatasetError
-from holotron.episodes.datasets.settings import ImportSettings
-from holotron.eval.benchmarks import BENCHMARKS, load_benchmark
+from holotron.eval.benchmark_files import BenchmarkSource, load_benchmark
+from holotron.eval.benchmarks import BENCHMARKS
 from holotron.eval.grounding_run import ANSWERS, GroundingRun, NanoLocalizer, localizer_of
 from tests.agent.scripted_server import scripted_server
 from tests.episodes import dataset_files as made
@@ -47,7 +47,7 @@ class Knowing:
 
 def prepared(folder: Path, name: str, form: str, out: Path, words: str = "json") -> GroundingRun:
     path = made.screenspot(folder, form)
-    loaded = load_benchmark(BENCHMARKS[name], ImportSettings("screenspot", path.parent, most_bad=0.0), SourcePictures())
+    loaded = load_benchmark(BENCHMARKS[name], BenchmarkSource(path.parent), SourcePictures())
     run = GroundingRun(BENCHMARKS[name], loaded, localizer_of(find_format(words)), out, "knowing", 2)
     run.claim()
     return run
@@ -77,7 +77,7 @@ def test_known_answers_get_the_exact_score(tmp_path: Path, name: str, form: str,
     report = finished(run, Knowing(answers))
     assert (report["accuracy"], report["correct"], report["of"], report["wrong_format"]) == (0.5, 2, 4, 1)
     assert {cell: (part["correct"], part["of"]) for cell, part in report["by_cell"].items()} == cells
-    assert report["mean_of_cells"] == 0.5
+    assert report["mean"] == 0.5
     assert (report["items"], report["published_items"]) == (4, BENCHMARKS[name].size)
     assert (report["space"], report["boxes"]) == (
         "0..1" if form == "hub" else "pixels",
@@ -112,7 +112,7 @@ def test_verdicts_are_those_of_the_published_rule(tmp_path: Path) -> None:
         x = max(0, min(1000, round(1000 * chance.choice([box[0], box[2]])) + near[0]))
         y = max(0, min(1000, round(1000 * chance.choice([box[1], box[3]])) + near[1]))
         wanted = box[0] <= x / 1000 <= box[2] and box[1] <= y / 1000 <= box[3]
-        found = run._verdict(item, json.dumps({"x": x, "y": y}))["verdict"]
+        found = run._verdict(item, {"text": json.dumps({"x": x, "y": y})})["verdict"]
         assert found == ("correct" if wanted else "wrong"), (record, x, y)
 
 
@@ -135,7 +135,7 @@ def test_what_is_missing_is_told_not_scored(tmp_path: Path) -> None:
     records = json.loads(path.read_text())
     records[2]["img_filename"] = "gone.png"
     path.write_text(json.dumps(records))
-    settings = ImportSettings("screenspot", path.parent, most_bad=0.0)
+    settings = BenchmarkSource(path.parent)
     with pytest.raises(DatasetError, match=r"1 of 4 items cannot be asked, such as screenspot_desktop_v2.json\[2\]"):
         load_benchmark(BENCHMARKS["screenspot-v2"], settings, SourcePictures())
 

@@ -159,7 +159,9 @@ def test_options_change_what_they_should() -> None:
     ("measured", "options"),
     [
         ("train-12b-lora", ["--lora", "16"]),
+        ("train-12b-lora-64k", ["--lora", "16"]),
         ("train-8b-full", ["--no-average", "--text-only"]),
+        ("train-4b-full", ["--no-average"]),
     ],
 )
 def test_it_says_what_was_measured(measured: str, options: list[str]) -> None:

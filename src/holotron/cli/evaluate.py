@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from holotron.cli import eval_screens
+from holotron.cli import eval_compare, eval_grounding, eval_screens
 from holotron.cli.errors import Misuse, fail_if_all_lost, misuse
 from holotron.cli.output import command_group, console, examples, print_json
 from holotron.cli.policies import (
@@ -207,7 +207,8 @@ def recall(
         typer.echo(report.table())
 
 
-app.command("grounding", epilog=eval_screens.GROUNDING_EXAMPLES)(eval_screens.grounding)
+app.command("grounding", epilog=eval_grounding.GROUNDING_EXAMPLES)(eval_grounding.grounding)
+app.command("compare", epilog=eval_compare.COMPARE_EXAMPLES)(eval_compare.compare)
 app.command("reading", epilog=eval_screens.READING_EXAMPLES)(eval_screens.reading)
 
 

@@ -178,18 +178,20 @@ def _figures(run: Evaluation, protocol: EvalProtocol, played: Played) -> dict[st
 
 
 def _row(suite: Suite[Any], protocol: EvalProtocol, name: str, played: list[EpisodeInfo]) -> dict[str, Any]:
-    rewards = []
+    rewards, by_seed = [], {}
     for info in played:
         assert info.outcome is not None
         within = (info.step_count or 0) <= protocol.max_steps
         rewards.append((info.outcome.reward or 0.0) if within else 0.0)
-    solved = sum(suite.is_success(protocol.rule, name, reward) for reward in rewards)
+        by_seed[str(info.task.seed or 0)] = suite.is_success(protocol.rule, name, rewards[-1])
+    solved = sum(by_seed.values())
     return {
         "task": name,
         "episodes": len(rewards),
         "successes": solved,
         "success_rate": solved / len(rewards) if rewards else None,
         "interval": list(wilson(solved, len(rewards))),
+        "solved_by_seed": by_seed,
         "mean_reward": sum(rewards) / len(rewards) if rewards else None,
         "mean_steps": sum(info.step_count or 0 for info in played) / len(played) if played else None,
     }

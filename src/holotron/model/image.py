@@ -139,7 +139,11 @@ def _check_size(image: Image.Image, name: str, max_pixels: int) -> None:
 def _plain(image: Image.Image, name: str, max_pixels: int) -> Image.Image:
     _check_size(image, name, max_pixels)
     image.load()
-    image = ImageOps.exif_transpose(image)
+    return plain_rgb(ImageOps.exif_transpose(image))
+
+
+def plain_rgb(image: Image.Image) -> Image.Image:
+    """An image of any mode as RGB: deep values scaled, not clipped, and what shines through on white."""
     if image.mode.startswith(("I", "F")):
         return _eight_bit(image).convert("RGB")
     if image.has_transparency_data:

@@ -7,7 +7,7 @@ import io
 import json
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -79,25 +79,39 @@ def _write(path: Path, title: str, body: str) -> None:
 
 @dataclass(frozen=True)
 class Miss:
-    """An answer that was not right: point and box as shares of the picture's sides; no point: it was none."""
+    """An answer that was not right: point and outline as shares of the picture's sides.
+
+    No point: the answer was none, or said that the element is not there. outline: corners; none: it is not there.
+    """
 
     png: bytes
     instruction: str
     answer: str
     point: tuple[float, float] | None
-    box: tuple[float, float, float, float]
+    outline: Sequence[tuple[float, float]]
     where: str
 
 
 def write_misses(path: Path, title: str, report: Mapping[str, Any], misses: Iterable[Miss]) -> None:
     """Write a page of the misses of a grounding benchmark."""
-    shares = [
-        [(name, f"{100 * part['accuracy']:.1f}% of {part['of']}") for name, part in report[which].items()]
-        for which in ("by_cell", "by_group", "by_kind")
-    ]
-    cards = _card("By cell", shares[0]) + _card("By group", shares[1], "By kind", shares[2])
-    cards += _card("Published scores", report["published"].items())
-    lead = f"{100 * report['accuracy']:.1f}% of {report['of']} right; {report['wrong_format']} answers were no point."
+    cards = "".join(
+        _card(
+            key.replace("_", " ").capitalize(),
+            [(name, f"{100 * part['accuracy']:.1f}% of {part['of']}") for name, part in parts.items()],
+        )
+        for key, parts in report.items()
+        if key.startswith("by_")
+    )
+    own = (f"{report['policy']} (this run)", report["accuracy"] * 100, "")
+    known = [(each["model"], each["score"], f" · {each['source']}") for each in report["published"]]
+    ranked = sorted([own, *known], key=lambda row: -row[1])
+    cards += _card("Published scores", [(model, f"{score:.1f}{source}") for model, score, source in ranked])
+    lead = (
+        f"{100 * report['accuracy']:.1f}% of {report['of']} right ({100 * report['interval'][0]:.1f} to "
+        f"{100 * report['interval'][1]:.1f}, 95%); {report['wrong_format']} answers were no point."
+    )
+    if report["items"] != report["published_items"]:
+        lead += f" {report['published_items']} items were published: this is not the whole benchmark."
     body = f'<main class="page"><header><h1>{escape(title)}</h1><p>{escape(lead)}</p></header>'
     body += f'<section class="cards">{cards}</section><section class="samples">{"".join(map(_miss, misses))}</section>'
     _write(path, title, body + "</main>")
@@ -105,13 +119,13 @@ def write_misses(path: Path, title: str, report: Mapping[str, Any], misses: Iter
 
 def _miss(miss: Miss) -> str:
     action: dict[str, Any] = {"action": "none"}
-    if miss.point is not None:
+    if miss.point is not None and min(miss.point) >= 0:
         x, y = (1000 * max(0.0, min(share, 1.0)) for share in miss.point)
         action = {"action": "click", "button": "left", "x": x, "y": y}
-    place = ",".join(f"{share:.5f}" for share in miss.box)
+    place = " ".join(f"{x:.5f},{y:.5f}" for x, y in miss.outline)
     return (
         f'<article class="sample" data-action="{escape(json.dumps(action))}" data-sentence="no point" '
-        f'data-box="{place}">{_picture(miss.png)}<div><p class="kicker"><span>{escape(miss.where)}</span></p>'
+        f'data-outline="{place}">{_picture(miss.png)}<div><p class="kicker"><span>{escape(miss.where)}</span></p>'
         f'<p class="sentence">{escape(miss.instruction)}</p>'
         + _block("Answer", f"<pre>{escape(miss.answer[:1000])}</pre>")
         + "</div></article>"
@@ -212,7 +226,7 @@ def _sample(store: EpisodeStore, info: EpisodeInfo, step: Step, steps: int, poli
     shares = (
         [float(side) / size[index % 2] for index, side in enumerate(box.split(","))] if isinstance(box, str) else []
     )
-    place = f' data-box="{",".join(f"{share:.5f}" for share in shares)}"' if shares else ""
+    place = f' data-outline="{_box_outline(shares)}"' if shares else ""
     words = (
         _block("Thought", f'<p class="prose">{escape(step.thought)}</p>' if step.thought else "")
         + _block("Note", f'<p class="prose">{escape(step.note)}</p>' if step.note else "")
@@ -227,6 +241,11 @@ def _sample(store: EpisodeStore, info: EpisodeInfo, step: Step, steps: int, poli
         f"<span>step {step.index + 1} of {steps}</span></p>"
         f'<p class="sentence">{escape(info.task.text)}</p>{words}</div></article>'
     )
+
+
+def _box_outline(box: list[float]) -> str:
+    left, top, right, bottom = (f"{share:.5f}" for share in box)
+    return f"{left},{top} {right},{top} {right},{bottom} {left},{bottom}"
 
 
 def _block(title: str, content: str) -> str:

@@ -22,6 +22,10 @@ _CLICK = re.compile(r"Click\((-?\d+(?:\.\d+)?),\s*(-?\d+(?:\.\d+)?)\)")
 _ANY_POINT = re.compile(r"\(?(-?\d+(?:\.\d+)?)[,\s]+(-?\d+(?:\.\d+)?)\)?")
 
 
+class NotThere(ActionError):
+    """The answer says that the element is not there: both coordinates are negative."""
+
+
 class Localizer(ABC):
     """`like`: the policy format of the same family, whose points and pictures these are."""
 
@@ -40,7 +44,7 @@ class Localizer(ABC):
 
     @abstractmethod
     def parse(self, text: str, size: Size) -> tuple[int, int]:
-        """The point in 0–1000; ActionError if the answer is none."""
+        """The point in 0–1000; ActionError if the answer is none, NotThere if it says that there is none."""
 
     def shares(self, text: str, size: Size) -> tuple[float, float]:
         """The point as shares of the picture's sides, as exact as the answer; ActionError if it is none."""
@@ -58,8 +62,11 @@ class Localizer(ABC):
         return (x / SCALE, y / SCALE) if asked.kind == "relative" else (x / sides[0], y / sides[1])
 
     def _point(self, x: object, y: object, size: Size, text: str) -> tuple[int, int]:
-        if isinstance(x, int | float) and isinstance(y, int | float) and x >= 0 and y >= 0:
-            return self.like.points(size).to_relative(x, y)
+        if isinstance(x, int | float) and isinstance(y, int | float):
+            if x >= 0 and y >= 0:
+                return self.like.points(size).to_relative(x, y)
+            if x < 0 and y < 0:
+                raise NotThere(f"the answer says that the element is not there: {text[:80]!r}")
         raise ActionError(f"the answer is no point: {text[:80]!r}")
 
 

@@ -35,6 +35,8 @@ def build_episode(settings: ImportSettings, draft: Draft, pictures: SourcePictur
     steps: list[StepWithImage] = []
     extra, action = dict(draft.extra), None
     for source in draft.steps:
+        if source.outline or source.absent:
+            raise Unsupported("no box", "the element is a polygon, or is not there")
         picture = pictures.read(draft.images, source.image)
         try:
             action, step, box = _step(settings, draft, source, [step for step, _ in steps], picture)

@@ -20,7 +20,8 @@ class DraftStep:
     """One step. answer: what was done, as the source writes it; with a box instead, its middle is clicked.
 
     operation: the step in one sentence. wrong: it stands in the history and is not imitated. stated: the size that the
-    record gives for its image.
+    record gives for its image. outline: instead of a box, the corners of a polygon. absent: what is asked for is not
+    in the picture, and the right answer says so.
     """
 
     image: str
@@ -31,6 +32,8 @@ class DraftStep:
     wrong: bool = False
     box: Box | None = None
     stated: Size | None = None
+    outline: tuple[tuple[float, float], ...] = ()
+    absent: bool = False
 
 
 @dataclass(frozen=True)

@@ -181,11 +181,11 @@ def complete(settings: ImportSettings, report: dict[str, Any]) -> tuple[ImportSe
             settings = replace(settings, **{name: said})
     sized = [(draft, step, size) for draft in drafts for step in draft.steps if (size := _size(pictures, draft, step))]
     form = settings.answers
-    unread = [(step.answer, size) for draft, step, size in sized if step.box is None and draft.answers is None]
+    unread = [(step.answer, size) for draft, step, size in sized if _is_answer(step) and draft.answers is None]
     if form is None and unread:
         form = find_form(unread, settings.most_bad)
         told.append("answers")
-    stated = next((draft.answers for draft, step, _ in sized if step.box is None and draft.answers), form)
+    stated = next((draft.answers for draft, step, _ in sized if _is_answer(step) and draft.answers), form)
     if stated is not None and stated not in (CODE, POINT):
         if settings.space is not None:
             raise DatasetError(f"answers in the words of {stated} have their own space; leave --space out")
@@ -194,6 +194,10 @@ def complete(settings: ImportSettings, report: dict[str, Any]) -> tuple[ImportSe
     space, boxes = find_space(seen, settings.space, settings.boxes, settings.most_bad)
     told += ["space"] * (settings.space is None and bool(seen)) + ["boxes"] * (settings.boxes != boxes)
     return replace(settings, space=space, boxes=boxes, answers=form), told
+
+
+def _is_answer(step: DraftStep) -> bool:
+    return step.box is None and not step.outline and not step.absent
 
 
 def _size(pictures: SourcePictures, draft: Draft, step: DraftStep) -> tuple[int, int] | None:
@@ -205,8 +209,8 @@ def _size(pictures: SourcePictures, draft: Draft, step: DraftStep) -> tuple[int,
 
 def _seen(draft: Draft, step: DraftStep, size: tuple[int, int], form: str | None) -> SeenNumbers | None:
     """The numbers of a step whose space is asked for; None where its own words say the space."""
-    if step.box is not None:
-        return SeenNumbers(size, step.stated, (), step.box)
+    if step.box is not None or step.outline or step.absent:
+        return seen_target(step, size)
     form = draft.answers or form or CODE
     if form not in (CODE, POINT):
         return None
@@ -216,6 +220,11 @@ def _seen(draft: Draft, step: DraftStep, size: tuple[int, int], form: str | None
     except ActionError:
         return None
     return SeenNumbers(size, step.stated, tuple(probe.points))
+
+
+def seen_target(step: DraftStep, size: tuple[int, int]) -> SeenNumbers:
+    """The numbers by which a labelled element is given."""
+    return SeenNumbers(size, step.stated, step.outline, step.box)
 
 
 def _claim(out: Path, settings: ImportSettings, report: ImportReport) -> None:

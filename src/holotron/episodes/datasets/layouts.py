@@ -4,7 +4,8 @@ openai      {"messages": [{"role", "content"}]}: content is a text or parts, ima
             files) or marks <image> for the list "images". One conversation is one episode.
 agentnet    {"task_id", "instruction", "traj": [{"image", "value": {"code", "thought", …}}]}, as in OpenCUA.
 llava       {"image", "conversations": [{"from", "value"}]}: ScaleCUA, Aguvis and the many like them.
-screenspot  {"img_filename", "instruction", "bbox"}: ScreenSpot, -v2, -Pro, and records with the same under other names.
+screenspot  {"img_filename", "instruction", "bbox"}: ScreenSpot, -v2, -Pro, and records with the same under other names:
+            OSWorld-G (also polygons and elements that are not there), GroundUI, WebClick, Showdown, UI-Vision.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from holotron.agent.policy_format import find_format
 from holotron.env.task import Scalar
 from holotron.episodes.datasets.drafts import GROUNDING, Draft, DraftStep, joined
 from holotron.episodes.datasets.records import BadRecord, SourceRecord, Unsupported
-from holotron.episodes.datasets.spaces import SPACES, Box, BoxForm
+from holotron.episodes.datasets.spaces import SPACES, BoxForm
 from holotron.episodes.datasets.turns import (
     SourceTurn,
     object_of,
@@ -38,7 +39,16 @@ _IMAGE_KEYS = ("img_filename", "image", "image_path", "img_path", "file_name")
 _INSTRUCTION_KEYS = ("instruction", "prompt_to_evaluate", "question", "command")
 _BOX_KEYS = ("bbox", "box_coordinates", "bounding_box", "box")
 _SIZE_KEYS = ("img_size", "image_size", "resolution")
+_SIDES = ("x1", "y1", "x2", "y2")
+_KEPT = (
+    "id", "data_source", "application", "group", "platform", "ui_type", "data_type", "bucket", "source", "element_type",
+    "box_type",
+)  # fmt: skip
 _PLATFORM = re.compile(r"mobile|desktop|web")
+_PLATFORMS = {
+    "ios": "mobile", "android": "mobile", "windows": "desktop", "macos": "desktop", "gitlab": "web", "shop": "web",
+    "forum": "web", "tool": "web",
+}  # by ScreenSpot's data_source  # fmt: skip
 
 
 def openai(record: SourceRecord) -> list[Draft]:
@@ -120,22 +130,38 @@ def _element(record: SourceRecord, image: str, value: Mapping[str, Any]) -> Draf
     instruction = text_of(_first(value, _INSTRUCTION_KEYS), "instruction").strip()
     if not instruction:
         raise BadRecord("no instruction", "the instruction is empty")
-    if value.get("box_type", "bbox") != "bbox" or value.get("gt_type") == "negative":
-        raise Unsupported("no box", "the element is a polygon, or is not there")
-    box = _box(_first(value, _BOX_KEYS))
     stated = next((size_of(*value[key]) for key in _SIZE_KEYS if _is_pair(value.get(key))), None)
-    stated = stated or size_of(value.get("width"), value.get("height"))
+    stated = stated or size_of(_number(value.get("width")), _number(value.get("height")))
+    step, form = _target(DraftStep(image, stated=stated), value)
     kind = next((value[key] for key in ("data_type", "ui_type") if isinstance(value.get(key), str)), "")
     platform = value.get("platform") if isinstance(value.get("platform"), str) else ""
     if not platform and (found := _PLATFORM.search(record.where.partition(":")[0].partition("[")[0])):
         platform = found[0]
+    platform = platform or _PLATFORMS.get(str(value.get("data_source")), "")
     name = "-".join(part for part in (platform, kind) if part) or GROUNDING
-    known = ("id", "data_source", "application", "group", "platform", "ui_type", "data_type", "bucket")
-    extra: dict[str, Scalar] = {key: value[key] for key in known if _is_scalar(value.get(key))}
-    step = DraftStep(image, box=box, stated=stated)
-    form: BoxForm | None = value["bbox_form"] if value.get("bbox_form") in get_args(BoxForm) else None
+    extra: dict[str, Scalar] = {key: value[key] for key in _KEPT if _is_scalar(value.get(key))}
     draft = Draft(record.where, record.images, instruction, (step,), name, extra=extra)
     return replace(draft, space=_space(value), boxes=form)
+
+
+def _target(step: DraftStep, value: Mapping[str, Any]) -> tuple[DraftStep, BoxForm | None]:
+    """The step with what is to be found, and the form of its box where the record says it."""
+    kind = value.get("box_type", "bbox")
+    if kind == "refusal" or value.get("gt_type") == "negative":
+        return replace(step, absent=True), None
+    if kind == "polygon":
+        numbers = _numbers(_first(value, _BOX_KEYS), "polygon")
+        if len(numbers) < 6 or len(numbers) % 2:
+            raise BadRecord("bad box", f"the polygon has {len(numbers)} numbers, which are not corners")
+        return replace(step, outline=tuple(zip(numbers[::2], numbers[1::2], strict=True))), None
+    if kind != "bbox":
+        raise Unsupported("no box", f"the element is a {str(kind)[:40]!r}")
+    named = all(side in value for side in _SIDES) and not any(value.get(key) for key in _BOX_KEYS)
+    box = _numbers([_number(value[side]) for side in _SIDES] if named else _first(value, _BOX_KEYS), "box")
+    if len(box) != 4:
+        raise BadRecord("bad box", f"the box {list(box)[:8]} is not four numbers")
+    form: BoxForm | None = value["bbox_form"] if value.get("bbox_form") in get_args(BoxForm) else None
+    return replace(step, box=(box[0], box[1], box[2], box[3])), "xyxy" if named else form
 
 
 def _space(value: Mapping[str, Any]) -> str | None:
@@ -150,13 +176,26 @@ def _first(value: Mapping[str, Any], keys: Iterable[str]) -> Any:
     return found
 
 
-def _box(value: Any) -> Box:
+def _numbers(value: Any, what: str) -> tuple[float, ...]:
     numbers = value if isinstance(value, list) else []
-    if len(numbers) != 4 or not all(
+    if not numbers or not all(
         isinstance(each, int | float) and not isinstance(each, bool) and -1e9 < each < 1e9 for each in numbers
     ):
-        raise BadRecord("bad box", f"the box {json.dumps(value)[:80]} is not four numbers")
-    return numbers[0], numbers[1], numbers[2], numbers[3]
+        raise BadRecord("bad box", f"the {what} {json.dumps(value, default=str)[:80]} is not numbers")
+    return tuple(numbers)
+
+
+def _number(value: Any) -> Any:
+    """A table's cell as a number, where it is one."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        try:
+            return float(value)
+        except ValueError:
+            return value
 
 
 def _is_scalar(value: Any) -> bool:

@@ -17,7 +17,9 @@ from urllib.parse import unquote
 from PIL import Image
 
 from holotron.episodes.datasets.records import BadRecord
+from holotron.episodes.datasets.tables import TableImages, named_in_table
 from holotron.episodes.images import PNG_SIGNATURE
+from holotron.model.image import plain_rgb
 
 MOST_PIXELS = 64_000_000
 FOLDERS = ("", "images", "screenspotv2_image", "screenspot_imgs")  # below the one that is given
@@ -44,10 +46,11 @@ class SourcePictures:
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Path, str], SourcePicture] = OrderedDict()
         self._lock = Lock()
+        self._tables = TableImages()
 
     def size(self, root: Path, name: str) -> tuple[int, int]:
         """The image's size, from its head alone."""
-        with _opened(_source(root, name), name) as image:
+        with _opened(self._source(root, name), name) as image:
             return image.size
 
     def read(self, root: Path, name: str) -> SourcePicture:
@@ -56,12 +59,23 @@ class SourcePictures:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        picture = _decoded(_source(root, name), name)
+        picture = _decoded(self._source(root, name), name)
         with self._lock:
             self._kept[key] = picture
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return picture
+
+    def _source(self, root: Path, name: str) -> Path | bytes:
+        if (inside := named_in_table(name)) is not None:
+            return self._tables.read(find_image(root, inside[0]), *inside[1:])
+        start = _DATA_URL.match(name)
+        if start is None:
+            return find_image(root, name)
+        try:
+            return base64.b64decode(name[start.end() :], validate=True)
+        except binascii.Error as error:
+            raise BadRecord("image damaged", f"the data URL of an image is damaged: {error}") from None
 
 
 def find_image(root: Path, name: str) -> Path:
@@ -85,16 +99,6 @@ def find_image(root: Path, name: str) -> Path:
     raise BadRecord("image missing", f"there is no image {plain[:120]!r} below {root}")
 
 
-def _source(root: Path, name: str) -> Path | bytes:
-    start = _DATA_URL.match(name)
-    if start is None:
-        return find_image(root, name)
-    try:
-        return base64.b64decode(name[start.end() :], validate=True)
-    except binascii.Error as error:
-        raise BadRecord("image damaged", f"the data URL of an image is damaged: {error}") from None
-
-
 def _opened(source: Path | bytes, name: str) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
@@ -114,7 +118,7 @@ def _decoded(source: Path | bytes, name: str) -> SourcePicture:
             if data.startswith(PNG_SIGNATURE) and image.mode in ("RGB", "L", "P"):
                 return SourcePicture(data, image.size)
             buffer = io.BytesIO()
-            image.convert("RGB").save(buffer, "PNG", compress_level=3)
+            plain_rgb(image).save(buffer, "PNG", compress_level=3)
         except (OSError, ValueError, SyntaxError) as error:
             raise BadRecord("image damaged", f"{name[:120]!r} cannot be read to its end: {error}") from None
         return SourcePicture(buffer.getvalue(), image.size)

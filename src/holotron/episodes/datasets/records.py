@@ -1,9 +1,9 @@
-"""The records of JSON and JSONL files, one at a time, each with the place it was read from."""
+"""The records of JSON, JSONL, CSV and Parquet files, one at a time, each with the place it was read from."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,10 @@ class SourceRecord:
     problem: BadRecord | None = None
 
 
-def source_files(source: Path, images: Path | None) -> list[SourceFile]:
-    """The files that a path stands for: itself, the JSON and JSONL files of a folder, or those that a meta file lists.
+def source_files(source: Path, images: Path | None, names: Sequence[str] = ()) -> list[SourceFile]:
+    """The files that a path stands for: itself, those of a folder, or those that a meta file lists.
 
+    names: patterns of the files' names; without any, a folder's JSON and JSONL files, or its tables where it has none.
     Images are named from `images`, else from the folder itself, else from the file's folder. A meta file, as ScaleCUA
     has it, is an object whose values have `annotation` and `root`, both below the meta file's own folder.
     """
@@ -57,10 +58,16 @@ def source_files(source: Path, images: Path | None) -> list[SourceFile]:
         raise DatasetError(f"there is no file or folder {source}")
     if source.is_file():
         return _listed(source, images) or [SourceFile(source, images or source.parent)]
-    found = sorted(path for path in source.rglob("*.json*") if path.suffix in (".json", ".jsonl") and path.is_file())
+    every = sorted(path for path in source.rglob("*") if path.is_file())
+    kinds = [names] if names else [("*.json", "*.jsonl"), ("*.csv", "*.parquet")]
+    found = next((some for kind in kinds if (some := [path for path in every if _matches(path, kind)])), [])
     if not found:
-        raise DatasetError(f"{source} has no .json and no .jsonl file")
+        raise DatasetError(f"{source} has no file {' or '.join(names or ('*.json', '*.jsonl', '*.csv', '*.parquet'))}")
     return [SourceFile(path, images or source) for path in found]
+
+
+def _matches(path: Path, patterns: Sequence[str]) -> bool:
+    return any(path.match(pattern) for pattern in patterns)
 
 
 def _listed(meta: Path, images: Path | None) -> list[SourceFile]:
@@ -85,8 +92,13 @@ def _listed(meta: Path, images: Path | None) -> list[SourceFile]:
 
 
 def read_records(file: SourceFile) -> Iterator[SourceRecord]:
-    """Its records: the lines of a JSONL file, or the elements of a JSON list. What cannot be read has a problem."""
+    """Its records: lines of JSONL, elements of a JSON list, rows of a table. What cannot be read has a problem."""
+    from holotron.episodes.datasets.tables import TABLES, read_table
+
     try:
+        if file.path.suffix in TABLES:
+            yield from read_table(file)
+            return
         with file.path.open("rb") as opened:
             is_list = opened.read(CHUNK).lstrip()[:1] == b"["
         yield from _elements(file) if is_list else _lines(file)

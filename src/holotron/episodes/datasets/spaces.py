@@ -50,6 +50,12 @@ def check_space(spec: str) -> None:
         raise DatasetError(f"there is no space {spec!r}; choose one of {SAID}")
 
 
+def check_form(form: str | None) -> None:
+    """DatasetError unless it names a form of boxes."""
+    if form is not None and form not in get_args(BoxForm):
+        raise DatasetError(f"boxes is {form!r}; choose one of {', '.join(get_args(BoxForm))}")
+
+
 def space_of(spec: str, size: Size, stated: Size | None) -> SourceSpace:
     """The space on one image. stated: the size that its record gives."""
     if spec in (UNIT, THOUSAND):
