@@ -192,8 +192,11 @@ def test_doctor_knows_what_a_window_needs(monkeypatch, tmp_path):
 
 
 def test_starting_up_does_not_import_torch():
+    """Nor does the half of a server that reads and writes text."""
     code = (
         "import sys; from holotron.cli.main import app; app(['models'], standalone_mode=False);"
+        "from holotron.server.run import load_texts; from holotron.engine.options import EngineOptions;"
+        " load_texts(EngineOptions('holotron-nano'));"
         " assert 'torch' not in sys.modules"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}

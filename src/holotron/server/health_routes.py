@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
 from holotron import __version__
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.server import messages as m
 from holotron.server.auth import Caller
 from holotron.server.engine_client import EngineDown, EngineRefused
