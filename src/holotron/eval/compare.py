@@ -127,7 +127,7 @@ def _results(found: Mapping[str, Any]) -> Iterator[tuple[str, ItemScore]]:
 def _tasks(found: Mapping[str, Any]) -> Iterator[tuple[str, ItemScore]]:
     """Episodes where the report has them, else whole tasks."""
     for row in found["tasks"]:
-        groups = {"task": [str(row["task"])]}
+        groups = {"group": row.get("groups", []), "task": [str(row["task"])]}
         for seed, solved in (row.get("solved_by_seed") or {}).items():
             yield f"{row['task']}/{seed}", ItemScore(int(bool(solved)), 1, groups)
         if "solved_by_seed" not in row:
