@@ -1,6 +1,7 @@
 """The agent workload on a tiny model: what it counts must be right before it is used to claim anything."""
 
 import json
+import random
 import subprocess
 import sys
 
@@ -9,12 +10,15 @@ import torch
 
 from holotron.bench.__main__ import main
 from holotron.bench.agent import AgentLoad, AgentWorkload
+from holotron.bench.arrivals import Arrivals, LifeStep, TracedEpisode, read_trace
+from holotron.bench.held import most_held
 from holotron.bench.report import agent_report, machine
 from holotron.bench.suite import CASES, plot_sessions
 from holotron.engine.config import EngineConfig, fit_to_memory
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.errors import EngineError
 from holotron.model.presets import preset
+from holotron.plan.errors import PlanError
 from tests.engine.invariants import check_loop
 
 from ..model.tiny import tiny_model, tiny_qwen, tiny_vision
@@ -89,6 +93,62 @@ def test_thinking_agents_leave_the_device_idle():
     agents = load(AgentWorkload(sessions=4, think_seconds=(0.2, 0.3), **(SMALL | {"steps": 50})))
     result = agents.run(0.2, 1.0)
     assert 0 < result.steps / result.seconds < 4 / 0.2
+
+
+def test_agents_come_at_their_rate_and_in_bursts():
+    arrivals = Arrivals(5.0, 4, (), random.Random(1))
+    come = [len(arrivals.due(second / 10)) for second in range(10_000)]
+    assert sum(come) == pytest.approx(5_000, rel=0.1)
+    assert {number % 4 for number in come} == {0}
+
+
+def test_an_open_loop_replaces_nobody():
+    agents = load(AgentWorkload(sessions=3, rate=0.001, **SMALL))
+    result = agents.run(0.0, 0.1)
+    while agents.loop.sessions:
+        agents.run_more(0.1)
+    agents.run_more(0.1)
+    assert (result.steps, result.arrived) == (4 + 3 + 2, 0)
+    assert result.waited > 0
+    assert 0 < result.summary()["first_token_p50"] <= result.summary()["latency_p50"]
+
+
+def test_a_trace_is_replayed_token_for_token():
+    life = (LifeStep(9, 3), LifeStep(5, 2, 0.01))
+    workload = AgentWorkload(sessions=1, trace=(TracedEpisode(0.0, life), TracedEpisode(0.05, life)), **SMALL)
+    agents = load(workload)
+    result = agents.run(0.0, 0.6)
+    assert result.arrived >= 4
+    assert {8 + 9 + 3, 8 + 9 + 3 + 5 + 2} >= {history + workload.step_tokens for history in result.histories}
+    agents.close()
+    assert not agents.loop.sessions
+    check_loop(agents.loop)
+
+
+def test_traces_that_cannot_be_replayed_are_refused(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    for text, message in {
+        "": "no episode",
+        "[]": "line 1",
+        '{"at": 0, "steps": [[1, 2]]}': "line 1",
+        '{"at": 0, "steps": [[1, 0, 0]]}': "line 1",
+        '{"at": 0, "steps": []}': "line 1",
+    }.items():
+        path.write_text(text)
+        with pytest.raises(PlanError, match=message):
+            read_trace(path)
+    path.write_text('{"at": 5, "steps": [[1, 2, 0]]}\n\n{"at": 3, "steps": [[4, 1, 2.5]]}\n')
+    assert [(episode.at, len(episode.life)) for episode in read_trace(path)] == [(0.0, 1), (2.0, 1)]
+
+
+@pytest.mark.parametrize("truth", [0, 1, 17, 40])
+def test_the_most_agents_held_are_found(truth):
+    def measure(agents):
+        return {"latency_p95": 4.0 if agents <= truth else 6.0, "failures": 0, "agent_steps": 5}
+
+    held, rows = most_held(measure, 40, 5.0)
+    assert truth - max(1, truth // 20) < held <= truth or held == truth
+    assert len(rows) <= 6
 
 
 def test_bytes_are_as_the_planner_predicts():

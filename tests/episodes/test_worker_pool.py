@@ -57,6 +57,26 @@ def test_every_item_is_done_once_and_one_model_answers_all(workers: int) -> None
     assert (os.getpid() in {pid for _, _, pid in done}) == (workers == 1)
 
 
+def test_who_takes_stays_with_a_group_and_then_helps_where_most_is_left() -> None:
+    share = Share(list("aaabbbbcc"), groups=[[0, 1, 2], [3, 4, 5, 6], [7, 8]])
+    one, two = share.take(), share.take()
+    assert [next(one) for _ in range(2)] == ["b", "b"]
+    assert [next(two) for _ in range(4)] == ["a", "a", "a", "c"]
+    assert next(one) == "b"
+    assert [*two, *one] == ["c", "b"]
+
+
+async def take_groups(share: Share[str]) -> list[str]:
+    return list(share.take())
+
+
+def test_workers_take_groups_of_items() -> None:
+    items = [f"{kind}{number}" for number in range(3) for kind in "abc"]
+    parts = asyncio.run(share_out(take_groups, items, None, workers=2, group=lambda item: item[0]))
+    assert sorted(item for part in parts for item in part) == sorted(items)
+    assert all(len({name[0] for name in part[:3]}) == 1 for part in parts if part)
+
+
 async def die_once(share: Share[Path]) -> int:
     done = 0
     for item in share.take():

@@ -89,9 +89,28 @@ def test_one_sequence_alone_is_attended_as_one_of_several(head_dim: int) -> None
     results = []
     for sequences in (1, 2):
         build = FixedPacking.build(np.array([used]), tokens=tokens, sequences=sequences, longest=tokens)
-        packed = FixedPacking(build.bounds_S.cuda(), build.longest, None, build.alone)
+        packed = FixedPacking(build.bounds_S.cuda(), build.longest, None, build.each)
         out = fixed.attention(q, k, v, packed, causal=True)
         results.append((out[:used], *torch.autograd.grad((out * weights).sum(), (q, k, v))))
+    for one, other in zip(*results, strict=True):
+        near(one, other, 0.01)
+
+
+@pytest.mark.parametrize("room", [0, 60])
+def test_images_of_one_size_are_attended_as_any_others(room: int) -> None:
+    """Tiles of the 12B's head size, as columns of one array, with and without padding behind them."""
+    images, each, heads, generator = 3, 130, 4, torch.Generator("cuda").manual_seed(0)
+    tokens = images * each + room
+    qkv = torch.randn(tokens, 3, heads, 80, generator=generator, device="cuda").bfloat16().requires_grad_()
+    weights = torch.randn(tokens, heads, 80, generator=generator, device="cuda")
+    weights[images * each :] = 0
+    results = []
+    for length in (0, each):
+        sizes = np.array([each] * images)
+        build = FixedPacking.build(sizes, tokens=tokens, sequences=images + 1, longest=each, each=length)
+        packed = FixedPacking(build.bounds_S.cuda(), build.longest, None, build.each)
+        out = fixed.attention(*qkv.unbind(1), packed, causal=False)
+        results.append((out[: images * each], *torch.autograd.grad((out * weights).sum(), (qkv,))))
     for one, other in zip(*results, strict=True):
         near(one, other, 0.01)
 

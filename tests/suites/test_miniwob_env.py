@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import pytest
 from PIL import Image
 
-from holotron.actions.action import DoubleClick, Press, Scroll, Type, Wait, parse_action
+from holotron.actions.action import Action, DoubleClick, Press, Scroll, Type, Wait, parse_action
 from holotron.env.errors import ActionFailed
 from holotron.env.task import Task
 from holotron.suites.miniwob.check import first_screens, random_endings
@@ -98,6 +98,55 @@ def test_what_happened_before_leaves_no_trace(shared: SharedPool) -> None:
             for action in (click(20, 62), Type(text="x"), drag, hover(20, 62)):
                 await env.act(action)
             assert (await env.reset(as_task(task), 5)).image == clean, task
+
+    with_env(shared, run)
+
+
+def test_a_page_that_is_kept_plays_as_one_just_loaded(shared: SharedPool) -> None:
+    # Typing, ticking, and an episode that is left in the middle; then one in which the keys come first.
+    acts = [Type(text="ada", x=300, y=500), Press(keys="Tab"), Press(keys="Control+z"), click(20, 180), hover(30, 90)]
+
+    async def run(env: MiniWoBEnvironment) -> None:
+        async def played(task: str, seed: int, actions: Sequence[Action]) -> tuple[list[bytes], bool]:
+            screens = [(await env.reset(as_task(task), seed)).image]
+            kept = await env.evaluate("window.kept === (window.kept = true)")
+            screens += [(await env.step(action))[0].image for action in actions]
+            return screens, kept
+
+        for task in ("login-user", "click-checkboxes", "click-tab-2"):
+            plans = [(1, acts), (2, acts[1:]), (1, acts[::-1])]
+            env.config = MiniWoBConfig(restarts=frozenset())
+            loaded = [await played(task, *plan) for plan in plans]
+            env.config = MiniWoBConfig()
+            await env.reset(as_task("click-test"), 0)
+            again = [await played(task, *plan) for plan in plans]
+            assert [kept for _, kept in loaded + again] == [False] * 4 + [True] * 2
+            assert [screens for screens, _ in loaded] == [screens for screens, _ in again], task
+
+    with_env(shared, run)
+
+
+def test_a_page_that_does_not_come_to_rest_is_loaded_again(shared: SharedPool) -> None:
+    async def run(env: MiniWoBEnvironment) -> None:
+        for left_behind in ("setInterval(() => {}, 10000)", "document.body.append(document.createElement('iframe'))"):
+            await env.reset(as_task("click-test"), 0)
+            await env.evaluate(f"window.kept = true, {left_behind}, 0")
+            await env.reset(as_task("click-test"), 1)
+            assert await env.evaluate("window.kept === undefined"), left_behind
+        await env.evaluate("window.kept = true")
+        await env.reset(as_task("click-test"), 2)
+        assert await env.evaluate("window.kept")
+
+    with_env(shared, run)
+
+
+def test_a_page_that_waits_for_the_policy_draws_no_clock(shared: SharedPool) -> None:
+    async def run(env: MiniWoBEnvironment) -> None:
+        for config, drawn in ((MiniWoBConfig(), False), (MiniWoBConfig(time_limit="task"), True)):
+            env.config = config
+            await env.reset(as_task("click-test"), 0)
+            change = "new MutationObserver(() => done(true)).observe(document.body, {childList: true, subtree: true})"
+            assert await env.evaluate(f"new Promise(done => {{ {change}; setTimeout(done, 1500, false) }})") is drawn
 
     with_env(shared, run)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -183,6 +184,8 @@ def test_ranks_learn_what_one_process_would(folder: Path, run: str, tmp_path: Pa
     asked = replace(recipe(folder, run), batches=RANKS)
     begun = Trainer(asked, tmp_path, "cpu").learner.model.state_dict()
     one = Trainer(asked, tmp_path, "cpu")
+    learned = [[int(each.batch.weights_N.sum()) for each in step] for step in islice(one.batches(), STEPS)]
+    assert any(first != second for first, second in learned), "ranks that learn equally much hide how they are weighed"
     one.run()
     expected = {name: p.detach() for name, p in one.learner.model.named_parameters()}
     got = torch.load(folder / f"{run}.pt", weights_only=True)

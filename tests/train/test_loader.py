@@ -13,6 +13,7 @@ import torch
 
 from holotron.episodes.examples import Example, ExampleError
 from holotron.episodes.shards import ShardWriter
+from holotron.model.errors import ModelError
 from holotron.train.batches import BatchBudget, Packer
 from holotron.train.loader import BatchStream, Drawn, SourceShare
 from holotron.train.recipe import DataSource
@@ -93,6 +94,31 @@ def test_batches_are_filled_with_what_still_fits_and_lose_nothing(tmp_path: Path
     # Taken up behind any batch, it goes on with the same ones.
     again = BatchStream([DataSource(shards=str(tmp_path))], WRITER, packer, seed=0, cursors={0: drawn[6].cursor})
     assert [each.kinds for (each,) in islice(again, 5)] == [each.kinds for each in drawn[7:]]
+
+
+def test_data_that_was_moved_is_drawn_in_the_same_order(tmp_path: Path) -> None:
+    for place in ("here", "elsewhere"):
+        write(tmp_path / place, "part", range(12))
+    packer = Packer(CONFIG, BatchBudget(tokens=640, patches=256, learned=128, sequences=12, images=16))
+
+    def kinds(*places: str) -> list[tuple[str, ...]]:
+        sources = [DataSource(shards=place) for place in places]
+        return [drawn.kinds for (drawn,) in islice(BatchStream(sources, WRITER, packer, 0, folder=tmp_path), 3)]
+
+    assert kinds("here") == kinds("elsewhere")
+    [both, *_], [alone, *_] = kinds("here", "elsewhere"), kinds("here")
+    assert len(set(both)) > len(both) / 2, "two sources with the same examples are drawn in orders of their own"
+    assert len(alone) == len(set(alone))
+
+
+@pytest.mark.parametrize("strange", [-1, CONFIG.vocab_size])
+def test_a_token_that_the_model_has_not_is_refused(strange: int) -> None:
+    written = WRITER.write(sample(0))
+    token_ids = written.token_ids.copy()
+    token_ids[-2] = strange
+    packer = Packer(CONFIG, BatchBudget(tokens=640, patches=256, learned=128, sequences=12, images=16))
+    with pytest.raises(ModelError, match=f"token id {strange} is not among the 2368 that tiny-policy has"):
+        packer.build([replace(written, token_ids=token_ids)])
 
 
 def test_batches_from_a_store_go_on_anywhere_and_leave_out_what_was_damaged(

@@ -25,6 +25,7 @@ from holotron.engine.requests import PlacedImages
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session import Generation, Session
 from holotron.model.loading import find_checkpoint
+from holotron.model.model import Model
 from holotron.model.text.chat_template import load_chat_template
 from holotron.model.text.conversation import ConversationWriter
 
@@ -220,10 +221,40 @@ def loaded(
     On a CPU it computes in float32: few of them are fast in 16 bits, and some are very slow.
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    on_gpu = device.type == "cuda"
     path = find_checkpoint(str(folder))
-    options = EngineOptions(
-        model=str(path),
+    options = _options(str(path), device, memory, tokens_per_session, cuda_graphs)
+    with build_engine(options) as engine:
+        assert engine.tokenizer is not None
+        prompts = ConversationWriter(engine.tokenizer, load_chat_template(path), engine.model.config)
+        asked = replace(style or ChatOptions(), keep_images=None)
+        yield EngineModel(engine, prompts, asked, on_update=on_update, group=group)
+
+
+@contextmanager
+def serving(
+    model: Model,
+    prompts: ConversationWriter,
+    style: ChatOptions,
+    *,
+    adapter: str | None = None,
+    memory: int = 2 * 2**30,
+    tokens_per_session: int = 8192,
+    on_update: str = "keep",
+    group: int = 1,
+) -> Iterator[EngineModel]:
+    """As `loaded`, of a model that is in memory already and stays its owner's. adapter: one that it will be given."""
+    options = _options(model.config.name, model.device, memory, tokens_per_session, cuda_graphs=True)
+    with build_engine(options, model, prompts.tokenizer) as engine:
+        asked = replace(style, keep_images=None)
+        yield EngineModel(engine, prompts, asked, adapter, on_update=on_update, group=group)
+
+
+def _options(
+    model: str, device: torch.device, memory: int, tokens_per_session: int, cuda_graphs: bool
+) -> EngineOptions:
+    on_gpu = device.type == "cuda"
+    return EngineOptions(
+        model=model,
         device=str(device),
         dtype=None if on_gpu else "float32",
         memory_gib=memory / 2**30,
@@ -237,8 +268,3 @@ def loaded(
         checkpoints=0,  # a chat never goes back
         host_gib=0,
     )
-    with build_engine(options) as engine:
-        assert engine.tokenizer is not None
-        prompts = ConversationWriter(engine.tokenizer, load_chat_template(path), engine.model.config)
-        asked = replace(style or ChatOptions(), keep_images=None)
-        yield EngineModel(engine, prompts, asked, on_update=on_update, group=group)

@@ -9,14 +9,17 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
 from holotron.bench import kernels, train
 from holotron.bench.agent import AgentLoad, AgentWorkload
+from holotron.bench.arrivals import read_trace, write_trace
+from holotron.bench.held import most_held
 from holotron.bench.loop import measure_loop
 from holotron.bench.phases import measure_phases
 from holotron.bench.report import agent_report, machine, print_agent, print_figures, write_json
@@ -29,22 +32,27 @@ from holotron.model.model import Model
 from holotron.model.presets import PRESETS
 from holotron.plan.errors import PlanError
 from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, parse_size
+from holotron.train.forward import Recompute
 
 STATE_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 KV_TYPES = {"bf16": None, "fp8": "fp8"}
 # Options of the agent workload that are called as its fields are.
 WORKLOAD_OPTIONS = (
     *("sessions", "steps", "system_tokens", "image_tokens", "text_tokens", "generated_tokens"),
-    *("history", "group", "changed"),
+    *("history", "group", "changed", "rate", "burst"),
 )
 
 ABOUT = """Measures the engine on this machine. On a machine with only torch: python -m holotron.bench"""
 EXAMPLES = """examples:
   holotron bench agent --model holotron-12b --random --sessions 100 --seconds 60
   holotron bench agent --model holotron-nano --random --sessions 16 --steps 4 --image-tokens 64 --seconds 10 --json
+  holotron bench agent --random --sessions 80 --screen 1920x1080 --think 4-8 --ages 8-9 --hold 5
+  holotron bench agent --random --sessions 40 --rate 0.5 --burst 4 --think 4-8
+  holotron bench trace runs/shop --out shop.jsonl && holotron bench agent --random --trace shop.jsonl
   holotron bench phases --model qwen3-8b --random
   holotron bench kernels
   holotron bench train --preset holotron-12b --lora 16 --tokens 32768
+  holotron bench grpo --preset holotron-12b --screens recorded
 """
 
 
@@ -85,19 +93,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "train", help="training steps of a preset's shape: tokens/s, share of the peak, memory"
     )
     train.add_options(training)
+    trace = commands.add_parser("trace", help="lengths and pauses of recorded episodes, for `bench agent --trace`")
+    trace.add_argument("store", type=Path, help="folder of an episode store")
+    trace.add_argument("--out", type=Path, required=True, help="JSONL file to write")
+    grpo = commands.add_parser("grpo", help="an iteration of online RL, LoRA over random weights: seconds by part")
+    grpo.add_argument("--preset", default="holotron-12b", choices=PRESETS, metavar="NAME", help="shape of the model")
+    grpo.add_argument("--groups", type=int, default=8)
+    grpo.add_argument("--group-size", type=int, default=8, help="attempts of a group")
+    grpo.add_argument("--steps", type=int, default=10, help="steps of an attempt")
+    grpo.add_argument("--screens", type=Path, help="folder of recorded screenshots, PNG files of one size")
+    grpo.add_argument("--screen", default="1920x1080", help="WIDTHxHEIGHT of drawn ones, where none were recorded")
+    grpo.add_argument("--answer", type=int, default=128, help="letters, and so tokens, of an answer before its action")
+    grpo.add_argument("--lora", type=int, default=16, metavar="RANK")
+    grpo.add_argument("--updates", type=int, default=2, help="steps of the optimiser")
+    grpo.add_argument("--iterations", type=int, default=1, help="the last one is told")
+    grpo.add_argument("--memory", type=float, default=56.0, help="GiB for sessions while attempts are played")
+    grpo.add_argument("--recompute", default="mamba", choices=get_args(Recompute))
+    grpo.add_argument("--no-compile", action="store_true", help="run layers as they are")
+    grpo.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernel, loop, soak, edge, browsers, training):
+    for command in (agent, phases, kernel, loop, soak, edge, browsers, training, grpo):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)
     if options.what == "suite":
         run_suite(options.cases, options.folder, options.common, parser.parse_args, _load, _agent_report)
         return 0
+    if options.what == "trace":
+        print(f"{write_trace(options.store, options.out)} episodes in {options.out}")
+        return 0
     measures = {"agent": _agent, "phases": _phases, "kernels": _kernels, "loop": _loop, "train": train.run}
     try:
-        # The others need an HTTP client or a browser, which a bare GPU machine has not.
+        # The others need an HTTP client, a browser or records, which a bare GPU machine has not.
         run = measures.get(options.what) or import_module(f"holotron.bench.{options.what}").run
         report = run(options)
     except PlanError as error:
@@ -139,6 +168,10 @@ def _add_workload_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--generated-tokens", type=int, default=128)
     command.add_argument("--think", default="0", help="seconds between steps, as LOW or LOW-HIGH")
     command.add_argument("--group", type=int, default=1, help="sessions forked from one prompt")
+    command.add_argument("--rate", type=float, default=0, help="agents that come in a second: an open loop")
+    command.add_argument("--burst", type=int, default=1, help="how many of them come at once")
+    command.add_argument("--trace", type=Path, help="JSONL of recorded episodes whose lengths and pauses are replayed")
+    command.add_argument("--hold", type=float, help="search up to --sessions for the most whose p95 is so many seconds")
     command.add_argument("--warmup", type=float, default=15, help="seconds before measuring")
     command.add_argument("--seconds", type=float, default=40, help="seconds of measuring")
     command.add_argument("--profile", type=Path, help="write a table of where the device's time goes")
@@ -193,19 +226,33 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
     workload = AgentWorkload(
         ages=_ages(options.ages, options.steps) if options.ages else None,
         think_seconds=(float(low), float(high or low)),
+        trace=tuple(read_trace(options.trace)) if options.trace else (),
         **named,
     ).resolved(model.config)
-    loop = _loop_for(options, model, workload.mean_tokens, workload.end_tokens + 64)
-    agents = AgentLoad(loop, workload)
+    loop = _loop_for(options, model, workload.mean_tokens, workload.longest + 64)
     with Heartbeat("computing the first session, of which the others are copies") as heartbeat:
 
         def tell(message: str) -> None:
             to_stderr(message)
             heartbeat.now(message)
 
-        figures = agents.run(options.warmup, options.seconds, tell).summary()
-    if options.profile:
-        _profile(agents, options.profile)
+        def measure(sessions: int) -> dict[str, Any]:
+            probe = AgentLoad(loop, replace(workload, sessions=sessions))
+            found = probe.run(options.warmup, options.seconds, tell).summary()
+            probe.close()
+            tell(f"{sessions} agents: p95 {found['latency_p95']:.2f} s, {found['steps_per_second']:.2f} steps/s")
+            return found
+
+        if options.hold:
+            held, probes = most_held(measure, workload.sessions, options.hold)
+            shown = next((row for row in probes if row["agents"] == held), probes[-1])
+            workload = replace(workload, sessions=shown["agents"])
+            figures = shown | {"agents_held": held, "held_within_seconds": options.hold, "probes": probes}
+        else:
+            agents = AgentLoad(loop, workload)
+            figures = dict(agents.run(options.warmup, options.seconds, tell).summary())
+            if options.profile:
+                _profile(agents, options.profile)
     counted = counters(loop)
     figures |= {f"traffic_{name}": counted[name] for name in ("evicted", "restored", "dropped", "recomputed_tokens")}
     figures |= {name: counted[name] for name in ("encoded_parts", "reused_parts")}

@@ -2,6 +2,7 @@
 
 A session begins with a system prompt. Each step appends a screenshot and some text and generates an action; after its
 last step the session is closed and a new one takes its place. Ages are staggered, so that the mix is steady.
+With arrivals the loop is open: sessions come when they come, and nobody takes the place of one that ends.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from itertools import count
 from statistics import mean
 from typing import Any
 
+from holotron.bench.arrivals import Arrivals, Life, TracedEpisode
 from holotron.bench.measuring import quantile, random_tokens, time_when_idle
 from holotron.bench.screens import Screens
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.images import PreparedImage
 from holotron.engine.info import device_usage
-from holotron.engine.requests import Event, FinishEvent, GenerationRequest
+from holotron.engine.requests import Event, FinishEvent, GenerationRequest, TokenEvent
 from holotron.engine.sampling import SamplingParams
 from holotron.engine.session_state import SessionState
 from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, Workload
@@ -35,6 +37,8 @@ class AgentWorkload(Workload):
     The tokens that start and end an image count as text.
     `history` is what a session has before its first step, besides the system prompt. `ages` are the steps that the
     youngest session has behind it at the beginning and that the oldest has not reached.
+    `rate` is how many agents come in a second, `burst` at a time; `trace` gives their steps, and, without a rate, when
+    they come.
     """
 
     image_tokens: int | None = DEFAULT_IMAGE_TOKENS
@@ -44,7 +48,14 @@ class AgentWorkload(Workload):
     group: int = 1
     think_seconds: tuple[float, float] = (0.0, 0.0)
     changed: float = 1.0
+    rate: float = 0.0
+    burst: int = 1
+    trace: tuple[TracedEpisode, ...] = ()
     seed: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.rate > 0 or bool(self.trace)
 
     @property
     def start_tokens(self) -> int:
@@ -52,7 +63,13 @@ class AgentWorkload(Workload):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; the size of the screen where there is one."""
-        return asdict(self) | {"screen": None if self.text_only else self.screen}
+        return asdict(self) | {"screen": None if self.text_only else self.screen, "trace": len(self.trace)}
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest session."""
+        lives = (sum(s.new_tokens + s.generated_tokens for s in episode.life) for episode in self.trace)
+        return max(self.end_tokens, self.start_tokens + max(lives, default=0))
 
 
 @dataclass
@@ -71,7 +88,9 @@ class AgentSession:
     session: SessionState
     step: int
     group: AgentGroup | None = None
+    life: Life | None = None
     begun: float = 0.0
+    first_token: float = 0.0
 
 
 @dataclass
@@ -81,6 +100,10 @@ class Measurement:
     seconds: float = 0.0
     steps: int = 0
     latencies: list[float] = field(default_factory=list)
+    first_tokens: list[float] = field(default_factory=list)
+    waited: float = 0.0
+    arrived: int = 0
+    present: list[int] = field(default_factory=list)
     logical_tokens: int = 0
     computed_tokens: int = 0
     new_tokens: int = 0
@@ -99,6 +122,12 @@ class Measurement:
             "steps_per_second": self.steps / seconds,
             "latency_p50": quantile(self.latencies, 0.5),
             "latency_p95": quantile(self.latencies, 0.95),
+            "latency_p99": quantile(self.latencies, 0.99),
+            "first_token_p50": quantile(self.first_tokens, 0.5),
+            "first_token_p95": quantile(self.first_tokens, 0.95),
+            "share_without_work": self.waited / seconds,
+            "arrived": self.arrived,
+            "mean_agents": mean(self.present or [0.0]),
             "logical_tokens_per_second": self.logical_tokens / seconds,
             "computed_tokens_per_second": self.computed_tokens / seconds,
             "redundancy": self.computed_tokens / max(1, self.new_tokens),
@@ -124,6 +153,8 @@ class AgentLoad:
         self._thinking: list[tuple[float, int, AgentSession]] = []
         self._seeing: deque[tuple[AgentSession, Future[PreparedImage]]] = deque()
         self._numbers = count(1)
+        self._arrivals = Arrivals(workload.rate, workload.burst, workload.trace, self._draw)
+        self._opened = time.perf_counter()
         vision = loop.model.config.vision
         self._screens = None
         if vision is not None and not workload.text_only:
@@ -134,7 +165,9 @@ class AgentLoad:
 
     def run(self, warmup: float, seconds: float, progress: Callable[[str], None] = lambda _: None) -> Measurement:
         """Age the sessions, warm up, then measure for so many seconds."""
-        self._populate(progress)
+        if not self.workload.trace:
+            self._populate(progress)
+        self._opened = time.perf_counter()
         self._loop(time.perf_counter() + warmup, progress, "warming up")
         start = time_when_idle()
         result = self.measurement = Measurement()
@@ -150,6 +183,17 @@ class AgentLoad:
     def run_more(self, seconds: float) -> None:
         """Go on for a while, under a profiler."""
         self._loop(time.perf_counter() + seconds, lambda _: None, "")
+
+    def close(self) -> None:
+        """Ends all sessions, so that another load can use the loop."""
+        for request in list(self._agents):
+            self.loop.cancel(request)
+        while self.loop.requests:
+            self.loop.step()
+        if self._workers is not None:
+            self._workers.shutdown()
+        for session in list(self.loop.sessions.values()):
+            self.loop.close(session)
 
     def _new_tokens(self) -> int:
         return self.loop.counters.appended_tokens + self.loop.counters.generated_tokens
@@ -201,21 +245,26 @@ class AgentLoad:
         """A finished session makes place for a new one, a finished group for a new group."""
         self.loop.close(agent.session)
         if agent.group is None:
-            session = self.loop.open()
-            self.loop.append(session, self._tokens(self.workload.start_tokens))
-            self._begin_step(AgentSession(next(self._numbers), session, 0))
+            if not self.workload.is_open:
+                self._start()
             return
         agent.group.members -= 1
         if not agent.group.members:
             self.loop.close(agent.group.leader)
             self._start_group()
 
+    def _start(self, life: Life | None = None) -> None:
+        session = self.loop.open()
+        self.loop.append(session, self._tokens(self.workload.start_tokens))
+        self._begin_step(AgentSession(next(self._numbers), session, 0, life=life))
+
     # ---- steps ----
 
     def _begin_step(self, agent: AgentSession) -> None:
         agent.begun = time.perf_counter()
         if self._screens is None or self._workers is None:
-            self.loop.append(agent.session, self._tokens(self.workload.new_tokens))
+            new = agent.life[agent.step].new_tokens if agent.life else self.workload.new_tokens
+            self.loop.append(agent.session, self._tokens(new))
             self._generate(agent)
         else:
             self._seeing.append((agent, self._workers.submit(self._screens.next)))
@@ -237,13 +286,18 @@ class AgentLoad:
 
     def _generate(self, agent: AgentSession, tokens: int | None = None) -> None:
         agent.begun = agent.begun or time.perf_counter()
+        if agent.life:
+            tokens = agent.life[agent.step].generated_tokens
         sampling = self._sampling if tokens is None else replace(self._sampling, max_tokens=tokens)
         request = GenerationRequest(agent.session, self._emit, sampling)
         self._agents[request] = agent
         self.loop.submit(request)
 
     def _emit(self, request: GenerationRequest, event: Event) -> None:
-        if isinstance(event, FinishEvent):
+        if isinstance(event, TokenEvent):
+            agent = self._agents[request]
+            agent.first_token = agent.first_token or time.perf_counter()
+        elif isinstance(event, FinishEvent):
             self._done.append((request, event))
 
     def _settle(self) -> None:
@@ -256,29 +310,34 @@ class AgentLoad:
             result.failures += 1
         result.steps += 1
         result.latencies.append(now - agent.begun)
+        result.first_tokens.append(agent.first_token - agent.begun)
         tokens = len(agent.session.tokens)
         result.logical_tokens += tokens
         result.histories.append(tokens - self.workload.step_tokens)
         agent.step += 1
-        agent.begun = 0.0
-        if agent.step >= self.workload.steps:
+        agent.begun = agent.first_token = 0.0
+        if agent.step >= (len(agent.life) if agent.life else self.workload.steps):
             self._end(agent)
             return
-        low, high = self.workload.think_seconds
-        if high > 0:
-            heappush(self._thinking, (now + self._draw.uniform(low, high), agent.number, agent))
+        pause = agent.life[agent.step].pause if agent.life else self._draw.uniform(*self.workload.think_seconds)
+        if pause > 0:
+            heappush(self._thinking, (now + pause, agent.number, agent))
         else:
             self._begin_step(agent)
 
     def _loop(self, until: float, progress: Callable[[str], None], what: str) -> None:
         told = time.perf_counter()
         while (now := time.perf_counter()) < until:
+            for life in self._arrivals.due(now - self._opened) if self.workload.is_open else ():
+                self.measurement.arrived += 1
+                self._start(life)
             while self._thinking and self._thinking[0][0] <= now:
                 self._begin_step(heappop(self._thinking)[2])
             if self._seeing:
                 self._see()
             if not self.loop.step():
                 time.sleep(0.0005)  # all sessions think or prepare images: there is no event to wait for
+                self.measurement.waited += time.perf_counter() - now
             while self._done:
                 self._settle()
             self._sample_memory()
@@ -290,6 +349,7 @@ class AgentLoad:
         if self.loop.counters.steps % 10:
             return
         sessions, used, tokens = device_usage(self.loop)
+        self.measurement.present.append(len(self.loop.sessions))
         if sessions:
             self.measurement.bytes_per_session.append(used / sessions)
             self.measurement.resident.append(sessions)

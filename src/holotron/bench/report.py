@@ -95,6 +95,8 @@ ROWS = (
     ("share of the computed limit", "share_of_limit", "{:.0%}"),
     ("step latency p50 / s", "latency_p50", "{:.2f}"),
     ("step latency p95 / s", "latency_p95", "{:.2f}"),
+    ("time to first token p50 / s", "first_token_p50", "{:.2f}"),
+    ("time without work", "share_without_work", "{:.0%}"),
     ("logical tokens/s", "logical_tokens_per_second", "{:,.0f}"),
     ("computed tokens/s", "computed_tokens_per_second", "{:,.0f}"),
     ("redundancy", "redundancy", "{:.3f}"),
@@ -114,6 +116,9 @@ def print_agent(report: dict[str, Any]) -> None:
         if key == "bytes_per_session":
             value = value / 2**20
         print(f"  {label:32s} {'–' if value is None else form.format(value):>12s}")
+
+    if "agents_held" in report:
+        print(f"  {report['agents_held']} agents are held with p95 within {report['held_within_seconds']:g} s")
 
 
 def print_figures(figures: dict[str, Any], digits: int) -> None:

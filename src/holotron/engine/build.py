@@ -22,14 +22,17 @@ __all__ = ["EngineOptions", "build_engine", "engine_config", "load_model"]
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 
 
-def build_engine(options: EngineOptions, model: Model | None = None, *, stepped: bool = False) -> Engine:
-    """Load the model and give its sessions the memory there is. A model that is loaded already is taken as it is.
+def build_engine(
+    options: EngineOptions, model: Model | None = None, tokenizer: Tokenizer | None = None, *, stepped: bool = False
+) -> Engine:
+    """Load the model and give its sessions the memory there is. What is loaded already is taken as it is.
 
     stepped: without a thread, for a caller that drives the engine's loop itself.
     """
     if options.threads:
         torch.set_num_threads(options.threads)
-    tokenizer = _tokenizer(options) if options.tokenizer else None
+    if tokenizer is None and options.tokenizer:
+        tokenizer = _tokenizer(options)
     model = model or load_model(options, tokenizer)
     config = engine_config(options, model.config, model.device, model.dtype)
     return Engine(model, config, tokenizer, stepped=stepped)

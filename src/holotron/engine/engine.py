@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 from PIL import Image
 from torch import Tensor
 
-from holotron.engine.adapters import set_adapter
+from holotron.engine.adapters import set_adapter, update_adapter
 from holotron.engine.by_id import SessionsById
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine_loop import EngineLoop
@@ -36,6 +36,7 @@ from holotron.engine.submission import Submission
 from holotron.engine.token_sampler import TokenSampler
 from holotron.engine.weights import NewWeights, copy_weights, read_weights
 from holotron.model.adapters import read_served
+from holotron.model.checkpoint.adapter import LowRank
 from holotron.model.image import load_image
 from holotron.model.model import Model
 from holotron.model.text.tokenizer import Tokenizer
@@ -249,6 +250,19 @@ class Engine:
         """
         changes = read_served(self.model, name, folder)  # takes its time, during which sessions go on
         self._call(lambda: set_adapter(self.loop, name, changes))
+
+    def update_adapter(self, name: str, changes: Mapping[str, LowRank], *, epoch: int | None = None) -> int:
+        """Replace an adapter's values between two steps, by layer: as `update_weights`, for what a LoRA trainer learns.
+
+        A name that has no adapter yet gets one; else layers and ranks must be those that it has.
+        """
+
+        def update() -> int:
+            update_adapter(self.loop, name, changes)
+            self.loop.new_epoch(epoch)
+            return self.loop.epoch
+
+        return self._call(update)
 
     def unload_adapter(self, name: str) -> None:
         """Give an adapter's room back; SessionBusy while open sessions have it."""

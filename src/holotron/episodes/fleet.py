@@ -110,12 +110,15 @@ class Fleet:
         self.on_change(self.counters)
         return await self.play(iter(left))
 
-    async def play(self, queue: Iterator[Task] | AsyncIterator[Task]) -> Counters:
-        """Until the queue is empty. An error that is no episode's, such as a full disk, ends the fleet."""
+    async def play(self, *queues: Iterator[Task] | AsyncIterator[Task]) -> Counters:
+        """Until the queues are empty. An error that is no episode's, such as a full disk, ends the fleet.
+
+        Sessions take turns among the queues.
+        """
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(self.sessions):
-                    group.create_task(self._work(queue))
+                for number in range(self.sessions):
+                    group.create_task(self._work(queues[number % len(queues)]))
         except BaseExceptionGroup as errors:
             raise first_error(errors) from errors
         return self.counters

@@ -6,8 +6,8 @@ import asyncio
 import multiprocessing
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, suppress
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -29,27 +29,57 @@ class WorkerDied(InfrastructureError):
     """A worker process ended without a result: it was killed, or ran out of memory."""
 
 
+class _Counts(list[int]):
+    """What one process counts alone, as several do in memory that they share."""
+
+    def get_lock(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
 @dataclass
 class Share(Generic[T]):
-    """One worker's part of a list that all take from, and the model that all ask."""
+    """One worker's part of a list that all take from, and the model that all ask.
+
+    groups: places in the list that are better taken one after another by the same; all are one group unless told.
+    """
 
     items: Sequence[T]
     model: ChatModel | None = None
     report: Callable[[Any], None] = lambda _: None
-    taken: Any = None  # how many items all workers have taken, in memory that they share
+    groups: Sequence[Sequence[int]] = ()
+    counts: Any = None  # of each group, how many items were taken, and how many take from it
+
+    def __post_init__(self) -> None:
+        self.groups = self.groups or [range(len(self.items))]
+        if self.counts is None:
+            self.counts = _Counts([0] * 2 * len(self.groups))
 
     def take(self) -> Iterator[T]:
-        """The items that no worker has taken yet, one by one, for several to iterate at once."""
-        if self.taken is None:
-            yield from self.items
-            return
+        """The items that nobody has taken yet, one by one, for several to iterate at once.
+
+        An iterator stays with a group to its end, and goes on with the one that has most left for each that takes.
+        """
+        group: int | None = None
         while True:
-            with self.taken.get_lock():
-                index = self.taken.value
-                self.taken.value += 1
-            if index >= len(self.items):
-                return
-            yield self.items[index]
+            with self.counts.get_lock():
+                group = self._group_after(group)
+                if group is None:
+                    return
+                taken = self.counts[2 * group]
+                self.counts[2 * group] += 1
+            yield self.items[self.groups[group][taken]]
+
+    def _group_after(self, group: int | None) -> int | None:
+        left = [len(places) - self.counts[2 * number] for number, places in enumerate(self.groups)]
+        if group is not None:
+            if left[group]:
+                return group
+            self.counts[2 * group + 1] -= 1
+        best = max(range(len(left)), key=lambda number: left[number] / (self.counts[2 * number + 1] + 1))
+        if not left[best]:
+            return None
+        self.counts[2 * best + 1] += 1
+        return best
 
     async def each(self, work: Callable[[T], Awaitable[R]], at_once: int) -> list[R]:
         """What becomes of the items of this share, so many at once, in the order in which they end."""
@@ -71,16 +101,22 @@ async def share_out(
     workers: int = 1,
     on_report: Callable[[int, Any], None] = lambda *_: None,
     together: bool = False,
+    group: Callable[[T], Hashable] = lambda _: None,
 ) -> list[R]:
     """What `work` makes of the items, once for each worker; `work` must be picklable.
 
     One worker is this process itself. on_report: told a worker's number and what it reported. If a worker dies the
-    others go on to the end, unless they end `together`; then WorkerDied is raised.
+    others go on to the end, unless they end `together`; then WorkerDied is raised. group: items of one group are better
+    taken by the same.
     """
+    groups: dict[Hashable, list[int]] = {}
+    for index, item in enumerate(items):
+        groups.setdefault(group(item), []).append(index)
+    grouped = list(groups.values())
     if workers == 1:
-        return [await work(Share(items, model, lambda value: on_report(0, value)))]
+        return [await work(Share(items, model, lambda value: on_report(0, value), grouped))]
     spawn = multiprocessing.get_context("spawn")
-    taken = spawn.Value("q", 0)
+    counts = spawn.Array("q", 2 * max(1, len(grouped)))
     results: list[R] = []
     processes: list[BaseProcess] = []
     with ExitStack() as stack:
@@ -93,7 +129,7 @@ async def share_out(
         try:
             for number in range(workers):
                 receiver, sender = spawn.Pipe(duplex=False)
-                arguments = (work, items, asked, taken, sender)
+                arguments = (work, items, asked, grouped, counts, sender)
                 processes.append(spawn.Process(target=_main, args=arguments, daemon=True))
                 processes[-1].start()
                 sender.close()
@@ -158,7 +194,8 @@ def _main(
     work: Callable[[Share[Any]], Awaitable[Any]],
     items: Sequence[Any],
     asked: ModelHandle | EndpointModel | None,
-    taken: Any,
+    groups: Sequence[Sequence[int]],
+    counts: Any,
     sender: Connection,
 ) -> None:
     """A worker's life."""
@@ -177,7 +214,7 @@ def _main(
             elif asked is not None:
                 stack.push_async_callback(asked.aclose)
                 model = asked
-            return await work(Share(items, model, lambda value: sender.send(("report", value)), taken))
+            return await work(Share(items, model, lambda value: sender.send(("report", value)), groups, counts))
 
     try:
         sender.send(("result", asyncio.run(live())))

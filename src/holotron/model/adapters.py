@@ -61,6 +61,10 @@ class AdapterSet:
         self._last += 1
         self._numbers[name], self._named[self._last], self._changes[self._last] = self._last, name, changes
 
+    def replace(self, name: str, changes: Mapping[str, LowRank]) -> None:
+        """Give the adapter of that name other values, under the number that it has."""
+        self._changes[self.number(name)] = changes
+
     def remove(self, name: str) -> None:
         self.number(name)  # ModelError where there is none
         del self._numbers[name]
@@ -103,13 +107,24 @@ class AdapterLinear(nn.Linear):
     def fill(self, changes: Mapping[int, LowRank]) -> None:
         """Take these changes, by number, in place of those that were there."""
         ranks = torch.tensor([len(change.A_RI) for change in changes.values()], dtype=torch.long)
+        ends = ranks.cumsum(0)
+        starts = zip(changes, (ends - ranks).tolist(), ends.tolist(), strict=True)
+        self._places = {number: slice(start, end) for number, start, end in starts}
         owners_K = torch.tensor(list(changes), dtype=torch.long).repeat_interleave(ranks)
         # Not parameters: they are no weights of the model, and stay where they are when those are replaced or written.
         self.register_buffer("owners", owners_K.to(self.weight.device), persistent=False)
-        lora_A_KI = torch.cat([torch.zeros(0, self.in_features), *(change.A_RI for change in changes.values())])
-        lora_B_OK = torch.cat([torch.zeros(self.out_features, 0), *(change.B_OR for change in changes.values())], dim=1)
-        self.register_buffer("lora_A", lora_A_KI.to(self.weight), persistent=False)
-        self.register_buffer("lora_B", lora_B_OK.to(self.weight), persistent=False)
+        none = self.weight.new_zeros
+        lora_A_KI = torch.cat([none(0, self.in_features), *(each.A_RI.to(self.weight) for each in changes.values())])
+        lora_B_OK = torch.cat(
+            [none(self.out_features, 0), *(each.B_OR.to(self.weight) for each in changes.values())], 1
+        )
+        self.register_buffer("lora_A", lora_A_KI, persistent=False)
+        self.register_buffer("lora_B", lora_B_OK, persistent=False)
+
+    def change(self, number: int) -> LowRank | None:
+        """The change of that adapter as it is computed with: a view."""
+        place = self._places.get(number)
+        return None if place is None else LowRank(self.lora_A[place], self.lora_B[:, place])
 
     def forward(self, x_TI: Tensor) -> Tensor:
         out_TO, rows = super().forward(x_TI), self._adapters.rows
@@ -155,3 +170,11 @@ def fill_layers(model: Model) -> None:
             setattr(model.get_submodule(parent), leaf, base)
         if isinstance(base, AdapterLinear):
             base.fill(by_layer.get(layer, {}))
+
+
+def held_changes(model: Model, name: str) -> dict[str, LowRank]:
+    """What a model computes with for an adapter, by layer: views, in the type of the weights."""
+    assert model.adapters is not None
+    number, linears = model.adapters.number(name), linear_layers(model).items()
+    changes = {layer: base.change(number) for layer, base in linears if isinstance(base, AdapterLinear)}
+    return {layer: change for layer, change in changes.items() if change is not None}

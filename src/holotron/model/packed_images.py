@@ -50,10 +50,12 @@ class PackedImages:
         longest: int,
         window: int | None = None,
         windows: int = 0,
+        alike: bool = False,
     ) -> Self:
         """Tables for images of these grids, with room for so many patches and images of at most `longest` patches.
 
-        window: the side of a window in patches, in towers that have them; windows: room for so many.
+        window: the side of a window in patches, in towers that have them; windows: room for so many. alike: every image
+        has `longest` patches.
         """
         positions = patches + prefix * images
         counts = np.array([rows * columns for rows, columns in grids], np.int64)
@@ -83,7 +85,13 @@ class PackedImages:
             lengths_S = np.concatenate(sizes_of_windows)
             cut = FixedPacking.build(lengths_S, tokens=positions, sequences=windows, longest=window**2)
         return cls(
-            FixedPacking.build(counts + prefix, tokens=positions, sequences=images, longest=prefix + longest),
+            FixedPacking.build(
+                counts + prefix,
+                tokens=positions,
+                sequences=images,
+                longest=prefix + longest,
+                each=prefix + longest if alike else 0,
+            ),
             windows=cut,
             places_X2=torch.from_numpy(places_X2),
             prefix_XK=torch.from_numpy(prefix_XK),

@@ -25,11 +25,12 @@ if torch.cuda.is_available() and find_spec("triton") is not None:
     from holotron.ops.triton.bounded_attention import bounded_attention as flash_attention
     from holotron.ops.triton.carry import carry as triton_carry
     from holotron.ops.triton.conv_training import causal_conv as triton_conv
+    from holotron.ops.triton.even_attention import even_attention
     from holotron.ops.triton.scan_training import ssd_scan as triton_scan
-    from holotron.ops.triton.whole_attention import whole_attention
 
-# Chunks that a program holds whole.
+# Chunks that a program holds whole, and the most taps of a convolution.
 TRITON_CHUNKS = (16, 32, 64, 128)
+TRITON_TAPS = 4
 
 
 class _MoveRows(torch.autograd.Function):
@@ -117,7 +118,7 @@ def _carry(kept_CH: Tensor, added_CHPN: Tensor, first_S: Tensor, counts_S: Tenso
 def causal_conv(x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, packing: FixedPacking) -> Tensor:
     """silu(conv(x)) of each sequence, in the type of x."""
     assert packing.scan is not None
-    if x_TC.is_cuda and x_TC.dtype.itemsize == 2:
+    if x_TC.is_cuda and x_TC.dtype.itemsize == 2 and weight_CK.shape[1] <= TRITON_TAPS:
         return triton_conv(x_TC, weight_CK, bias_C, packing.scan.same_TJ)
     same_TJ, weight_CK, taps = packing.scan.same_TJ, weight_CK.to(x_TC.dtype), weight_CK.shape[1]
     y_TC = x_TC * weight_CK[:, -1]
@@ -130,8 +131,8 @@ def causal_conv(x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, packing:
 def attention(q_THP: Tensor, k_TKP: Tensor, v_TKP: Tensor, packing: FixedPacking, causal: bool) -> Tensor:
     """Attention between the tokens of each sequence; 16-bit on a GPU by a library's kernel."""
     if q_THP.is_cuda and q_THP.dtype.itemsize == 2:
-        if causal and packing.alone:
-            return whole_attention(q_THP, k_TKP, v_TKP)
+        if packing.each and (causal or packing.each < len(q_THP)):
+            return even_attention(q_THP, k_TKP, v_TKP, packing.each, causal)
         return flash_attention(q_THP, k_TKP, v_TKP, packing.bounds_S, packing.longest, causal)
     groups = q_THP.shape[1] // k_TKP.shape[1]
     if groups > 1:

@@ -59,23 +59,33 @@ class FixedPacking:
     """bounds_S: the first token of each sequence, and the end. `scan` is for models with Mamba layers.
 
     `longest`, the most tokens between two bounds, holds for every batch: another number would be another program; as
-    does `alone`, whether a batch has one sequence and padding.
+    does `each`, the tokens of every sequence where all have as many, else 0. One that is alone in its batch is as long
+    as that, padding and all.
     """
 
     bounds_S: Tensor
     longest: int
     scan: ScanTables | None = None
-    alone: bool = False
+    each: int = 0
 
     @classmethod
     def build(
-        cls, lengths_S: NDArray[np.int64], *, tokens: int, sequences: int, longest: int, scan: ScanTables | None = None
+        cls,
+        lengths_S: NDArray[np.int64],
+        *,
+        tokens: int,
+        sequences: int,
+        longest: int,
+        scan: ScanTables | None = None,
+        each: int = 0,
     ) -> Self:
         """At most `sequences` of at most `longest` tokens, and padding up to `tokens`."""
         used = int(lengths_S.sum())
         bounds = [0, *lengths_S.cumsum().tolist(), *range(used + FILLER, tokens, FILLER), tokens]
         bounds += [tokens] * (sequences + tokens // FILLER + 2 - len(bounds))
-        return cls(torch.tensor(bounds, dtype=torch.int32), max(FILLER, longest), scan, sequences == 1)
+        return cls(
+            torch.tensor(bounds, dtype=torch.int32), max(FILLER, longest), scan, tokens if sequences == 1 else each
+        )
 
 
 def offsets(lengths_S: NDArray[np.int64], tokens: int) -> NDArray[np.int64]:

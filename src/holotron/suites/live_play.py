@@ -35,7 +35,7 @@ class LivePlay:
     """Plays tasks in a thread of its own, as a context manager. `ended` has what came of each, in the order of ends.
 
     What the store has finished is not played again. Where a worker process dies, all are started anew with the tasks
-    that were in hand. An error that is no episode's is raised by `take`.
+    that were in hand. An error that is no episode's is raised by `take`. At its end, only what has begun is played.
     """
 
     def __init__(self, how: Play, model: ChatModel, *, sessions: int, browsers: int = 1, workers: int = 1) -> None:
@@ -45,19 +45,18 @@ class LivePlay:
         self._ended: queue.Queue[Ended | BaseException] = queue.Queue()
         self._in_hand: dict[TaskKey, Task] = {}
         self._lock = threading.Lock()
-        self._tasks: Any = None  # a queue between processes, made anew with them
+        self._tasks = _TaskQueue()  # made anew with the processes
         self._closing = False
         self._counted: list[dict[int, Counters]] = [{}]
         self._thread = threading.Thread(target=self._run, name="live-play", daemon=True)
 
     def __enter__(self) -> Self:
-        self._tasks = _new_queue()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._closing = True
-        self._tasks.put(None)
+        self._tasks.close()
         self._thread.join()
 
     def put(self, task: Task) -> None:
@@ -115,7 +114,7 @@ class LivePlay:
                 self._ended.put(error)
                 return
 
-    async def _play(self, tasks: Any) -> None:
+    async def _play(self, tasks: _TaskQueue) -> None:
         await share_out(
             partial(self._work, tasks), (), self._model, workers=self._workers, on_report=self._heard, together=True
         )
@@ -123,7 +122,7 @@ class LivePlay:
     def _begin_anew(self) -> None:
         with self._lock:
             self._counted.append({})
-            self._tasks = _new_queue()
+            self._tasks = _TaskQueue()
             left = list(self._in_hand.values())
             self._in_hand.clear()
         for task in left:
@@ -139,15 +138,36 @@ class LivePlay:
             self._ended.put(Ended(known, value.info))
 
 
+class _TaskQueue:
+    """Tasks on their way to worker processes."""
+
+    def __init__(self) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._queue, self._closed = spawn.Queue(), spawn.Event()
+
+    def put(self, task: Task | None) -> None:
+        self._queue.put(task)
+
+    def get(self) -> Task | None:
+        """The next; None if there are no more to be played."""
+        task: Task | None = self._queue.get()
+        return None if self._closed.is_set() else task
+
+    def close(self) -> None:
+        """What is still in it is not played."""
+        self._closed.set()
+        self._queue.put(None)
+
+
 class _Coming(AsyncIterator[Task]):
     """The tasks of a queue between processes, for several to iterate at once; one thread waits for all of them."""
 
-    def __init__(self, tasks: Any) -> None:
+    def __init__(self, tasks: _TaskQueue) -> None:
         self._tasks, self._over, self._turn = tasks, False, asyncio.Lock()
 
     async def __anext__(self) -> Task:
         async with self._turn:
-            task: Task | None = None if self._over else await asyncio.to_thread(self._tasks.get)
+            task = None if self._over else await asyncio.to_thread(self._tasks.get)
             if task is None:
                 if not self._over:
                     self._over = True
@@ -156,7 +176,7 @@ class _Coming(AsyncIterator[Task]):
             return task
 
 
-async def _work(how: Play, sessions: int, browsers: int, tasks: Any, share: Share[Any]) -> None:
+async def _work(how: Play, sessions: int, browsers: int, tasks: _TaskQueue, share: Share[Any]) -> None:
     """What one worker does."""
     reported = 0.0
 
@@ -181,7 +201,3 @@ async def _work(how: Play, sessions: int, browsers: int, tasks: Any, share: Shar
             await fleet.play(_Coming(tasks))
         finally:
             tasks.put(None)  # a thread that still waits for a task would keep this process from ending
-
-
-def _new_queue() -> Any:
-    return multiprocessing.get_context("spawn").Queue()

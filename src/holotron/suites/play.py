@@ -136,7 +136,7 @@ async def play_tasks(
         used = min(workers, len(left))
         work = partial(_work, how, min(len(left), -(-sessions // used)), browsers)
         try:
-            await share_out(work, left, model, workers=used, on_report=told)
+            await share_out(work, left, model, workers=used, on_report=told, group=how.suite.page_of)
             break
         except WorkerDied:
             if len(rounds) == ROUNDS:
@@ -166,4 +166,4 @@ async def _work(how: Play, sessions: int, browsers: int, share: Share[Task]) -> 
             sessions=sessions,
             on_change=report,
         )
-        share.report(await fleet.play(share.take()))
+        share.report(await fleet.play(*(share.take() for _ in range(sessions))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -81,10 +81,19 @@ class Suite(ABC, Generic[E]):
     def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
         """What `begin` takes environments from: for so many episodes at once, over so many browsers."""
 
+    def page_of(self, task: Task) -> Hashable:
+        """Tasks for which this is equal are better played one after another in one environment."""
+        return None
+
+    def lease(self, pool: Any, task: Task) -> AbstractAsyncContextManager[E]:
+        """An environment of the pool for the task."""
+        leased: AbstractAsyncContextManager[E] = pool.lease()
+        return leased
+
     @asynccontextmanager
     async def begin(self, pool: Any, task: Task) -> AsyncIterator[E]:
         """An environment that was reset to the task, until the end of the block."""
-        async with pool.lease() as env:
+        async with self.lease(pool, task) as env:
             await env.reset(task, task.seed or 0)
             yield env
 

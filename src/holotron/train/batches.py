@@ -19,6 +19,7 @@ from torch import Tensor
 
 from holotron.model.batch import Batch
 from holotron.model.config import ModelConfig
+from holotron.model.errors import ModelError
 from holotron.model.grids import Grid, most_patches
 from holotron.model.mrope import positions_of_sequence
 from holotron.model.packed_images import PackedImages, count_windows, shuffle_order
@@ -178,8 +179,10 @@ class Packer:
             begin += len(rows)
         # Nothing is looked up for images and padding; many times the same row would be slow to sum gradients for.
         any_id = np.arange(total) % min(256, self._config.vocab_size)
+        token_ids = np.where(is_image | (np.arange(total) >= used), any_id, token_ids)
+        _check_ids(token_ids, self._config)
         return TrainingBatch(
-            token_ids_T=torch.from_numpy(np.where(is_image | (np.arange(total) >= used), any_id, token_ids)),
+            token_ids_T=torch.from_numpy(token_ids),
             text=self._text(lengths, sequences),
             image_row_T=torch.from_numpy(image_row_T),
             is_image_T=torch.from_numpy(is_image),
@@ -242,6 +245,7 @@ class Packer:
             longest=min(most_patches(self._vision), max(self.budget.patches, 1)),
             window=self._vision.window,
             windows=self.budget.windows(self._vision.window),
+            alike=self._vision.mode == "tiles",
         )
 
     def _ocr_labels(self, pictures: list[Picture]) -> NDArray[np.uint8]:
@@ -280,6 +284,16 @@ class Room:
         chunks = int((-(-tokens // self._chunk)).sum())
         windows = sum(count_windows(grid, self._window) for picture in pictures for grid in picture.grids)
         return np.array([tokens.sum(), patches, learned, len(bunch), images, chunks, windows])
+
+
+def _check_ids(token_ids: NDArray[np.int64], config: ModelConfig) -> None:
+    """Refuse what a GPU would only report as a failed assertion, at some later step and for good."""
+    for strange in (token_ids.min(), token_ids.max()):
+        if not 0 <= strange < config.vocab_size:
+            raise ModelError(
+                f"the token id {strange} is not among the {config.vocab_size} that {config.name} has: its tokenizer is "
+                "another model's; put the tokenizer that belongs to the checkpoint into its folder"
+            )
 
 
 def _by_size(pictures: list[Picture]) -> list[list[int]]:

@@ -80,18 +80,23 @@ def _vision_flops(config: ModelConfig, tower: VisionConfig, batch: TrainingBatch
     block = 4 * tower.width**2 + (3 if tower.gated else 2) * tower.width * tower.mlp_size
     seen = batch.used_patches * (tower.depth * block + tower.patch_values * tower.width)
     projector = tower.projector_parameters(config.hidden_size)
+    products = passes.vision * seen + passes.projector * batch.used_patches / 4 * projector
+    return 2.0 * products + tower_attention_flops(tower, batch, passes)
+
+
+def tower_attention_flops(tower: VisionConfig, batch: TrainingBatch, passes: Passes) -> float:
+    """Those of patches that attend to each other."""
     windowed = tower.depth - len(tower.full_attention) if isinstance(tower, QwenVisionConfig) and tower.window else 0
     pairs = 0
     for pixels, (rows, columns) in zip(batch.pixels, batch.grids, strict=True):
         whole = rows * columns
         nearby = min(whole, tower.window**2) if tower.window else whole
         pairs += len(pixels) * whole * ((tower.depth - windowed) * whole + windowed * nearby)
-    products = passes.vision * seen + passes.projector * batch.used_patches / 4 * projector
-    return 2.0 * products + _per_pair(passes.vision) * pairs * tower.width
+    return _per_pair(passes.vision) * pairs * tower.width
 
 
 def recomputed_flops(config: ModelConfig, batch: TrainingBatch, passes: Passes, recompute: Recompute) -> float:
-    """What is computed again of products and attention; a layer's last product is not needed again."""
+    """What is computed again of products; a layer's last one is not needed again, and attention's results are kept."""
     again = {"full": "M*-", "mamba": "M"}.get(recompute, "")
     mamba, attention, mlp = config.mamba, config.attention, config.mlp
     last = {
@@ -103,8 +108,7 @@ def recomputed_flops(config: ModelConfig, batch: TrainingBatch, passes: Passes, 
     for symbol in again:
         first = config.layer_parameters.get(symbol, 0) - config.hidden_size * last[symbol]
         total += 2.0 * batch.used_tokens * config.count(symbol) * first
-    if "*" in again:
-        total += 4.0 * _causal_pairs(batch) * config.count("*") * last["*"]
-    if again and config.vision and passes.vision >= 2:
-        total += _vision_flops(config, config.vision, batch, Passes(1.0, 0.0, 0.0))
+    if again and (tower := config.vision) and passes.vision >= 2:
+        block = 4 * tower.width**2 + (2 if tower.gated else 1) * tower.width * tower.mlp_size
+        total += 2.0 * batch.used_patches * tower.depth * block
     return total

@@ -5,7 +5,7 @@ Shapes as in `batches`, and D hidden size, W tower width, V values per patch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -29,17 +29,13 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 Recompute = Literal["none", "selective", "mamba", "full"]
-# What "selective" keeps: most of the time and, in 16 bits, little of the memory of a layer.
 _ATEN = torch.ops.aten
-PRODUCTS = {
-    _ATEN.mm.default,
-    _ATEN.addmm.default,
-    _ATEN._scaled_dot_product_flash_attention.default,
-    _ATEN._flash_attention_forward.default,
-    torch.ops.holotron.low_rank_linear.default,
-}
+# What is always kept: attention takes the longest for its size, and the more so the longer sequences are.
+ATTENTION = {_ATEN._scaled_dot_product_flash_attention.default, _ATEN._flash_attention_forward.default}
 if hasattr(torch.ops.holotron, "bounded_attention"):  # where there is a GPU
-    PRODUCTS |= {torch.ops.holotron.bounded_attention.default, torch.ops.holotron.whole_attention.default}
+    ATTENTION |= {torch.ops.holotron.bounded_attention.default, torch.ops.holotron.even_attention.default}
+# What "selective" keeps: most of the time and, in 16 bits, little of the memory of a layer.
+PRODUCTS = ATTENTION | {_ATEN.mm.default, _ATEN.addmm.default, torch.ops.holotron.low_rank_linear.default}
 
 
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -70,15 +66,15 @@ def _for_layer(module: nn.Module, recompute: Recompute) -> Recompute:
 def recomputed(kind: type[nn.Module], recompute: Recompute) -> Callable[..., object]:
     """The forward of layers or blocks with what its gradient needs computed again.
 
-    That is all of it, or all but results of matrix products.
+    That is all of it but results of attention, or all but results of matrix products.
     """
     if recompute == "none":
         return kind.forward
-    kept = {"context_fn": partial(create_selective_checkpoint_contexts, _keep_products)}
-    options: dict[str, Any] = {} if recompute == "full" else kept
+    kept = partial(_keep, ATTENTION if recompute == "full" else PRODUCTS)
+    contexts = partial(create_selective_checkpoint_contexts, kept)
 
     def again(function: Callable[..., Result], *args: Any) -> Result:
-        out: Result = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=False, **options)
+        out: Result = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
         return out
 
     def layer(module: Layer, x_TD: Tensor, delta_TD: Tensor | None, batch: Batch, _: None) -> tuple[Tensor, Tensor]:
@@ -97,8 +93,8 @@ def _mix(layer: Layer, x_TD: Tensor, batch: Batch) -> Tensor:
     return out
 
 
-def _keep_products(ctx: object, op: object, *args: object, **kwargs: object) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if op in PRODUCTS else CheckpointPolicy.PREFER_RECOMPUTE
+def _keep(kept: Collection[object], ctx: object, op: object, *args: object, **kwargs: object) -> CheckpointPolicy:
+    return CheckpointPolicy.MUST_SAVE if op in kept else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def encode_images(model: Model, batch: TrainingBatch, patches_PV: Tensor, positions_PW: Tensor) -> Tensor:

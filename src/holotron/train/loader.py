@@ -76,13 +76,13 @@ class SourceShare:
         writer: SequenceWriter,
         stream: int,
         streams: int,
-        seed: int,
+        seed: int | str,
         shared: int = 1,
         folder: Path = Path(),
         own_format: PolicyFormat = NANO,
         fits: Callable[[Sequence], bool] = lambda _: True,
     ) -> None:
-        self._seed = f"{seed}/{source.path}/{stream}"
+        self._seed = f"{seed}/{stream}"
         self._read: Callable[[int, int], Bunch]
         if source.store:
             from holotron.episodes.views import View  # needs pydantic, which training on tar shards does without
@@ -212,13 +212,13 @@ class BatchStream(IterableDataset[tuple[Drawn, ...]]):
                 self.writer,
                 stream,
                 streams,
-                self.seed,
+                f"{self.seed}/{number}",  # not its path: data that was moved is drawn in the same order
                 shared,
                 self.folder,
                 self.own_format,
                 self.packer.fits,
             )
-            for source in self.sources
+            for number, source in enumerate(self.sources)
         ]
         start = self.cursors.get(stream, Cursor(0, (0,) * len(shares)))
         weights = [source.weight for source in self.sources]

@@ -23,7 +23,7 @@ from holotron.ops import FixedPacking
 from holotron.plan.errors import PlanError
 from holotron.plan.gpus import Gpu
 from holotron.plan.workload import Workload
-from holotron.train.flops import Passes, recomputed_flops, training_flops
+from holotron.train.flops import Passes, recomputed_flops, tower_attention_flops, training_flops
 from holotron.train.forward import Recompute
 from holotron.train.loss import MOST_LOGITS
 from holotron.train.optimizer import OptimizerConfig, make_optimizers, trained
@@ -67,8 +67,9 @@ class TrainingMemory:
 
     @property
     def allocated(self) -> float:
-        """What PyTorch has at the peak of a step: at the logits, or in the first layer of the way back."""
-        return float(sum(asdict(self).values()) - min(self.working, self.logits))
+        """What PyTorch has at the peak of a step: at the logits, in the first layer of the way back or in its last."""
+        stays = self.weights + self.optimizer + self.average + self.gathered + self.images
+        return stays + max(self.gradients + self.working, self.activations + max(self.working, self.logits))
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,10 @@ class TrainingPlan:
         c, gpu, recipe, batch = self.constants, self.gpu, self.setup.recipe, self.batch
         passes = Passes.of(self.model)
         flops = training_flops(self.config, batch, passes)
-        seen = training_flops(self.config, batch, Passes(passes.vision, 0.0, 0.0)) if self.config.vision else 0.0
+        tower = self.config.vision
+        seen = training_flops(self.config, batch, Passes(passes.vision, 0.0, 0.0)) if tower else 0.0
+        # Images of one size have a faster kernel.
+        attended = tower_attention_flops(tower, batch, passes) if tower and tower.mode != "tiles" else 0.0
         again = recomputed_flops(self.config, batch, passes, recipe.recompute)
         if recipe.recompute == "mamba" and (m := self.config.mamba):
             first = self.config.layer_parameters["M"] - self.config.hidden_size * m.inner_size
@@ -147,7 +151,8 @@ class TrainingPlan:
         others = (self.setup.gpus - 1) / self.setup.gpus
         sent = others * (2 * sum(p.nbytes for p in self.model.parameters()) + sum(p.nbytes for p in learned))
         return TrainingTime(
-            products=(flops - seen) / (gpu.bf16_flops * c.products) + seen / (gpu.bf16_flops * c.vision),
+            products=((flops - seen) / c.products + (seen - attended) / c.vision + attended / c.attention)
+            / gpu.bf16_flops,
             recomputed=again / (gpu.bf16_flops * c.products),
             between=c.moved * runs * values * self.setup.tokens / (gpu.bandwidth * c.bandwidth),
             optimizer=per_number * numbers / (gpu.bandwidth * c.bandwidth),
@@ -243,7 +248,8 @@ class TrainingPlan:
         of_patch = float(HALF * tower.patch_values)  # of a tower that does not learn, the rest is gone by then
         if learns:
             keeps_all = self.setup.recipe.recompute == "none"
-            of_patch += tower.depth * (block + HALF * 4 * tower.width if keeps_all else HALF * tower.width)
+            # Else its input and the results of attention.
+            of_patch += tower.depth * (block + HALF * 4 * tower.width if keeps_all else 2 * HALF * tower.width)
         projector = HALF * (tower.shuffled_width + 2 * tower.projector_size + self.config.hidden_size)
         return float(self.batch.used_patches * (of_patch + projector / 4))
 
@@ -261,7 +267,8 @@ def kept_bytes(
     """What a layer keeps for its gradient, for each token."""
     d = config.hidden_size
     if recompute == "full":
-        return stream * d
+        kept = config.attention if symbol == "*" and value == HALF else None
+        return stream * d + (value * kept.heads * kept.head_dim if kept else 0)
     every = recompute == "none"  # else the results of products
     last = d * (constants.last if value == HALF else 1)
     if symbol == "M" and (m := config.mamba):

@@ -12,11 +12,13 @@ from holotron.agent.agent import Agent, Budget, StepRecord
 from holotron.agent.chat import ChatOptions
 from holotron.agent.in_process import EngineModel, loaded
 from holotron.agent.policy_format import NANO, PolicyFormat
+from holotron.engine.errors import EngineError
 from holotron.env.task import Task
 from holotron.episodes.examples import ExampleError
 from holotron.episodes.record import EnvironmentInfo, Outcome, PolicyInfo
 from holotron.episodes.recording import step_of
 from holotron.episodes.store import EpisodeStore
+from holotron.model.adapters import held_changes
 from holotron.model.loading import load
 from holotron.model.text.byte_tokenizer import byte_library
 from holotron.model.text.chat_template import DEFAULT_TEMPLATE
@@ -25,9 +27,10 @@ from holotron.train.rl.agreement import scored_difference
 from holotron.train.rl.config import GrpoRecipe, read_grpo_recipe
 from holotron.train.rl.played import PlayedReader
 from holotron.train.rl.policy_learner import PolicyLearner
+from holotron.train.rl.rollout import Rollout
 from holotron.train.rl.rollout_batch import WeighedSequence, pack
 from holotron.train.rl.token_masks import TokenMasks
-from holotron.train.rl.weight_sync import send_weights
+from holotron.train.rl.weight_sync import POLICY, changes_of, send_weights
 from tests.train.test_tokens_learned import KINDS, TASK, Pages
 
 from .samples import TINY, write_run
@@ -90,9 +93,7 @@ def test_engine_and_trainer_agree_on_every_drawn_token(tmp_path: Path, tokenizer
         drawn = [not forced for output in outputs if output is not None for forced in output.forced or ()]
         assert sum(len(each.engine) for each in played) == sum(drawn)
         assert (sum(drawn) < len(drawn)) == (tokenizer == "bytes")
-        batches = list(
-            pack(Packer(TINY, recipe.batch), [WeighedSequence(p, (1.0,) * 3) for p in played], recipe.objective)
-        )
+        batches = pack(Packer(TINY, recipe.batch), [WeighedSequence(p, (1.0,) * 3) for p in played], recipe.objective)
         for batch in batches:
             logprobs, _ = learner.logprobs(batch)
             is_token = batch.drawn.weight_N > 0
@@ -111,7 +112,7 @@ def test_an_update_reaches_every_parameter_of_the_engine_bit_for_bit(tmp_path: P
         ids = asyncio.run(play(model, ASKED, store))
         reader = reader_of(learner, model, store)
         weighed = [WeighedSequence(reader.read(episode), (1.0, -0.5, 0.3)) for episode in ids]
-        batches = learner.prepared(list(pack(Packer(TINY, recipe.batch), weighed, recipe.objective)))
+        batches = learner.prepared(pack(Packer(TINY, recipe.batch), weighed, recipe.objective))
         for step in range(2):
             report = learner.update(batches, step, 0)
         means = report.sums.means()
@@ -119,6 +120,7 @@ def test_an_update_reaches_every_parameter_of_the_engine_bit_for_bit(tmp_path: P
         assert means["kl"] > 0  # from where it began
         engine = model.engine
         before = {name: parameter.clone() for name, parameter in engine.model.named_parameters()}
+        assert {"decoder.layers.0.mixer.D", "decoder.layers.0.mixer.conv1d.weight"} < before.keys()
         checksum = send_weights(learner, engine, 7)
         fresh = load(learner.export(tmp_path / "fresh", torch.float32), "cpu", torch.float32)
         for name, parameter in fresh.named_parameters():
@@ -128,14 +130,60 @@ def test_an_update_reaches_every_parameter_of_the_engine_bit_for_bit(tmp_path: P
         text = [int(token) for token in sequence.token_ids if token != 5]
         assert torch.equal(fresh.score([text])[0], engine.model.score([text])[0])
         assert engine.loop.epoch == 7
-        one = list(pack(Packer(TINY, recipe.batch), weighed[:1], recipe.objective))
-        assert scored_difference(learner, engine, sequence, one[0]) < 2e-5
+        one = pack(Packer(TINY, recipe.batch), weighed[:1], recipe.objective)
+        assert scored_difference(learner, model, sequence, one[0]) < 2e-5
         assert engine.sessions() == []
         # With the weights it began with, the model says what it said.
         with learner.at_the_beginning():
-            assert scored_difference(learner, engine, sequence, one[0]) > 1e-3  # the engine has others now
+            assert scored_difference(learner, model, sequence, one[0]) > 1e-3  # the engine has others now
             assert send_weights(learner, engine, 8) != checksum
         assert all(torch.equal(parameter, before[name]) for name, parameter in engine.model.named_parameters())
+
+
+def test_lora_plays_with_the_trainers_weights_and_sends_the_adapter_alone(tmp_path: Path) -> None:
+    path = write_run(tmp_path, steps=2, rollout='kinds = ["click", "type", "press", "answer"]')
+    path.write_text(path.read_text().replace("longest = 128", "longest = 384") + "[lora]\nrank = 4\n")
+    recipe = read_grpo_recipe(path)
+    rollout, learner = Rollout(recipe, tmp_path / "episodes"), PolicyLearner(recipe, torch.device("cpu"))
+    with rollout.engine(learner) as model:
+        engine, own = model.engine, dict(learner.model.named_parameters())
+        first = send_weights(learner, engine, 0)
+        shared = dict(engine.model.named_parameters())
+        assert {"decoder.layers.0.mixer.D", "decoder.layers.0.mixer.conv1d.weight"} < shared.keys()
+        assert all(parameter.data_ptr() == own[name].data_ptr() for name, parameter in shared.items())
+        base = {name: parameter.clone() for name, parameter in shared.items()}
+        ids = asyncio.run(play(model, ASKED, rollout.store))
+        reader = reader_of(learner, model, rollout.store)
+        weighed = [WeighedSequence(reader.read(episode), (1.0, -0.5, 0.3)) for episode in ids]
+        batches = pack(Packer(TINY, recipe.batch), weighed, recipe.objective)
+        for step in range(2):
+            learner.update(batches, step, 0)
+        going_on = model.open_session()
+        held = held_changes(engine.model, POLICY)
+        assert send_weights(learner, engine, 1) != first
+        assert engine.loop.epoch == 1
+
+        learner.export(tmp_path / "weights")
+        fresh = load(tmp_path / "start", "cpu", torch.float32, adapters={"again": tmp_path / "adapter"})
+        changed = held_changes(fresh, "again")
+        assert changed.keys() == held.keys()
+        assert {"mixer.in_proj", "mixer.o_proj"} < {".".join(layer.split(".")[-2:]) for layer in held}
+        for layer, change in changed.items():  # in place: what sessions and recorded graphs compute with
+            assert torch.equal(change.A_RI, held[layer].A_RI), layer
+            assert torch.equal(change.B_OR, held[layer].B_OR), layer
+            assert change.B_OR.any(), layer
+        for name, parameter in fresh.named_parameters():
+            assert torch.equal(parameter, base[name]), name
+            assert torch.equal(parameter, shared[name]), name
+        sequence = weighed[0].played.sequence
+        text = [int(token) for token in sequence.token_ids if token != 5]
+        with fresh.using("again"), engine.model.using(POLICY):
+            assert torch.equal(fresh.score([text])[0], engine.model.score([text])[0])
+        one = pack(Packer(TINY, recipe.batch), weighed[:1], recipe.objective)
+        assert scored_difference(learner, model, sequence, one[0]) < 2e-5
+        going_on.close()
+        with pytest.raises(EngineError, match="other layers, or by another rank"):
+            engine.update_adapter(POLICY, dict(list(changes_of(learner).items())[1:]))
 
 
 def test_an_episode_without_tokens_is_refused(tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ def test_rewards_steps_cost_and_groups_that_teach_nothing() -> None:
     half = group([0.5, 0.9, 0.5, 0.5, 0.5])  # rewards, of which one is a success by its rule
     assert half.values(ObjectiveConfig()) == [0, 1, 0, 0, 0]
     assert half.values(ObjectiveConfig(reward="reward")) == [0.5, 0.9, 0.5, 0.5, 0.5]
+    near = group([0.5, 0.9, 0.0, -1.0, -0.3])
+    assert near.values(ObjectiveConfig(reward="partial")) == pytest.approx([0.25, 0.95, 0, 0, 0])
     assert half.teaches(ObjectiveConfig())
     assert not group([0.0] * 5).teaches(ObjectiveConfig())
     assert not group([1.0] * 5).teaches(ObjectiveConfig())

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from holotron.episodes.store import EpisodeStore
+from holotron.model.loading import load
 from holotron.train.meter import TrainingError
 from holotron.train.rl.config import read_grpo_recipe
 from holotron.train.rl.trainer import EPISODES, GrpoTrainer
@@ -25,6 +27,9 @@ def test_a_run_that_is_killed_and_stopped_equals_one_that_was_not(tmp_path: Path
     trainer = GrpoTrainer(read_grpo_recipe(path), out, "cpu")
     with pytest.raises(Interrupted, match="of 5; run it again"):
         trainer.run(lambda _: trainer.stop())
+    left = load(out / "weights", "cpu")
+    for name, parameter in trainer.learner.model.named_parameters():
+        assert torch.equal(left.get_parameter(name), parameter.to(left.get_parameter(name).dtype)), name
     train(path, out)
     told = train(path, tmp_path / "whole")
 

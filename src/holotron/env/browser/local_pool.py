@@ -82,9 +82,8 @@ class EnvironmentPool(Generic[T]):
         self.browsers = Browsers(browsers, launch)
         self.contexts = [SharedContext(self.browsers, context, script=script, seconds=seconds) for _ in range(browsers)]
         self.envs = [make(self.contexts[index % browsers].open_page) for index in range(pages)]
-        self._free: asyncio.Queue[T] = asyncio.Queue()
-        for env in self.envs:
-            self._free.put_nowait(env)
+        self._free = list(self.envs)
+        self._places = asyncio.Semaphore(pages)
 
     async def __aenter__(self) -> Self:
         try:
@@ -98,13 +97,15 @@ class EnvironmentPool(Generic[T]):
         await self.close()
 
     @asynccontextmanager
-    async def lease(self) -> AsyncIterator[T]:
-        """An environment for one user at a time, as soon as one is free."""
-        env = await self._free.get()
-        try:
-            yield env
-        finally:
-            self._free.put_nowait(env)
+    async def lease(self, wanted: Callable[[T], bool] = lambda _: False) -> AsyncIterator[T]:
+        """An environment for one user at a time, as soon as one is free: a wanted one, or the one free for longest."""
+        async with self._places:
+            env = next(filter(wanted, self._free), self._free[0])
+            self._free.remove(env)
+            try:
+                yield env
+            finally:
+                self._free.append(env)
 
     async def close(self) -> None:
         await self.browsers.close()

@@ -11,10 +11,13 @@ from pathlib import Path
 
 from holotron.suites.miniwob.agreement import write_agreement
 from holotron.suites.miniwob.check import check_all
+from holotron.suites.miniwob.restarts import write_restarts
+from holotron.suites.miniwob.tasks import all_tasks, restartable
 
 EXAMPLES = """examples:
   python -m holotron.suites.miniwob check
   python -m holotron.suites.miniwob agree --out benchmarks/results/miniwob-agreement.json
+  python -m holotron.suites.miniwob restarts --out benchmarks/results/miniwob-restarts.json
 """
 
 
@@ -27,11 +30,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check.add_argument("--pages", type=int, default=4)
     agree = commands.add_parser("agree", help="rewards here and in the package's Selenium environment")
     agree.add_argument("--out", type=Path, required=True)
+    restarts = commands.add_parser("restarts", help="episodes in a page that had others before and in one just loaded")
+    restarts.add_argument("--out", type=Path, required=True)
+    restarts.add_argument("--tasks", nargs="+", default=list(all_tasks()))
+    restarts.add_argument("--at-once", type=int, default=2)
     given = parser.parse_args(arguments)
     if given.what == "check":
         checked = asyncio.run(check_all(pages=given.pages, progress=_progress))
         print(json.dumps(checked, indent=1))
         return 0 if not checked["different"] and checked["ended"] == checked["tasks"] else 1
+    if given.what == "restarts":
+        moved = asyncio.run(write_restarts(given.out, given.tasks, given.at_once, _progress))
+        print(json.dumps({"differ_when_restarted": sorted(moved)}, indent=1))
+        return 0 if moved.isdisjoint(restartable()) else 1
     agreed = asyncio.run(write_agreement(given.out, _progress))
     print(json.dumps({name: value for name, value in agreed.items() if name != "comparisons"}, indent=1))
     return 0 if agreed["agree"] == agreed["episodes"] else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -19,7 +19,7 @@ from holotron.env.environment import Observation, TaskStatus
 from holotron.env.errors import ActionFailed
 from holotron.env.executor import Point, execute
 from holotron.env.task import Task
-from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, MiniWoBError, task_url
+from holotron.suites.miniwob.tasks import HEIGHT, WIDTH, MiniWoBError, restartable, task_url
 
 SPACE = Space("pixels", WIDTH, HEIGHT)
 PARKED = (480, 310)
@@ -47,6 +47,8 @@ class MiniWoBConfig:
     settle: longest wait, in seconds, for animations and short timers to end after an action; 0 does not wait, and a
     page that was not quiet by then is not waited for again in that episode.
     timeout: seconds without an answer after which a page counts as hung.
+    restarts: tasks whose next episode begins in the page of the last one, if that was the same task. By default those
+    that were measured to play then as in a page that was just loaded.
     """
 
     pages: int = 1
@@ -55,6 +57,7 @@ class MiniWoBConfig:
     time_limit: float | Literal["task"] | None = None
     settle: float = 2.0
     timeout: float = 30.0
+    restarts: frozenset[str] = field(default_factory=restartable)
 
     def __post_init__(self) -> None:
         for name in ("pages", "browsers"):
@@ -82,6 +85,8 @@ class MiniWoBEnvironment(LocalPage):
         self.instruction = ""
         self._result = MiniWoBResult(done=True)
         self._still = False  # nothing moves by itself, and nothing was done since the page was asked
+        self._loaded = ""  # the task whose page can begin another episode
+        self._typed = False
         self._first: Observation | None = None  # what reset saw, as long as it shows the page
 
     @property
@@ -89,7 +94,7 @@ class MiniWoBEnvironment(LocalPage):
         return WIDTH, HEIGHT
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """Load the task's page afresh and begin the episode of that seed. The clock starts after the screenshot.
+        """Begin the episode of that seed, in a page just loaded or as if. The clock starts after the screenshot.
 
         task: `name` is one of MiniWoB++; `instruction` then has the text that the page draws.
         """
@@ -100,10 +105,18 @@ class MiniWoBEnvironment(LocalPage):
         self.task, self.seed, self.name = name, seed, f"{name} seed {seed}"
         self._result = MiniWoBResult(done=False)
         self._still, self._first = False, None
-        await self.ensure_open()
-        await self._park_mouse()
-        await self.guarded(self.opened.page.goto(url, wait_until="load", timeout=0))
-        self.instruction = await self.evaluate(f"holotron.start({seed}, {limit_ms})")
+        if await self.ensure_open():
+            self._loaded = ""
+        again = self._loaded == name and name in self.config.restarts
+        self._loaded = ""
+        await self._park_mouse(again)
+        instruction = None
+        if again:
+            instruction = await self.evaluate(f"window.holotron ? holotron.restart({seed}, {limit_ms}) : null")
+        if instruction is None:
+            await self.guarded(self.opened.page.goto(url, wait_until="load", timeout=0))
+            instruction = await self.evaluate(f"holotron.start({seed}, {limit_ms})")
+        self._loaded, self.instruction = name, instruction
         observation = await self._look()
         still = await self.evaluate("holotron.run_clock()")
         self._still = still and limit is None
@@ -160,7 +173,12 @@ class MiniWoBEnvironment(LocalPage):
 
     # ---- what this surface does in its own way ----
 
+    async def press(self, keys: str, repeat: int = 1) -> None:
+        self._typed = True
+        await super().press(keys, repeat)
+
     async def type_text(self, text: str) -> None:
+        self._typed = True
         await self.guarded(self.opened.page.keyboard.type(text))
 
     async def select_option(self, x: float, y: float, choice: str) -> None:
@@ -186,12 +204,17 @@ class MiniWoBEnvironment(LocalPage):
     async def _look(self) -> Observation:
         return Observation(await self.screenshot(), WIDTH, HEIGHT, f"miniwob:{self.task}", self.task)
 
-    async def _park_mouse(self) -> None:
-        """Beside the task's area: the mouse outlives the page, and what lies under it would look touched."""
+    async def _park_mouse(self, stays: bool) -> None:
+        """Beside the task's area: the mouse outlives the page, and what lies under it would look touched.
+
+        Where the page `stays` and keys were pressed, a click: until then what has the focus is outlined.
+        """
         await self.release()
-        if self.mouse_used:
+        if stays and self._typed:
+            await self.guarded(self.opened.page.mouse.click(*PARKED))
+        elif self.mouse_used:
             await self.guarded(self.opened.page.mouse.move(*PARKED))
-        self.mouse_used = False
+        self.mouse_used = self._typed = False
 
 
 def _number(reward: float | None) -> float:

@@ -115,7 +115,8 @@
     }));
   };
 
-  let started = false, restless = false, result = null, scrolled = null;
+  let started = false, restless = false, result = null, scrolled = null, on_scroll = () => {};
+  document.addEventListener("scroll", () => on_scroll(), true);
   const run_clock = () => {
     if (running_since !== null) return;
     running_since = performance.now();
@@ -128,31 +129,99 @@
     return typeof said === "string" ? said : said.utterance; // some tasks add the fields to fill in
   };
 
+  // Text that was edited: Control+Z would take it back in the next episode, too. A field that changes its type for a
+  // moment forgets; other texts must have left the page by then.
+  let edited = new Set();
+  window.addEventListener("input", (event) => { if (event instanceof InputEvent) edited.add(event.target); }, true);
+  const forget_edits = () => {
+    for (const field of edited) {
+      if (field.isConnected && !(field instanceof HTMLInputElement)) return false;
+      const type = field.getAttribute("type");
+      field.type = field.type === "text" ? "password" : "text";
+      if (type === null) field.removeAttribute("type"); else field.type = type;
+    }
+    edited = new Set();
+    return true;
+  };
+
+  // The page's own parts of `core`, kept when it first starts.
+  const own = {};
+  const prepare = () => {
+    own.time = core.EPISODE_MAX_TIME;
+    own.style = document.body.getAttribute("style");
+    own.start = core.startEpisodeReal;
+    own.countdown = core.countdownTimer;
+    const end = core.endEpisode;
+    core.endEpisode = (...given) => {
+      end(...given);
+      if (!WOB_DONE_GLOBAL || result) return;
+      // Kept, and the cover made dead: a second click of a double click would start another episode.
+      result = [WOB_RAW_REWARD_GLOBAL, WOB_REWARD_GLOBAL, String(WOB_REWARD_REASON || "")];
+      core.startEpisodeReal = () => {};
+    };
+    core.setDataMode("train");
+  };
+  // limit: milliseconds until the episode times out, 0 for never, -1 for the task's own.
+  const begin = async (seed, limit) => {
+    core.EPISODE_MAX_TIME = limit < 0 ? own.time : limit === 0 ? LONGEST_TIMER_MS : Math.min(limit, LONGEST_TIMER_MS);
+    core.startEpisodeReal = own.start;
+    core.countdownTimer = (time) => {
+      own.countdown(time);
+      // Beside the task's area a clock would be drawn every second, which costs more than the policy's steps.
+      if (limit === 0) clearInterval(core.CD_TIMER);
+    };
+    standing = [];
+    Math.seedrandom(seed);
+    core.startEpisodeReal();
+    started = true;
+    if (!WOB_TASK_READY) {
+      run_clock();
+      await until(() => WOB_TASK_READY, Infinity);
+    }
+    await pictures();
+    await document.fonts.ready;
+    return utterance();
+  };
+  // Whatever of an episode would show in the next and is not the task's own. False: only loading brings it back.
+  const clean = async () => {
+    if (!started) return false;
+    // The next Tab looks from where the focus was last: before all that the page shows.
+    const first = document.createElement("a");
+    first.tabIndex = 0;
+    document.body.prepend(first);
+    first.focus({ preventScroll: true });
+    first.remove();
+    await until(() => !busy(), SHORT_TIMEOUT_MS);
+    if (!still()) return false;
+    if (location.href.includes("#")) history.replaceState(null, "", location.pathname); // of links that lead nowhere
+    if (own.style === null) document.body.removeAttribute("style"); // what a drag leaves there
+    for (const element of document.querySelectorAll("*")) {
+      if (element.scrollTop) element.scrollTop = 0;
+      if (element.scrollLeft) element.scrollLeft = 0;
+      element.removeAttribute("data-tampered");
+    }
+    document.getElementById("reward-display").innerHTML = core.DISPLAY_HTML;
+    WOB_EPISODE_ID = 0;
+    core.wob_latest = "-";
+    core.wob_scores = [];
+    clipboard = "";
+    restless = false;
+    result = scrolled = running_since = null;
+    return true;
+  };
+
   window.holotron = {
-    // limit: milliseconds until the episode times out, 0 for never, -1 for the task's own.
+    // The first episode of a page.
     async start(seed, limit) {
       await until(() => document.readyState === "complete" && core.cover_div !== null, Infinity);
-      if (limit >= 0) core.EPISODE_MAX_TIME = limit === 0 ? LONGEST_TIMER_MS : Math.min(limit, LONGEST_TIMER_MS);
-      const end = core.endEpisode;
-      core.endEpisode = (...given) => {
-        end(...given);
-        if (!WOB_DONE_GLOBAL || result) return;
-        // Kept, and the cover made dead: a second click of a double click would start another episode.
-        result = [WOB_RAW_REWARD_GLOBAL, WOB_REWARD_GLOBAL, String(WOB_REWARD_REASON || "")];
-        core.startEpisodeReal = () => {};
-      };
-      core.setDataMode("train");
-      standing = [];
-      Math.seedrandom(seed);
-      core.startEpisodeReal();
-      started = true;
-      if (!WOB_TASK_READY) {
-        run_clock();
-        await until(() => WOB_TASK_READY, Infinity);
-      }
-      await pictures();
-      await document.fonts.ready;
-      return utterance();
+      prepare();
+      return begin(seed, limit);
+    },
+    // Another one, as if the page had just been loaded; null where that is not certain.
+    async restart(seed, limit) {
+      if (!await clean()) return null;
+      const instruction = await begin(seed, limit);
+      return forget_edits() ? instruction : null;
     },
     // Whether the page then stays as it was seen.
     run_clock() {
@@ -162,7 +231,7 @@
     // Whether a wheel turned there will move something; `scrolled` then waits until it has.
     expect_scroll(x, y, dx, dy) {
       const room = (at, visible, all, by) => (by > 0 ? at + visible < all - 1 : by < 0 && at > 0);
-      scrolled = new Promise((resolve) => document.addEventListener("scroll", resolve, { capture: true, once: true }));
+      scrolled = new Promise((resolve) => { on_scroll = resolve; });
       for (let part = document.elementFromPoint(x, y); part; part = part.parentElement) {
         const style = getComputedStyle(part), whole = part === document.scrollingElement;
         const moves = (overflow) => whole || overflow === "auto" || overflow === "scroll";

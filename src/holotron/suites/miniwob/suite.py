@@ -10,6 +10,7 @@ from typing import Any
 from holotron.actions.action import Action, Click
 from holotron.agent.policy_format import WIDGET_KINDS
 from holotron.agent.teacher import TeacherFailed
+from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.miniwob.environment import MiniWoBConfig, MiniWoBEnvironment
 from holotron.suites.miniwob.oracle.registry import ORACLES, load_oracles
@@ -58,6 +59,13 @@ class MiniWoBSuite(Suite[MiniWoBEnvironment]):
 
     def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
         return miniwob_pool(MiniWoBConfig(pages=pages, browsers=browsers))
+
+    def page_of(self, task: Task) -> str | None:
+        return task.name
+
+    def lease(self, pool: Any, task: Task) -> AbstractAsyncContextManager[MiniWoBEnvironment]:
+        leased: AbstractAsyncContextManager[MiniWoBEnvironment] = pool.lease(lambda env: env.task == task.name)
+        return leased
 
     def teacher(self, env: MiniWoBEnvironment) -> OracleTeacher:
         if env.task not in load_oracles():

@@ -31,6 +31,7 @@ class MiniWoBTask:
 
     split: BrowserGym's train (62) or test (63). webgum, pix2act: whether those papers evaluated it.
     reward: what an episode can give besides 1 and -1: nothing, a few values (partial), any value up to 1 (continuous).
+    restart: whether a second episode in its page plays as in a page just loaded (`restarts.py` measures it).
     """
 
     name: str
@@ -38,6 +39,7 @@ class MiniWoBTask:
     webgum: bool
     pix2act: bool
     reward: Reward
+    restart: bool
 
 
 @cache
@@ -76,6 +78,12 @@ def html_folder() -> Path:
     return folder
 
 
+@cache
+def restartable() -> frozenset[str]:
+    """The tasks whose next episode may begin in the page of the last."""
+    return frozenset(name for name, task in all_tasks().items() if task.restart)
+
+
 def task_url(name: str) -> str:
     return (html_folder() / f"{find_task(name).name}.html").as_uri()
 
@@ -87,4 +95,5 @@ def _task(row: dict[str, str]) -> MiniWoBTask:
         webgum=row["webgum_56"] == "1",
         pix2act=row["pix2act_59"] == "1",
         reward=cast(Reward, row["reward"]),
+        restart=row["restart"] == "1",
     )

@@ -8,10 +8,10 @@ Shapes: N drawn tokens.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import torch
 
-from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError
 from holotron.engine.requests import AnyEvent, FinishEvent, PromptEvent
 from holotron.engine.sampling import SamplingParams
@@ -19,18 +19,22 @@ from holotron.train.rl.policy_learner import PolicyLearner
 from holotron.train.rl.rollout_batch import RolloutBatch
 from holotron.train.sequences import Sequence
 
+if TYPE_CHECKING:
+    from holotron.agent.in_process import EngineModel
 
-def scored_difference(learner: PolicyLearner, engine: Engine, sequence: Sequence, batch: RolloutBatch) -> float:
+
+def scored_difference(learner: PolicyLearner, model: EngineModel, sequence: Sequence, batch: RolloutBatch) -> float:
     """The mean difference of the learned tokens' log-probabilities under the model alone; batch: of this sequence."""
-    scored = asyncio.run(_scored(engine, sequence))
+    scored = asyncio.run(_scored(model, sequence))
     own_N = learner.model_logprobs(batch)
     learned = torch.from_numpy(sequence.learn).nonzero()[:, 0].tolist()
     engine_N = torch.tensor([scored[place] for place in learned])
     return float((own_N[: len(learned)].cpu() - engine_N).abs().mean())
 
 
-async def _scored(engine: Engine, sequence: Sequence) -> list[float]:
+async def _scored(model: EngineModel, sequence: Sequence) -> list[float]:
     """The engine's log-probability of each token after those before it; 0 of the first."""
+    engine = model.engine
     prepared = [await engine.prepare_image(picture.png) for picture in sequence.pictures]
     vision, ids = engine.model.config.vision, sequence.token_ids.tolist()
     assert vision is not None or not prepared
@@ -49,7 +53,7 @@ async def _scored(engine: Engine, sequence: Sequence) -> list[float]:
             ended.set_result(event)
 
     sampling = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0)
-    session = await asyncio.to_thread(engine.open_session)
+    session = await asyncio.to_thread(model.open_session)
     try:
         await engine.submit(ids, sampling, hear, session_id=session.id, images=placed)
         finish = await ended

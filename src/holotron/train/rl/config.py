@@ -11,7 +11,7 @@ from holotron.train.recipe import DataSource, Recipe, RecipeError
 from holotron.train.toml_file import build, read_toml
 
 Ratio = Literal["token", "sequence"]
-Reward = Literal["success", "reward"]
+Reward = Literal["success", "reward", "partial"]
 OnUpdate = Literal["keep", "recompute", "drop"]
 
 
@@ -19,7 +19,8 @@ OnUpdate = Literal["keep", "recompute", "drop"]
 class ObjectiveConfig:
     """What is maximised.
 
-    reward: "success" is 1 or 0, "reward" what the environment gave. step_cost: taken off for each step.
+    reward: "success" is 1 or 0, "reward" what the environment gave, "partial" the mean of success and a reward above 0:
+    a near miss is worth something, and giving up no more than failing. step_cost: taken off for each step.
     by_std: advantages are divided by the group's standard deviation. step_weight: of step-level advantages (GiGPO), in
     which a step is compared with all of its group that saw the same screenshot; 0 leaves them out. discount: of the
     reward, a step further from the end.
@@ -166,8 +167,8 @@ class GrpoRecipe(Recipe):
             raise RecipeError(
                 f"updates is {self.updates}; an iteration of {self.groups.count} groups has 1 to that many"
             )
-        if self.random:
-            raise RecipeError("online RL starts from a checkpoint folder: the engine reads it, too")
+        if self.random and not self.lora.rank:
+            raise RecipeError("random weights need [lora]: the engine plays with the trainer's; else name a checkpoint")
         for name in ("batches", "ocr_loss", "coordinate_jitter", "max_patches", "held_out", "spike"):
             if getattr(self, name):
                 raise RecipeError(f"{name} belongs to supervised stages; leave it out of a recipe for online RL")

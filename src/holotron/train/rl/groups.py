@@ -23,7 +23,9 @@ class Trajectory:
 
     def value(self, config: ObjectiveConfig) -> float:
         """What is maximised."""
-        earned = float(self.success) if config.reward == "success" else self.reward
+        success = float(self.success)
+        partial = (success + max(0.0, self.reward)) / 2
+        earned = {"success": success, "reward": self.reward, "partial": partial}[config.reward]
         return earned - config.step_cost * self.steps
 
 

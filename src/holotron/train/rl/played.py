@@ -45,6 +45,7 @@ class PlayedReader:
         self, store: EpisodeStore, config: ModelConfig, policy_format: PolicyFormat, masks: TokenMasks
     ) -> None:
         self._store, self._config, self._format, self._masks = store, config, policy_format, masks
+        self._schemas = {forced: policy_format.schema(forced) for forced in (False, True)}
 
     def read(self, episode_id: str) -> PlayedSequence:
         """ExampleError where the episode lacks what only an engine in this process records."""
@@ -68,7 +69,7 @@ class PlayedReader:
             engine += [value for value, was_drawn in zip(output.logprobs, drawn, strict=True) if was_drawn]
             versions += [int(value or 0) for value, was_drawn in zip(of_tokens, drawn, strict=True) if was_drawn]
             steps += [step.index] * sum(drawn)
-            allowed.append(self._masks.drawn_from(self._format.schema(step.forced), output.token_ids, output.forced))
+            allowed.append(self._masks.drawn_from(self._schemas[step.forced], output.token_ids, output.forced))
         return PlayedSequence(
             Sequence(np.array(ids), np.array(learn, dtype=np.bool_), self._pictures(episode, ids), "played"),
             np.array(engine, np.float32),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from holotron.agent.agent import Budget
-from holotron.agent.in_process import EngineModel, loaded
+from holotron.agent.in_process import EngineModel, loaded, serving
 from holotron.agent.open_model import resolve_format
 from holotron.agent.policy_format import NANO, PolicyFormat, find_format
 from holotron.episodes.record import PolicyInfo
@@ -18,9 +16,11 @@ from holotron.episodes.store import EpisodeStore
 from holotron.suites.live_play import LivePlay
 from holotron.suites.play import Play
 from holotron.suites.suite import TRAINING_SEEDS, Suite, SuiteError, find_suite
+from holotron.train.learner import Learner
 from holotron.train.rl.collector import Collector
 from holotron.train.rl.config import GrpoRecipe
 from holotron.train.rl.ledger import Ledger
+from holotron.train.rl.weight_sync import POLICY, served_model, shares_base
 
 
 class Rollout:
@@ -53,9 +53,8 @@ class Rollout:
 
     def _format(self) -> PolicyFormat:
         config, recipe = self.config, self.recipe
-        found = (
-            find_format(config.format) if config.format else resolve_format(recipe.starting_point, None, None) or NANO
-        )
+        own = None if recipe.random else resolve_format(recipe.starting_point, None, None)
+        found = find_format(config.format) if config.format else own or NANO
         if found.windowed:  # an episode is then no one sequence of tokens
             raise ValueError(
                 f"{found.name} writes each prompt anew, and online RL learns from sessions; choose a format that goes "
@@ -63,20 +62,22 @@ class Rollout:
             )
         return found.with_kinds(config.kinds or self.suite.kinds)
 
-    @contextmanager
-    def engine(self, device: torch.device) -> Iterator[EngineModel]:
-        """The policy as the checkpoint has it that the run started from; the trainer sends what it learned."""
+    def engine(self, learner: Learner) -> AbstractContextManager[EngineModel]:
+        """The policy as the checkpoint has it that the run started from; the trainer sends what it learned.
+
+        With LoRA the weights are the trainer's own, in the same memory.
+        """
         config = self.config
-        with loaded(
-            self.recipe.starting_point,
-            device,
-            style=self.policy_format.options(config.max_tokens, config.temperature),
-            memory=int(config.memory_gib * 2**30),
-            tokens_per_session=config.tokens_per_session,
-            on_update=config.on_update,
-            group=self.recipe.groups.size,
-        ) as model:
-            yield model
+        style = self.policy_format.options(config.max_tokens, config.temperature)
+        how: dict[str, Any] = {
+            "memory": int(config.memory_gib * 2**30),
+            "tokens_per_session": config.tokens_per_session,
+            "on_update": config.on_update,
+            "group": self.recipe.groups.size,
+        }
+        if shares_base(learner):
+            return serving(served_model(learner), learner.writer, style, adapter=POLICY, **how)
+        return loaded(self.recipe.starting_point, learner.device, style=style, **how)
 
     def playing(self, model: EngineModel) -> LivePlay:
         config = self.config

@@ -5,8 +5,8 @@ Shapes: N learned tokens of a batch's budget, W words of 32 tokens each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections.abc import Sequence as ListOf
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from holotron.train.rl.played import PlayedSequence
 from holotron.train.rl.policy_loss import DrawnTokens
 
 NO_VERSION = -1
+THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -61,18 +62,19 @@ class RolloutBatch:
         return replace(self, drawn=replace(self.drawn, old_N=old_N, reference_N=reference_N))
 
 
-def pack(packer: Packer, sequences: ListOf[WeighedSequence], config: ObjectiveConfig) -> Iterator[RolloutBatch]:
+def pack(packer: Packer, sequences: ListOf[WeighedSequence], config: ObjectiveConfig) -> list[RolloutBatch]:
     """Batches in the order of the sequences, whose weights sum to what one update minimises."""
-    room, members = packer.room(), list[WeighedSequence]()
+    room, bunches = packer.room(), list[list[WeighedSequence]]()
     for sequence in sequences:
         bunch = (sequence.played.sequence,)
-        if members and not room.takes(bunch):
-            yield _batch(packer, members, len(sequences), config)
-            room, members = packer.room(), []
+        if not bunches or not room.takes(bunch):
+            room = packer.room()
+            bunches.append([])
         room.take(bunch)
-        members.append(sequence)
-    if members:
-        yield _batch(packer, members, len(sequences), config)
+        bunches[-1].append(sequence)
+    # Most of it is decoding screenshots and scaling them, which threads do at once.
+    with ThreadPoolExecutor(THREADS) as threads:
+        return list(threads.map(lambda members: _batch(packer, members, len(sequences), config), bunches))
 
 
 def _batch(packer: Packer, members: list[WeighedSequence], episodes: int, config: ObjectiveConfig) -> RolloutBatch:

@@ -73,19 +73,33 @@ class GrpoTrainer:
         self._stopped = True
 
     def run(self, on_progress: Callable[[GrpoProgress], None] = lambda _: None) -> Path:
-        """Train to the end and leave a checkpoint; its folder. A stopped run keeps its state and raises Interrupted."""
+        """Train to the end and leave a checkpoint; its folder.
+
+        A stopped run keeps its state, leaves the checkpoint of that, and raises Interrupted.
+        """
+        self.iterate(on_progress)
+        folder = self.learner.export(self.out / WEIGHTS)
+        if self.step < self.recipe.steps:
+            raise Interrupted(
+                f"stopped after iteration {self.step} of {self.recipe.steps}; run it again to go on. "
+                f"Its weights are in {folder}"
+            )
+        return folder
+
+    def iterate(self, on_progress: Callable[[GrpoProgress], None] = lambda _: None) -> None:
+        """Train to the end, or until it is stopped, and keep the state."""
         if different := claim_folder(self.out, self.recipe):
             raise TrainingError(f"{self.out} holds a run of another recipe ({', '.join(different)} differ)")
         self._go_on()
         with ExitStack() as stack:
             stack.enter_context(stop_signals(lambda *_: self.stop()))
-            model = stack.enter_context(self.rollout.engine(self.device))
+            model = stack.enter_context(self.rollout.engine(self.learner))
             checksum = send_weights(self.learner, model.engine, self.ledger.version)
             play = stack.enter_context(self.rollout.playing(model))
             if self.device.type == "cuda":  # learning must not stand in the engine's queue, nor it in ours
                 stack.enter_context(torch.cuda.stream(torch.cuda.Stream(self.device)))
             self._iterate(model, play, checksum, on_progress)
-        return self.learner.export(self.out / WEIGHTS)
+            self._keep()
 
     def _iterate(
         self, model: EngineModel, play: LivePlay, checksum: str, on_progress: Callable[[GrpoProgress], None]
@@ -95,23 +109,27 @@ class GrpoTrainer:
         banned = model.engine.loop.sampler.banned.tolist()
         masks = TokenMasks(learner.writer.tokenizer, learner.model.config, banned)
         reader = PlayedReader(self.rollout.store, learner.model.config, self.rollout.policy_format, masks)
-        imitated = self._imitated()
+        imitated, alone = self._imitated(), not recipe.rollout.staleness
         began, played = monotonic(), play.counters().steps
-        while self.step < recipe.steps:
+        while self.step < recipe.steps and not self._stopped:
             before = copy.deepcopy(self.ledger)
             try:
                 with watch.part("rollout"):
                     found = collector.collect()
             except Stopped:
                 self.ledger = before  # what was judged is judged again
-                self._keep()
-                raise Interrupted(
-                    f"stopped after iteration {self.step} of {recipe.steps}; run it again to go on"
-                ) from None
+                return
+            if alone:  # what is held for sessions is room for learning
+                model.engine.sleep()
             with watch.part("reading"):
                 parts, answer_tokens = self._batches(found, reader)
+            with watch.part("logprobs"):
+                parts = [learner.prepared(part) for part in parts]
             with watch.part("learning"):
                 updates = self._learn(parts, imitated)
+                if self.device.type == "cuda":
+                    torch.cuda.current_stream(self.device).synchronize()
+            model.engine.wake()
             self.ledger.version += bool(updates)
             self.step += 1
             progress = progress_of(recipe, self.step, self.ledger.version, found, answer_tokens)
@@ -131,7 +149,7 @@ class GrpoTrainer:
             progress.parts = watch.read()
             began, played = now, steps
             self._tell(progress, on_progress)
-            if self._stopped or self.step % recipe.keep_every == 0 or self.step == recipe.steps:
+            if self.step % recipe.keep_every == 0:
                 with watch.part("state"):
                     self._keep()
 
@@ -151,8 +169,8 @@ class GrpoTrainer:
         fitting = [[each for each in group if self._fits(each)] for group in weighed]
         updates = min(self.recipe.updates, len(fitting))
         parts = [[each for group in fitting[part::updates] for each in group] for part in range(updates)]
-        batches = [list(pack(self.packer, part, config)) for part in parts if part]
-        return [self.learner.prepared(part) for part in batches], tokens / answers if answers else None
+        batches = [pack(self.packer, part, config) for part in parts if part]
+        return batches, tokens / answers if answers else None
 
     def _scored(self, found: Collected, reader: PlayedReader, model: EngineModel) -> float | None:
         """How far engine and trainer are from each other on an episode of this iteration, with the new weights."""
@@ -161,7 +179,7 @@ class GrpoTrainer:
             if self.packer.fits(played.sequence):
                 weighed = [WeighedSequence(played, (0.0,) * len(played.states))]
                 [batch] = pack(self.packer, weighed, self.recipe.objective)
-                return scored_difference(self.learner, model.engine, played.sequence, batch)
+                return scored_difference(self.learner, model, played.sequence, batch)
         return None
 
     def _fits(self, weighed: WeighedSequence) -> bool:
