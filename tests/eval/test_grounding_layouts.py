@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import io
 import json
 import random
@@ -18,12 +19,13 @@ from PIL import Image, ImageDraw
 
 from holotron.agent.endpoint import EndpointRefused
 from holotron.agent.formats.localizers import LOCALIZERS, NotThere
+from holotron.cli.eval_grounding import BENCHMARKS as OFFERED
 from holotron.episodes.datasets.importer import import_dataset
 from holotron.episodes.datasets.pictures import SourcePictures
 from holotron.episodes.datasets.records import DatasetError
 from holotron.episodes.datasets.settings import ImportSettings
 from holotron.eval.benchmark_files import BenchmarkSource, LoadedBenchmark, fetch_benchmark, load_benchmark
-from holotron.eval.benchmarks import BENCHMARKS
+from holotron.eval.benchmarks import BENCHMARKS, PUBLISHED
 from holotron.eval.grounding_run import GroundingRun, NanoLocalizer
 from holotron.eval.targets import BoxTarget, PolygonTarget, RefusalTarget
 from holotron.eval.zoom import crop_around
@@ -130,6 +132,14 @@ GROUPS: dict[str, dict[str, dict[str, tuple[int, int]]]] = {
     "showdown-clicks": {},
     "ui-vision": {"by_setting": {"basic": (1, 2), "functional": (2, 2), "spatial": (1, 2)}},
 }
+
+
+def test_every_benchmark_is_offered_and_every_published_score_has_a_source() -> None:
+    assert set(OFFERED) == set(BENCHMARKS) == set(LAYOUTS)
+    rows = [row for row in csv.DictReader(PUBLISHED.open(encoding="utf-8")) if row["source"]]
+    assert {row["benchmark"] for row in rows} <= set(BENCHMARKS)
+    assert sum(len(each.published) for each in BENCHMARKS.values()) == len(rows)
+    assert all(each.hub or each.elsewhere for each in BENCHMARKS.values())
 
 
 def test_refusals_are_asked_where_one_wants_them(tmp_path: Path) -> None:
