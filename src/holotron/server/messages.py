@@ -10,7 +10,7 @@ from typing import Any
 
 from holotron.engine.options import EngineOptions
 from holotron.engine.requests import FinishEvent, PromptEvent, StartEvent, TokenEvent
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 
 # ---- to the engine ----
 
@@ -22,6 +22,7 @@ class Start:
     engine: EngineOptions
     kept_seconds: float
     kept_most: int
+    transfer_seconds: float = 300.0  # that a trainer may take for the next tensor
 
 
 @dataclass(frozen=True)
