@@ -283,6 +283,10 @@ class Engine:
         """Stop after the step that runs; turns stay where they are until `unpause`."""
         self._call(lambda: setattr(self, "_paused", True))
 
+    def retract(self) -> None:
+        """Have the turns that are under way compute again what their sessions remember, when they go on."""
+        self._call(self.loop.retract)
+
     def unpause(self) -> None:
         self._call(lambda: setattr(self, "_paused", False))
 
