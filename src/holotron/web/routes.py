@@ -65,7 +65,7 @@ def router(catalog: Catalog) -> APIRouter:
     @routes.get("/api/training")
     def training(after: Annotated[int, Query(ge=0)] = 0) -> Response:
         """What the run that the store is of told of its iterations after that one."""
-        return _data(compact_json({"lines": catalog.training.lines(after)}).encode(), JSON)
+        return data_response(compact_json({"lines": catalog.training.lines(after)}).encode(), JSON)
 
     @routes.get("/api/images/{name}")
     def image(name: str) -> Response:
