@@ -30,7 +30,8 @@ DEFAULT_PORT = 8765
 
 def view(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder of episodes, of a run of train grpo, or of labels to review.")
+        Path,
+        typer.Argument(metavar="DIR", help="Folder of episodes, of a run of train grpo, or of labels to review."),
     ],
     html: Annotated[
         Path | None, typer.Option(help="Write a report instead of serving: a folder, or one file named *.html.")
