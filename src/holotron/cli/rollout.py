@@ -5,26 +5,33 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holotron.cli import policies
-from holotron.cli.errors import fail_if_all_lost, misuse
+from holotron.cli.errors import Misuse, fail_if_all_lost, misuse
 from holotron.cli.output import examples, print_json
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
 
+if TYPE_CHECKING:
+    from holotron.suites.suite import Suite
+
 EXAMPLES = examples(
     "holotron rollout tasks.jsonl --endpoint http://127.0.0.1:8000/v1 --sessions 32 --group 8 --out episodes",
+    "holotron rollout webapps --root webarena-infinity --split function --group 8 --out episodes",
     "holotron view episodes",
 )
 
 
 def rollout(
     tasks: Annotated[
-        Path, typer.Argument(help='JSON lines: {"task": "…", "url": "…"}, if wanted "name", "seed", "success".')
+        Path,
+        typer.Argument(
+            help='JSON lines: {"task": "…", "url": "…"}, if wanted "name", "seed", "success"; or webapps, with --root.'
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the episodes; a second run goes on in it.")],
     model: policies.ModelOption = None,
@@ -47,6 +54,9 @@ def rollout(
     allow: Annotated[list[str] | None, typer.Option(help="Origins besides the task's own.")] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site.")] = False,
     allow_private: policies.AllowPrivateOption = None,
+    root: policies.RootOption = None,
+    apps: policies.AppsOption = None,
+    split: Annotated[str, typer.Option(help="Of webapps: real or function.")] = "real",
     device: policies.DeviceOption = None,
     bare: policies.BareOption = False,
     format_: policies.FormatOption = None,
@@ -56,15 +66,26 @@ def rollout(
     from holotron.agent.agent import Budget
     from holotron.suites.play import Play, play_tasks
     from holotron.suites.web import TaskFileError, WebSuite, read_tasks
+    from holotron.suites.webapps.suite import WebAppsSuite
 
     chosen = Chosen(model, random, endpoint, name, format_)
-    with misuse(TaskFileError):
-        wanted = read_tasks(tasks, group)
-    policy_format = chosen.policy_format(bare)
-    best_width, best_height = policy_format.size or (WebSuite.width, WebSuite.height)
-    with misuse(ValueError):
-        view = (width or best_width, height or best_height)
-        suite = WebSuite(*view, tuple(allow or ()), anywhere, tuple(allow_private or ()))
+    suite: Suite[Any]
+    if root is not None:
+        if str(tasks) != WebAppsSuite.name:
+            raise Misuse(f"--root goes with the tasks {WebAppsSuite.name}, not with {tasks}")
+        policy_format = chosen.policy_format(bare, WebAppsSuite.kinds)
+        with misuse(ValueError):
+            suite = WebAppsSuite(root, tuple(filter(None, (apps or "").split(","))))
+            named = suite.tasks(suite.part(split), [0])
+        wanted = [task.model_copy(update={"sample": sample}) for task in named for sample in range(group)]
+    else:
+        with misuse(TaskFileError):
+            wanted = read_tasks(tasks, group)
+        policy_format = chosen.policy_format(bare)
+        best_width, best_height = policy_format.size or (WebSuite.width, WebSuite.height)
+        with misuse(ValueError):
+            view = (width or best_width, height or best_height)
+            suite = WebSuite(*view, tuple(allow or ()), anywhere, tuple(allow_private or ()))
     play = Play(
         suite,
         out,

@@ -29,7 +29,7 @@ DEFAULT_PORT = 8765
 
 
 def view(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of episodes, as rollout --out writes it.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of episodes, or of labels to review.")],
     html: Annotated[
         Path | None, typer.Option(help="Write a report instead of serving: a folder, or one file named *.html.")
     ] = None,
@@ -44,6 +44,11 @@ def view(
     """Look at episodes step by step: what was seen, thought and done. New ones appear while a fleet runs."""
     if html is not None and port is not None:
         raise Misuse("--port is for serving and --html for writing; give one of them")
+    if (folder / "labels.jsonl").exists():
+        if html is not None:
+            raise Misuse(f"{folder} holds labels, which are reviewed on a page that is served; leave --html out")
+        _review(folder, port, open_)
+        return
     catalog = _catalog(folder)
     if html is not None:
         page = _write(catalog, html)
@@ -78,6 +83,20 @@ def _catalog(folder: Path) -> Catalog:
     if len(damaged) > 5:
         typer.echo(f"damaged: {len(damaged) - 5:,} more; the list shows them all", err=True)
     return catalog
+
+
+def _review(folder: Path, port: int | None, open_: bool) -> None:
+    """Labels of `holotron data annotate` that wait for a person."""
+    from holotron.episodes.labels import LabelFolder
+    from holotron.web.app import address_of
+    from holotron.web.review import serve_review
+
+    listener = _listen(port)
+    page = address_of(listener)
+    typer.echo(f"{page}  (Ctrl-C ends it; decisions are kept in {folder / 'review.jsonl'})")
+    if open_ and has_screen():
+        webbrowser.open(page)
+    serve_review(LabelFolder(folder), listener)
 
 
 def _write(catalog: Catalog, out: Path) -> str:
