@@ -25,6 +25,7 @@ from holotron.episodes.store import EpisodeStore
 from holotron.eval.annotation.accepted import write_accepted
 from holotron.eval.annotation.annotate import Annotation, AnnotationSettings
 from holotron.eval.annotation.inputs import InputError, find_inputs, video_frames
+from holotron.eval.annotation.pages import PageSource
 from holotron.suites.screens.questions import FIND
 from holotron.web.review import create_review
 from tests.agent.scripted_server import scripted_server
@@ -111,9 +112,11 @@ def test_a_models_labels_are_accepted_where_its_points_agree(folder: Path) -> No
 def test_what_cannot_be_read_is_counted(folder: Path) -> None:
     pictures(folder / "shots", 1)
     (folder / "shots" / "broken.png").write_bytes(b"no picture")
+    (folder / "shots" / "broken.gif").write_bytes(b"no film")
     report = run(folder / "out", [str(folder / "shots")], Scripted(lambda request: "I cannot help with that."))
     assert report["problems"]["refusal"] >= 1
-    assert "broken.png" in report["examples"]["not readable"]
+    assert report["problems"]["not readable"] == 2
+    assert "broken.gif" in report["examples"]["not readable"]
     assert not of(LabelFolder(folder / "out").read(), "element")
 
 
@@ -196,6 +199,8 @@ def test_videos_give_the_frames_in_which_something_changed(tmp_path: Path) -> No
         "00001",
         "00002",
     ]
+    done = CliRunner().invoke(app, ["data", "annotate", str(tmp_path / "demo.gif"), "--out", str(tmp_path / "out")])
+    assert (done.exit_code, "only pages say themselves" in done.output) == (2, True)
     with pytest.raises(InputError, match="is no picture, video"):
         find_inputs([__file__])
     with pytest.raises(InputError, match="there is no file or folder nowhere"):
@@ -236,6 +241,20 @@ def test_a_pages_own_labels_are_exact_and_can_be_imported_again(folder: Path) ->
     assert written.exit_code == 0, written.output
     found = import_dataset(ImportSettings("screenspot", folder / "x" / "g.json"), folder / "again")
     assert found.episodes == report["accepted_episodes"]["grounding"]
+
+
+@needs_chromium
+def test_the_page_of_a_stored_step_is_asked_while_it_looks_the_same(folder: Path) -> None:
+    async def look(site: Site) -> tuple[Any, Any, Any]:
+        async with PageSource((400, 300), allow_private=("127.0.0.1",)) as pages:
+            shot, elements = await pages.look(site.origin + "/")
+            again = await pages.look_again(site.origin + "/", shot, (400, 300))
+            return elements, again, await pages.look_again(site.origin + "/", png(1, 400, 300), (400, 300))
+
+    with Site({"/": PAGE}) as site:
+        elements, again, other = asyncio.run(look(site))
+    assert again == elements
+    assert other is None
 
 
 def points(request: dict[str, Any]) -> str:

@@ -28,7 +28,7 @@ from holotron.episodes.store import EpisodeStore
 from holotron.eval.evaluate import Evaluation
 from holotron.eval.judges import Judge, WebJudge, WebVoyagerJudge, read_score, read_status, read_success
 from holotron.eval.judging import CALLS, Judging, Verdict, agreement, read_labels
-from holotron.eval.navigation import judge_run
+from holotron.eval.navigation import judge_run, judge_settings
 from holotron.eval.statistics import pass_at
 from holotron.eval.trajectories import write_trajectories
 from holotron.suites.navigation import NavigationSuite, NavigationTask, TaskList, read_online_mind2web, read_webvoyager
@@ -99,7 +99,7 @@ def report_of(
         )
         judging = Judging(EpisodeStore(run.out), judge, model, run.out / "judges" / "one", votes, 4)
         try:
-            return await judge_run(run, tasks, judging, "scripted", **more)
+            return await judge_run(run, tasks, judging, judge_settings(judge, "scripted", votes, 0.0), **more)
         finally:
             await model.aclose()
 

@@ -99,6 +99,9 @@ def annotate(
     chosen = Chosen(model, False, endpoint, name, format_)
     if endpoint in ("openai", "anthropic"):
         raise Misuse(f"--endpoint {endpoint} is a computer tool, which only acts; name an OpenAI-compatible address")
+    blind = inputs.videos or any(item.path is not None for item in inputs.items)
+    if not asked and blind and not pages and {"elements", "instructions", "captions", "thoughts"} & {*wanted}:
+        raise Misuse("only pages say themselves what is on them; screenshots, videos and episodes need --endpoint URL")
     settings = AnnotationSettings(
         out, wanted, elements, per_screen, votes, sessions, browsers, window, pages, tuple(allow_private or ())
     )

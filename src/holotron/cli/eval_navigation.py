@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holotron.cli.errors import Misuse, choose, misuse
+from holotron.cli.errors import Misuse, choose, fail_if_all_lost, misuse
 from holotron.cli.output import JsonOption, console, examples, print_json
 from holotron.cli.policies import (
     AllowPrivateOption,
@@ -116,7 +116,7 @@ def navigation(
     from holotron.eval.html_report import write_html
     from holotron.eval.judges import find_judge
     from holotron.eval.judging import Judging, read_labels
-    from holotron.eval.navigation import judge_folder, judge_run
+    from holotron.eval.navigation import judge_folder, judge_run, judge_settings
     from holotron.eval.trajectories import write_trajectories
     from holotron.suites.navigation import NavigationSuite
     from holotron.suites.suite import SuiteError
@@ -160,7 +160,9 @@ def navigation(
     async def play() -> dict[str, Any]:
         with fleet_progress(f"{protocol.name}, {run.policy}") as update:
             async with opened(chosen, policy_format.options(max_tokens, temperature), device) as acting:
-                return await evaluate(run, acting, update)
+                played = await evaluate(run, acting, update)
+        fail_if_all_lost(len(played_episodes(run)), played["infrastructure_failures"], played["problem"])
+        return played
 
     async def main() -> dict[str, Any]:
         if judge is None:
@@ -170,19 +172,19 @@ def navigation(
             return {"benchmark": listed.name, "played": len(played_episodes(run)), "task_list": listed.manifest}
         async with judge_at(judge, judge_name, judge_temperature, judge_seconds) as (asked, label):
             played = {} if no_play else await play()
+            way = find_judge(method, judge_images)
+            settings = judge_settings(way, label, votes, judge_temperature)
             with passing_progress("judged") as told:
                 judging = Judging(
                     store,
-                    find_judge(method, judge_images),
+                    way,
                     asked,
-                    judge_folder(run.out, method, label, votes),
+                    judge_folder(run.out, settings),
                     votes,
                     judge_sessions,
                     lambda done, total: told(completed=done, total=total),
                 )
-                return played | await judge_run(
-                    run, listed, judging, label, temperature=judge_temperature, prices=table, labels=people
-                )
+                return played | await judge_run(run, listed, judging, settings, prices=table, labels=people)
 
     with registered("eval"), agent_failures(), misuse(EvalError):
         report = asyncio.run(main())

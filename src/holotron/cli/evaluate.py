@@ -146,7 +146,7 @@ def _evaluating(
     command.__annotations__["protocol"] = Annotated[str, typer.Option(help=help_text)]
     command.__doc__ = what
     if suite_name != "webapps":
-        signature = inspect.signature(command)
+        signature = inspect.signature(command, eval_str=True)  # as typer reads it
         own = [value for name, value in signature.parameters.items() if name not in ("root", "apps")]
         command.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
     return command

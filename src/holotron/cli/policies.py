@@ -51,7 +51,8 @@ AllowPrivateOption = Annotated[
     typer.Option("--allow-private", metavar="HOST", help="A name that may lead to this machine or a private network."),
 ]
 PricesOption = Annotated[
-    Path | None, typer.Option("--prices", help="A TOML table of prices by model: the cost is told.", dir_okay=False)
+    Path | None,
+    typer.Option("--prices", help="A TOML table of prices by model: the cost is told.", exists=True, dir_okay=False),
 ]
 RootOption = Annotated[
     Path | None, typer.Option(file_okay=False, help="Of webapps: the folder of WebArena-Infinity, or of its apps.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,6 +67,8 @@ def rollout(
 ) -> None:
     """Run a fleet. What breaks is tried again; what is finished is never lost; Ctrl-C and a new start go on."""
     from holotron.agent.agent import Budget
+    from holotron.episodes.fleet import unfinished
+    from holotron.episodes.store import EpisodeStore
     from holotron.suites.play import Play, play_tasks
     from holotron.suites.web import TaskFileError, WebSuite, read_tasks
     from holotron.suites.webapps.suite import WebAppsSuite
@@ -85,6 +88,8 @@ def rollout(
     else:
         if str(tasks) == WebAppsSuite.name and not tasks.exists():
             raise Misuse("webapps needs --root: the folder of WebArena-Infinity, or of its apps")
+        if not tasks.is_file():
+            raise Misuse(f"'TASKS': File {str(tasks)!r} does not exist or is no file")
         with misuse(TaskFileError):
             wanted = read_tasks(tasks, group)
         policy_format = chosen.policy_format(bare)
@@ -103,7 +108,8 @@ def rollout(
 
     async def main() -> dict[str, Any]:
         style = policy_format.options(max_tokens, temperature)
-        async with opened(chosen, style, device) as acting:
+        left = unfinished(EpisodeStore(out), wanted)
+        async with opened(chosen, style, device) if left else nullcontext() as acting:
             with fleet_progress("rollout") as update:
                 counters = await play_tasks(
                     play, wanted, acting, sessions=sessions, browsers=browsers, workers=workers, on_change=update

@@ -28,7 +28,7 @@ from holotron.engine.images import PreparedImage, prepare_image
 from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
 from holotron.engine.prefix import close_unused, continue_or_open
 from holotron.engine.requests import AnyEvent, FinishEvent, GenerationRequest, PlacedImages
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session import Session
 from holotron.engine.session_state import OnUpdate
 from holotron.engine.stream import Listener

@@ -12,34 +12,37 @@ from typing import Any
 
 from holotron.agent.cost import PriceTable
 from holotron.eval.evaluate import Evaluation, judged, keep_manifest, played_episodes, report
+from holotron.eval.judges import Judge
 from holotron.eval.judging import BARRIERS, Judging, Verdict, agreement
 from holotron.eval.statistics import pass_at, wilson
 from holotron.suites.navigation import NavigationSuite, TaskList
 
 
-def judge_folder(out: Path, judge: str, model: str, votes: int) -> Path:
+def judge_settings(judge: Judge, model: str, votes: int, temperature: float) -> dict[str, Any]:
+    """What makes a judge one of its own."""
+    return {"judge": judge.name, "model": model, "votes": votes, "temperature": temperature} | judge.settings
+
+
+def judge_folder(out: Path, settings: Mapping[str, Any]) -> Path:
     """Where a judge's answers are."""
-    slug = "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in f"{judge}-{model}-{votes}")
-    return out / "judges" / slug.strip("-.")
+    words = "-".join(f"{value}" for value in settings.values())
+    return out / "judges" / "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in words)
 
 
 async def judge_run(
     run: Evaluation,
     listed: TaskList,
     judging: Judging,
-    model: str,
+    settings: Mapping[str, Any],
     *,
-    temperature: float = 0.0,
     prices: PriceTable | None = None,
     labels: Mapping[str, bool] | None = None,
 ) -> dict[str, Any]:
-    """Judge what was played and not judged yet, and report. model: the judge's name, by which its price is found."""
-    told = {"judge": judging.judge.name, "model": model, "votes": judging.votes, "temperature": temperature}
-    told |= judging.judge.settings
-    keep_manifest(judging.folder, told)
+    """Judge what was played and not judged yet, and report. settings: the judge's."""
+    keep_manifest(judging.folder, dict(settings))
     verdicts = await judging.run(played_episodes(run))
     found = navigation_report(run, verdicts)
-    found |= {"task_list": listed.manifest, "judge": told | judging.cost(model, prices)}
+    found |= {"task_list": listed.manifest, "judge": dict(settings) | judging.cost(settings["model"], prices)}
     return found if labels is None else found | {"agreement": agreement(verdicts, labels)}
 
 

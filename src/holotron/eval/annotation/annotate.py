@@ -27,7 +27,7 @@ from holotron.episodes.errors import EpisodeError
 from holotron.episodes.labels import Label, LabelFolder
 from holotron.eval.annotation.asking import Annotators, Speaker
 from holotron.eval.annotation.episode_labels import EPISODE_KINDS, label_episode
-from holotron.eval.annotation.inputs import InputError, Inputs, Item, video_frames
+from holotron.eval.annotation.inputs import DamagedVideo, InputError, Inputs, Item, video_frames
 from holotron.eval.annotation.pages import PageSource
 from holotron.eval.annotation.screen_labels import label_screen
 from holotron.eval.annotation.screens import ScreenLog
@@ -72,9 +72,12 @@ class Annotation:
         """Label what is given, and report."""
         out, began = self.settings.out, time.monotonic()
         out.mkdir(parents=True, exist_ok=True)
-        items = list(self.inputs.items)
+        items, damaged = list(self.inputs.items), list[str]()
         for video in self.inputs.videos:
-            items += await asyncio.to_thread(video_frames, video, out / "frames")
+            try:
+                items += await asyncio.to_thread(video_frames, video, out / "frames")
+            except DamagedVideo as error:
+                damaged.append(str(error))
         async with AsyncExitStack() as stack:
             at_once = self.settings.sessions
             logs = {name: stack.enter_context(AnswerLog(out / name, at_once)) for name in (ANSWERS, JUDGED)}
@@ -85,6 +88,8 @@ class Annotation:
                 for name, model in ((ANSWERS, self.policy), (JUDGED, self.judge))
             ]
             panel = Annotators(speakers[0], speakers[1], self.localizer, self.method, self.settings.votes)
+            for problem in damaged:
+                panel.problem("not readable", problem)
             labels = await self._labels(panel, items, screens, await self._pages(stack, items, screens))
             spent = {each.name: self._spent(each) for each in speakers if each is not None}
         distinct = {label.id: label for label in labels}

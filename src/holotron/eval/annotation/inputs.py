@@ -26,6 +26,10 @@ class InputError(ValueError):
     """Something that cannot be labelled."""
 
 
+class DamagedVideo(InputError):
+    """A video that cannot be read; others may be."""
+
+
 @dataclass(frozen=True)
 class Item:
     """One screen to be, under a name that is the same in every run. episode, step: where it comes from a store."""
@@ -140,8 +144,11 @@ def _changed(one: Image.Image, other: Image.Image) -> float:
 
 def _frames(path: Path) -> Iterator[Image.Image]:
     if path.suffix.lower() == ".gif":
-        with Image.open(path) as film:
-            yield from (frame.convert("RGB") for frame in ImageSequence.Iterator(film))
+        try:
+            with Image.open(path) as film:
+                yield from (frame.convert("RGB") for frame in ImageSequence.Iterator(film))
+        except (OSError, ValueError) as error:
+            raise DamagedVideo(f"{path} cannot be read: {error}") from None
         return
     if (program := shutil.which("ffmpeg")) is not None:
         yield from _ffmpeg(program, path)
@@ -152,12 +159,15 @@ def _frames(path: Path) -> Iterator[Image.Image]:
         raise InputError(
             f"{path} is a video: install ffmpeg, or the package av with: pip install 'holotron[video]'"
         ) from None
-    with av.open(str(path)) as film:
-        following = 0.0
-        for frame in film.decode(video=0):
-            if frame.time is None or frame.time >= following:
-                following = (frame.time or following) + 1 / FRAMES_PER_SECOND
-                yield frame.to_image()
+    try:
+        with av.open(str(path)) as film:
+            following = 0.0
+            for frame in film.decode(video=0):
+                if frame.time is None or frame.time >= following:
+                    following = (frame.time or following) + 1 / FRAMES_PER_SECOND
+                    yield frame.to_image()
+    except (av.FFmpegError, IndexError) as error:  # the second: it has sound alone
+        raise DamagedVideo(f"{path} cannot be read: {error}") from None
 
 
 def _ffmpeg(program: str, path: Path) -> Iterator[Image.Image]:
@@ -174,4 +184,4 @@ def _ffmpeg(program: str, path: Path) -> Iterator[Image.Image]:
                 yield frame.convert("RGB")
         problem = process.stderr.read().decode(errors="replace").strip()
     if process.returncode:
-        raise InputError(f"{path} cannot be read: {problem.splitlines()[-1] if problem else 'ffmpeg failed'}")
+        raise DamagedVideo(f"{path} cannot be read: {problem.splitlines()[-1] if problem else 'ffmpeg failed'}")

@@ -19,7 +19,7 @@ from holotron.env.safety.policy import SafetyPolicy
 from holotron.env.task import Task
 from holotron.suites.webapps.catalog import AppTask
 from holotron.suites.webapps.server import AppServer, ServerFailed
-from holotron.suites.webapps.verifier import VerifierResult, verify
+from holotron.suites.webapps.verifier import Verification, verify
 
 # Applications ask for these fonts; without them they use those of the machine.
 FONTS = ("https://fonts.googleapis.com/*", "https://fonts.gstatic.com/*")
@@ -47,7 +47,7 @@ class AppEnvironment(BrowserEnv):
         await super().act(action)
         self.server.check()
 
-    async def judge(self) -> VerifierResult:
+    async def judge(self) -> Verification:
         """What the task's verifier says of the state as it is now."""
         self.server.check()
         try:

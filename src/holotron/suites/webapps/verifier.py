@@ -20,14 +20,14 @@ class VerifierFailed(InfrastructureError):
 
 
 @dataclass(frozen=True)
-class VerifierResult:
+class Verification:
     """passed: the state is what was asked for. A verifier that raised has not found that; the message tells of it."""
 
     passed: bool
     message: str
 
 
-async def verify(file: Path, address: str, seconds: float = SECONDS) -> VerifierResult:
+async def verify(file: Path, address: str, seconds: float = SECONDS) -> Verification:
     """What the verifier in a file says of the application at an address."""
     with TemporaryDirectory(prefix="holotron-verifier-") as folder:
         pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
@@ -49,5 +49,5 @@ async def verify(file: Path, address: str, seconds: float = SECONDS) -> Verifier
         hint = "; pip install 'holotron[eval]'" if "No module named 'requests'" in found["broken"] else ""
         raise VerifierFailed(f"the verifier {file}: {found['broken']}{hint}")
     if "raised" in found:
-        return VerifierResult(False, f"the verifier raised {found['raised']}")
-    return VerifierResult(found["passed"], found["message"])
+        return Verification(False, f"the verifier raised {found['raised']}")
+    return Verification(found["passed"], found["message"])
