@@ -40,6 +40,7 @@ from tests.webapps.solutions import SOLUTIONS
 
 PARTS = ("start", "scripts", "nothing", "workers", "nano")
 AT_ONCE = 8
+TOKENS = 20_480  # of fifty screens
 
 
 def main() -> None:
@@ -219,8 +220,10 @@ async def nano(suite: WebAppsSuite, arguments: Any, folder: Path) -> dict[str, A
         policy_format.with_kinds(suite.kinds),
         sessions=arguments.sessions,
         workers=arguments.workers,
+        seconds=3600.0,  # steps are what is limited, on a slow machine, too
     )
-    with loaded(checkpoint, arguments.device) as policy:
+    memory = (16 if arguments.device == "cuda" else 2) << 30
+    with loaded(checkpoint, arguments.device, memory=memory, tokens_per_session=TOKENS) as policy:
         found = await evaluate(run, policy, _tell)
     kept = ("success_rate", "interval", "episodes", "successes", "missing", "groups", "infrastructure_failures")
     return {
