@@ -6,8 +6,8 @@ STAMP := $(VENV)/.installed
 CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-clients test-gpu
-.PHONY: test-docs fuzz soak edge lint clean learn-small grounding
+.PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-webapps test-clients test-gpu
+.PHONY: test-docs fuzz soak edge lint clean learn-small grounding judge-kills annotate-kills
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -33,6 +33,9 @@ REALAPPS := .venv-realapps
 test-realapps: $(STAMP) browser $(REALAPPS)/.installed ## Django's admin and JupyterLab driven end to end; the result goes to benchmarks/results
 	$(BIN)/python -m tests.realapps --python $(REALAPPS)/bin/python --out benchmarks/results/realapps.json
 
+test-webapps: $(STAMP) browser ## WebArena-Infinity's applications in ROOT, driven end to end; the result goes to benchmarks/results
+	$(BIN)/python -m tests.webapps --root $(ROOT) --out benchmarks/results/webapps.json
+
 test-gpu: $(STAMP) ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
 
@@ -53,6 +56,12 @@ learn-small: $(STAMP) browser ## online RL learns a bandit and a page, and is ki
 
 grounding: $(STAMP) browser ## the bundled policy on generated pages in the layout of every grounding benchmark; the result goes to benchmarks/results
 	$(BIN)/python -m tests.eval --out benchmarks/results/nano/grounding-layouts.json
+
+judge-kills: $(STAMP) browser ## 643 tasks played and judged by a command that is killed five times; the result goes to benchmarks/results
+	$(BIN)/python -m tests.eval.navigation_kills --out benchmarks/results/navigation-kills.json
+
+annotate-kills: $(STAMP) browser ## 2,000 screens labelled by a command that is killed three times; the result goes to benchmarks/results
+	$(BIN)/python -m tests.eval.annotate_kills --out benchmarks/results/annotate-kills.json
 
 examples: $(STAMP) browser ## all programs of examples/, against a scripted model
 	HOLOTRON_ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/test_examples.py

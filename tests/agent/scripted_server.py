@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+ScriptedAnswer = str | dict[str, Any] | Callable[[dict[str, Any]], str | dict[str, Any]]
+
 
 @dataclass
 class ScriptedServer:
-    """Answers in order, the last one again and again. requests: what was asked."""
+    """Answers in order, the last one again and again. requests: what was asked.
+
+    A function is asked for its answer to each request: a text, or a whole choice. It may be called by several threads.
+    """
 
     url: str
-    answers: list[str | dict[str, Any]]
+    answers: list[ScriptedAnswer]
     card: dict[str, Any] = field(default_factory=dict)
     requests: list[dict[str, Any]] = field(default_factory=list)
 
-    def next_answer(self) -> str:
+    def next_choice(self, request: dict[str, Any]) -> dict[str, Any]:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return answer if isinstance(answer, str) else json.dumps(answer)
+        if callable(answer):
+            found = answer(request)
+            return found if isinstance(found, dict) else {"message": {"role": "assistant", "content": found}}
+        text = answer if isinstance(answer, str) else json.dumps(answer)
+        return {"message": {"role": "assistant", "content": text}}
 
 
 @contextmanager
-def scripted_server(*answers: str | dict[str, Any], **card: Any) -> Iterator[ScriptedServer]:
+def scripted_server(*answers: ScriptedAnswer, **card: Any) -> Iterator[ScriptedServer]:
     """card: what /v1/models says besides the name, such as policy_format."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -36,10 +45,11 @@ def scripted_server(*answers: str | dict[str, Any], **card: Any) -> Iterator[Scr
             self._answer(200 if self.path == "/v1/models" else 404, {"data": [{"id": "scripted"} | server.card]})
 
         def do_POST(self) -> None:
-            server.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            choice = {"index": 0, "message": {"role": "assistant", "content": server.next_answer()}}
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            server.requests.append(request)
+            choice = {"index": 0, "finish_reason": "stop"} | server.next_choice(request)
             usage = {"prompt_tokens": 1000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 600}}
-            self._answer(200, {"choices": [choice | {"finish_reason": "stop"}], "usage": usage})
+            self._answer(200, {"choices": [choice], "usage": usage})
 
         def _answer(self, status: int, body: dict[str, Any]) -> None:
             text = json.dumps(body).encode()

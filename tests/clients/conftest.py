@@ -24,14 +24,14 @@ from holotron.server import bodies
 from holotron.server.schemas import ChatRequest
 from tests.server.live import Live, serving, write_checkpoint
 
-NEEDED = ("litellm", "langchain_openai", "instructor", "browser_use")
+NEEDED = ("litellm", "langchain_openai", "instructor", "browser_use", "trl")
 collect_ignore_glob = [] if all(map(find_spec, NEEDED)) else ["test_*.py"]
 os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "ANONYMIZED_TELEMETRY": "false", "LANGSMITH_TRACING": "false"}
 RECORD = os.environ.get("RECORD_REQUESTS")
 MOST_RECORDED = 8
 
 
-LIBRARIES = ("openai", "litellm", "langchain-openai", "instructor", "anthropic", "browser-use")
+LIBRARIES = ("openai", "litellm", "langchain-openai", "instructor", "anthropic", "browser-use", "trl")
 outcomes: dict[str, str] = {}
 
 

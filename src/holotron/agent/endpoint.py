@@ -215,13 +215,14 @@ def _message_body(said: Message) -> dict[str, Any]:
 
 def _reply(answer: dict[str, Any]) -> Reply:
     choice = answer["choices"][0]
+    refusal = choice["message"].get("refusal")
     usage = answer.get("usage") or {}
     ids = choice.get("token_ids")
     content = (choice.get("logprobs") or {}).get("content") or []
     known = ids is not None and len(content) == len(ids)
     versions = choice.get("weight_versions")
     return Reply(
-        text=choice["message"].get("content") or "",
+        text=choice["message"].get("content") or refusal or "",
         prompt_ids=_tuple(answer.get("prompt_token_ids")),
         token_ids=_tuple(ids),
         logprobs=tuple(entry.get("sampling_logprob", entry["logprob"]) for entry in content) if known else None,
@@ -232,7 +233,7 @@ def _reply(answer: dict[str, Any]) -> Reply:
         prompt_tokens=usage.get("prompt_tokens"),
         cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
         completion_tokens=usage.get("completion_tokens"),
-        finish_reason=choice.get("finish_reason"),
+        finish_reason="refusal" if refusal else choice.get("finish_reason"),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from holotron.cli import generate, transfer
+from holotron.cli import annotate, generate, transfer
 from holotron.cli.errors import DONE, FAILED, Misuse, failure, misuse
 from holotron.cli.output import JsonOption, command_group, console, examples, plain_table, print_json
 from holotron.cli.policies import AllowPrivateOption
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = command_group(
     "To learn from: episodes by teachers (miniwob, pages), screens, and data sets of others (import). Stored episodes:"
-    " export, import, check, replay.",
+    " export, import, annotate, check, replay.",
     examples(
         "holotron data miniwob --out data/miniwob --episodes 5000 --workers 4",
         "holotron data import agentnet data/agentnet_ubuntu.jsonl --out data/agentnet --check",
@@ -35,6 +35,7 @@ app.command("pages", epilog=generate.PAGES_EXAMPLES)(generate.teaching("pages", 
 
 app.command("export", epilog=transfer.EXPORT_EXAMPLES)(transfer.export)
 app.command("import", epilog=transfer.IMPORT_EXAMPLES)(transfer.import_)
+app.command("annotate", epilog=annotate.EXAMPLES)(annotate.annotate)
 app.command("check", epilog=transfer.CHECK_EXAMPLES)(transfer.check)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,10 +13,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from holotron.cli import eval_compare, eval_grounding, eval_screens
+from holotron.cli import eval_compare, eval_grounding, eval_navigation, eval_screens
 from holotron.cli.errors import Misuse, fail_if_all_lost, misuse
 from holotron.cli.output import command_group, console, examples, print_json
 from holotron.cli.policies import (
+    AppsOption,
     BareOption,
     Chosen,
     DeviceOption,
@@ -25,6 +27,7 @@ from holotron.cli.policies import (
     ModelOption,
     NameOption,
     RandomOption,
+    RootOption,
     TemperatureOption,
     WorkersOption,
     agent_failures,
@@ -48,10 +51,21 @@ PAGES_EXAMPLES = examples(
 )
 
 
-def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callable[..., None]:
+WEBAPPS_EXAMPLES = examples(
+    "holotron eval webapps --root webarena-infinity --sessions 8 --workers 4",
+    "holotron eval webapps --root webarena-infinity --apps gmail --endpoint http://127.0.0.1:8000/v1 --json",
+    "holotron eval webapps --root webarena-infinity --split function --tasks gmail/function/task_1",
+)
+
+
+def _evaluating(
+    suite_name: str, default: str, about: str, what: str, default_split: str | None = None
+) -> Callable[..., None]:
     """The command that evaluates on a suite."""
 
     def command(
+        root: RootOption = None,
+        apps: AppsOption = None,
         protocol: str = default,
         model: ModelOption = None,
         random: RandomOption = False,
@@ -59,7 +73,7 @@ def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callabl
         name: NameOption = None,
         baseline: Annotated[str | None, typer.Option(help="random, or scripted: the teachers play")] = None,
         tasks: Annotated[str | None, typer.Option(help="Some of the protocol's tasks, with commas between.")] = None,
-        split: Annotated[str | None, typer.Option(help="Only tasks of that part of the suite.")] = None,
+        split: Annotated[str | None, typer.Option(help="Only tasks of that part of the suite.")] = default_split,
         seeds: Annotated[str | None, typer.Option(help="Other seeds than the protocol's, with commas between.")] = None,
         episodes_per_task: Annotated[int | None, typer.Option(min=1, help="Fewer than the protocol's.")] = None,
         sessions: Annotated[int, typer.Option(min=1, max=512, help="Episodes that are played at once.")] = 8,
@@ -82,8 +96,8 @@ def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callabl
         from holotron.eval.html_report import write_html
         from holotron.suites.suite import SuiteError, find_suite
 
-        suite = find_suite(suite_name)
         with misuse(SuiteError):
+            suite = find_suite(suite_name, root, _listed(apps))
             protocols = [suite.find_protocol(part, _listed(tasks), split) for part in _listed(protocol)]
         if not protocols:
             raise Misuse("--protocol names none")
@@ -131,6 +145,10 @@ def _evaluating(suite_name: str, default: str, about: str, what: str) -> Callabl
     help_text = f"{about}; several with commas between share episodes"
     command.__annotations__["protocol"] = Annotated[str, typer.Option(help=help_text)]
     command.__doc__ = what
+    if suite_name != "webapps":
+        signature = inspect.signature(command, eval_str=True)  # as typer reads it
+        own = [value for name, value in signature.parameters.items() if name not in ("root", "apps")]
+        command.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
     return command
 
 
@@ -148,6 +166,15 @@ app.command("pages", epilog=PAGES_EXAMPLES)(
         "held-out",
         "held-out (templates that nothing was taught on) or taught (their seeds were not)",
         "Tasks on generated full-size pages.",
+    )
+)
+app.command("webapps", epilog=WEBAPPS_EXAMPLES)(
+    _evaluating(
+        "webapps",
+        "infinity",
+        "infinity: 1440×900, 50 steps, one episode of each task",
+        "Real web applications on this machine, in WebArena-Infinity's layout, judged by their verifiers.",
+        default_split="real",
     )
 )
 
@@ -209,6 +236,7 @@ def recall(
 
 app.command("grounding", epilog=eval_grounding.GROUNDING_EXAMPLES)(eval_grounding.grounding)
 app.command("compare", epilog=eval_compare.COMPARE_EXAMPLES)(eval_compare.compare)
+app.command("navigation", epilog=eval_navigation.EXAMPLES)(eval_navigation.navigation)
 app.command("reading", epilog=eval_screens.READING_EXAMPLES)(eval_screens.reading)
 
 
@@ -225,6 +253,10 @@ def _print(report: dict[str, Any], folder: Path) -> None:
     rate = f"{report['steps_per_second']:.1f} steps/s ({report['playing_steps_per_second']:.1f} while it plays)"
     speed = f"{report['seconds']:.0f} s, {rate}, a step: {times}"
     console().print(f"{report['policy']}: {speed}. Report: {folder / 'report.html'}", soft_wrap=True)
+    for group, part in report.get("groups", {}).items():
+        low, high = part["interval"]
+        solved = f"{part['successes']} of {part['episodes']}"
+        console().print(f"  {group}: {solved} solved ({100 * low:.1f} to {100 * high:.1f}%)", soft_wrap=True)
     for name, part in report["protocols"].items():
         rate, (low, high) = part["success_rate"], part["interval"]
         console().print(

@@ -54,6 +54,10 @@ PricesOption = Annotated[
     Path | None,
     typer.Option("--prices", help="A TOML table of prices by model: the cost is told.", exists=True, dir_okay=False),
 ]
+RootOption = Annotated[
+    Path | None, typer.Option(file_okay=False, help="Of webapps: the folder of WebArena-Infinity, or of its apps.")
+]
+AppsOption = Annotated[str | None, typer.Option(help="Of webapps: some of the apps, with commas between.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")]
 

@@ -6,19 +6,23 @@ import asyncio
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holotron.cli import policies
-from holotron.cli.errors import fail_if_all_lost, misuse
+from holotron.cli.errors import Misuse, fail_if_all_lost, misuse
 from holotron.cli.output import examples, print_json
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
 
+if TYPE_CHECKING:
+    from holotron.suites.suite import Suite
+
 EXAMPLES = examples(
     "holotron rollout tasks.jsonl --endpoint http://127.0.0.1:8000/v1 --sessions 32 --group 8 --out episodes",
+    "holotron rollout webapps --root webarena-infinity --split function --group 8 --out episodes",
     "holotron view episodes",
 )
 
@@ -27,9 +31,7 @@ def rollout(
     tasks: Annotated[
         Path,
         typer.Argument(
-            exists=True,
-            dir_okay=False,
-            help='JSON lines: {"task": "…", "url": "…"}, if wanted "name", "seed", "success".',
+            help='JSON lines: {"task": "…", "url": "…"}, if wanted "name", "seed", "success"; or webapps, with --root.'
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the episodes; a second run goes on in it.")],
@@ -41,7 +43,9 @@ def rollout(
     workers: policies.WorkersOption = 1,
     browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")] = 2,
     group: Annotated[int, typer.Option(min=1, max=1024, help="Attempts at each task.")] = 1,
-    steps: Annotated[int, typer.Option(min=1, max=1000, help="Most steps of one episode.")] = 30,
+    steps: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Most steps of one episode; default 30, of webapps 50.")
+    ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="Most seconds of one episode.")] = 600.0,
     temperature: policies.TemperatureOption = 1.0,
     max_tokens: policies.MaxTokensOption = 512,
@@ -53,6 +57,9 @@ def rollout(
     allow: Annotated[list[str] | None, typer.Option(help="Origins besides the task's own.")] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Any public site.")] = False,
     allow_private: policies.AllowPrivateOption = None,
+    root: policies.RootOption = None,
+    apps: policies.AppsOption = None,
+    split: Annotated[str, typer.Option(help="Of webapps: real or function.")] = "real",
     device: policies.DeviceOption = None,
     bare: policies.BareOption = False,
     format_: policies.FormatOption = None,
@@ -64,21 +71,38 @@ def rollout(
     from holotron.episodes.store import EpisodeStore
     from holotron.suites.play import Play, play_tasks
     from holotron.suites.web import TaskFileError, WebSuite, read_tasks
+    from holotron.suites.webapps.suite import WebAppsSuite
 
     chosen = Chosen(model, random, endpoint, name, format_)
-    with misuse(TaskFileError):
-        wanted = read_tasks(tasks, group)
-    policy_format = chosen.policy_format(bare)
-    best_width, best_height = policy_format.size or (WebSuite.width, WebSuite.height)
-    with misuse(ValueError):
-        view = (width or best_width, height or best_height)
-        suite = WebSuite(*view, tuple(allow or ()), anywhere, tuple(allow_private or ()))
+    suite: Suite[Any]
+    if root is not None:
+        if str(tasks) != WebAppsSuite.name:
+            raise Misuse(f"--root goes with the tasks {WebAppsSuite.name}, not with {tasks}")
+        if width or height or allow or anywhere or allow_private:
+            raise Misuse("webapps have a view and an origin of their own; leave out --width, --height and --allow…")
+        policy_format = chosen.policy_format(bare, WebAppsSuite.kinds)
+        with misuse(ValueError):
+            suite = WebAppsSuite(root, tuple(filter(None, (apps or "").split(","))))
+            named = suite.tasks(suite.part(split), [0])
+        wanted = [task.model_copy(update={"sample": sample}) for task in named for sample in range(group)]
+    else:
+        if str(tasks) == WebAppsSuite.name and not tasks.exists():
+            raise Misuse("webapps needs --root: the folder of WebArena-Infinity, or of its apps")
+        if not tasks.is_file():
+            raise Misuse(f"'TASKS': File {str(tasks)!r} does not exist or is no file")
+        with misuse(TaskFileError):
+            wanted = read_tasks(tasks, group)
+        policy_format = chosen.policy_format(bare)
+        best_width, best_height = policy_format.size or (WebSuite.width, WebSuite.height)
+        with misuse(ValueError):
+            view = (width or best_width, height or best_height)
+            suite = WebSuite(*view, tuple(allow or ()), anywhere, tuple(allow_private or ()))
     play = Play(
         suite,
         out,
         chosen.info(policy_format, sampling={"temperature": temperature}),
         policy_format,
-        Budget(steps=steps, seconds=seconds),
+        Budget(steps=steps or (30 if root is None else WebAppsSuite.max_steps), seconds=seconds),
         suite.rule,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ EXAMPLES = examples(
     "curl http://127.0.0.1:8000/v1/models",
 )
 STATE_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+LOGPROBS_MODES = ("raw_logprobs", "processed_logprobs")
 LOOPBACK = ("127.0.0.1", "localhost")
 KV_TYPES = {"same": None, "fp8": "fp8"}
 
@@ -42,6 +44,10 @@ def serve(
         Path | None, typer.Option(exists=True, dir_okay=False, help="A file with a key on each line.")
     ] = None,
     admin_key: Annotated[str | None, typer.Option(envvar="HOLOTRON_ADMIN_KEY", help="Opens /admin.")] = None,
+    trainer: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network (10.0.0.0/8) of trainers that send no key: they may do what /admin may."),
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cuda, cuda:1, cpu (default: the GPU if there is one)")] = None,
     state: Annotated[str, typer.Option(help=f"Type of the SSM states: {', '.join(STATE_TYPES)}")] = "fp32",
     kv: Annotated[str, typer.Option(help="Type of keys and values: same (as the weights), fp8")] = "same",
@@ -78,6 +84,9 @@ def serve(
     ] = None,
     log_format: Annotated[str, typer.Option(help="Lines of the log, of both processes: json, text")] = "json",
     cors_origin: Annotated[list[str] | None, typer.Option(help="Let pages of this origin call the API.")] = None,
+    logprobs_mode: Annotated[
+        str, typer.Option(help=f"Log-probabilities of completions and chats: {', '.join(LOGPROBS_MODES)} (of the draw)")
+    ] = "raw_logprobs",
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse unknown fields of requests (default: told in a header, ignored).")
     ] = False,
@@ -85,6 +94,7 @@ def serve(
     """Serve a model to OpenAI clients, with sessions that fork, roll back and never compute a token twice."""
     choose("--state", state, STATE_TYPES)
     choose("--kv", kv, KV_TYPES)
+    choose("--logprobs-mode", logprobs_mode, LOGPROBS_MODES)
     choose("--log-format", log_format, ("json", "text"))
     keys = _keys(api_key, api_key_file)
     if not keys and host not in (*LOOPBACK, "::1"):
@@ -122,6 +132,7 @@ def serve(
             port=port,
             api_keys=keys,
             admin_key=admin_key,
+            trainers=_networks(trainer or []),
             max_queue=max_queue,
             max_per_key=max_per_key,
             max_body_bytes=max_body * 2**20,
@@ -133,10 +144,18 @@ def serve(
             allowed_hosts=tuple(allowed_host or ()),
             log_format=log_format,
             strict=strict,
+            logprobs_mode=logprobs_mode,
             episodes=str(episodes) if episodes else None,
             policy_format=format_,
         )
     )
+
+
+def _networks(given: list[str]) -> tuple[str, ...]:
+    for network in given:
+        with misuse(ValueError):
+            ip_network(network)
+    return tuple(given)
 
 
 def _adapters(given: list[str], model: str) -> tuple[tuple[str, str], ...]:

@@ -24,7 +24,7 @@ EXAMPLES = examples(
 )
 GRPO_EXAMPLES = examples(
     "holotron train grpo recipes/grpo-miniwob.toml --out runs/grpo",
-    "holotron view runs/grpo/episodes",
+    "holotron view runs/grpo",
 )
 INTERPOLATE_EXAMPLES = examples(
     "holotron train interpolate runs/first/weights runs/second/weights --out runs/between",
@@ -83,7 +83,7 @@ def grpo(
     from holotron.train.meter import TrainingError
     from holotron.train.recipe import RecipeError
     from holotron.train.rl.config import read_grpo_recipe
-    from holotron.train.rl.trainer import EPISODES, GrpoTrainer
+    from holotron.train.rl.trainer import GrpoTrainer
     from holotron.train.sft import Interrupted
 
     with misuse(RecipeError):
@@ -98,7 +98,7 @@ def grpo(
             heartbeat.now("playing and learning")
 
         folder = trainer.run(tell)
-    typer.echo(f"trained; try it with: holotron demo --model {folder}; look at it with: holotron view {out / EPISODES}")
+    typer.echo(f"trained; try it with: holotron demo --model {folder}; look at it with: holotron view {out}")
 
 
 @app.command("interpolate", epilog=INTERPOLATE_EXAMPLES)

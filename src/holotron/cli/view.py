@@ -29,7 +29,10 @@ DEFAULT_PORT = 8765
 
 
 def view(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of episodes, as rollout --out writes it.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Folder of episodes, of a run of train grpo, or of labels to review."),
+    ],
     html: Annotated[
         Path | None, typer.Option(help="Write a report instead of serving: a folder, or one file named *.html.")
     ] = None,
@@ -41,9 +44,17 @@ def view(
         bool, typer.Option("--open/--no-open", help="Open the page in a browser, where there is a screen.")
     ] = True,
 ) -> None:
-    """Look at episodes step by step: what was seen, thought and done. New ones appear while a fleet runs."""
+    """Look at episodes step by step: what was seen, thought and done. New ones appear while a fleet runs.
+
+    Of online RL, the figures of its iterations are shown, too.
+    """
     if html is not None and port is not None:
         raise Misuse("--port is for serving and --html for writing; give one of them")
+    if (folder / "labels.jsonl").exists():
+        if html is not None:
+            raise Misuse(f"{folder} holds labels, which are reviewed on a page that is served; leave --html out")
+        _review(folder, port, open_)
+        return
     catalog = _catalog(folder)
     if html is not None:
         page = _write(catalog, html)
@@ -65,6 +76,8 @@ def _catalog(folder: Path) -> Catalog:
     from holotron.episodes.store import EpisodeStore
     from holotron.web.catalog import Catalog
 
+    if (folder / "episodes" / "episodes").is_dir():  # a run's folder, which the store of its episodes is in
+        folder = folder / "episodes"
     catalog = Catalog(EpisodeStore(folder))
     with passing_progress("reading episodes") as update:
         rows = catalog.rows(lambda done, total: update(completed=done, total=total))
@@ -78,6 +91,20 @@ def _catalog(folder: Path) -> Catalog:
     if len(damaged) > 5:
         typer.echo(f"damaged: {len(damaged) - 5:,} more; the list shows them all", err=True)
     return catalog
+
+
+def _review(folder: Path, port: int | None, open_: bool) -> None:
+    """Labels of `holotron data annotate` that wait for a person."""
+    from holotron.episodes.labels import LabelFolder
+    from holotron.web.app import address_of
+    from holotron.web.review import serve_review
+
+    listener = _listen(port)
+    page = address_of(listener)
+    typer.echo(f"{page}  (Ctrl-C ends it; decisions are kept in {folder / 'review.jsonl'})")
+    if open_ and has_screen():
+        webbrowser.open(page)
+    serve_review(LabelFolder(folder), listener)
 
 
 def _write(catalog: Catalog, out: Path) -> str:

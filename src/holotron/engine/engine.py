@@ -268,6 +268,11 @@ class Engine:
         """Give an adapter's room back; SessionBusy while open sessions have it."""
         self._call(lambda: set_adapter(self.loop, name, None))
 
+    def record_graphs(self, sessions: int) -> None:
+        """Record the CUDA graphs of so many decoding sessions now, not when that many decode for the first time."""
+        adapted = self.model.adapters is not None
+        self._call(lambda: self.loop.runner.record_graphs(sessions, adapted))
+
     def sleep(self, *, weights: bool = False) -> None:
         """Free the device's memory: sessions are evicted, and with `weights` the model goes to the host.
 
@@ -282,6 +287,10 @@ class Engine:
     def pause(self) -> None:
         """Stop after the step that runs; turns stay where they are until `unpause`."""
         self._call(lambda: setattr(self, "_paused", True))
+
+    def retract(self) -> None:
+        """Have the turns that are under way compute again what their sessions remember, when they go on."""
+        self._call(self.loop.retract)
 
     def unpause(self) -> None:
         self._call(lambda: setattr(self, "_paused", False))

@@ -465,6 +465,11 @@ class EngineLoop:
                 self.memory.free(session, recompute=True)
                 session.epoch = self.epoch
 
+    def retract(self) -> None:
+        """Free the memory of every session at work; its tokens are computed again when it goes on."""
+        for request in self.requests:
+            self.memory.free(request.session, recompute=True)
+
     def sleep(self, *, weights: bool = False) -> None:
         """Evict every session and give the device's memory back; with `weights` the model waits in host memory."""
         if not self.asleep and self.requests:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,7 +45,6 @@ def read_weights(model: Model, source: str | Path | Mapping[str, Tensor]) -> New
         source = stored
     known = _names(model)
     found: list[tuple[str, Stored, Tensor]] = []
-    filled = Counter[str]()
     for name, tensor in source.items():
         if name not in known:
             if not _is_passed_over(name, source, model):
@@ -51,10 +52,24 @@ def read_weights(model: Model, source: str | Path | Mapping[str, Tensor]) -> New
             continue
         parameter, part = known[name]
         found.append((parameter, part, _fitting(name, tensor, part.part_of(own[parameter]), source)))
-        filled[parameter] += tensor.numel()
+    return NewWeights(tuple(found), _fills(model, found))
+
+
+def join_weights(model: Model, parts: Iterable[NewWeights]) -> NewWeights:
+    """Weights that came in parts as one update; of a tensor that came twice the last is taken."""
+    came = [each for part in parts for each in part.tensors]
+    tensors = {(name, part.index, part.count): (name, part, tensor) for name, part, tensor in came}
+    return NewWeights(tuple(tensors.values()), _fills(model, tensors.values()))
+
+
+def _fills(model: Model, tensors: Iterable[tuple[str, Stored, Tensor]]) -> bool:
+    """Whether tensors fill every parameter."""
+    filled = Counter[str]()
+    for name, _, tensor in tensors:
+        filled[name] += tensor.numel()
     # Releases with this norm do not store it.
-    needed = (name for name in own if not name.startswith("vision.final_norm."))
-    return NewWeights(tuple(found), all(filled[name] >= own[name].numel() for name in needed))
+    needed = ((name, p) for name, p in model.named_parameters() if not name.startswith("vision.final_norm."))
+    return all(filled[name] >= parameter.numel() for name, parameter in needed)
 
 
 def _names(model: Model) -> dict[str, tuple[str, Stored]]:
@@ -100,3 +115,12 @@ def copy_weights(model: Model, weights: NewWeights) -> None:
     own = dict(model.named_parameters())
     for name, part, tensor in weights.tensors:
         part.part_of(own[name].data).copy_(tensor)
+
+
+def weight_checksums(model: Model) -> dict[str, str]:
+    """SHA-256 of every parameter's bytes, by its name; equal where every bit is."""
+    return {name: sha256(_bytes(parameter)).hexdigest() for name, parameter in model.named_parameters()}
+
+
+def _bytes(parameter: Tensor) -> Any:
+    return parameter.detach().contiguous().flatten().view(torch.uint8).cpu().numpy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -135,15 +135,27 @@ def keep_manifest(out: Path, manifest: dict[str, Any]) -> None:
     path.write_text(json.dumps(manifest), encoding="utf-8")
 
 
-def report(run: Evaluation) -> dict[str, Any]:
-    """What the store says by each protocol; the first one's figures stand at the top, too."""
-    store = EpisodeStore(run.out)
+def played_episodes(run: Evaluation) -> list[EpisodeInfo]:
+    """The evaluation's episodes that say something about the policy."""
     wanted = {(task.name, task.seed) for task in run.tasks}
-    played: Played = {
-        (info.task.name or "", info.task.seed or 0): info
-        for info in store.list_episodes(benchmark=run.suite.name, finished=True)
-        if info.counts and (info.task.name, info.task.seed) in wanted
-    }
+    found = EpisodeStore(run.out).list_episodes(benchmark=run.suite.name, finished=True)
+    return [info for info in found if info.counts and (info.task.name, info.task.seed) in wanted]
+
+
+def judged(info: EpisodeInfo, reward: float) -> EpisodeInfo:
+    """The episode with the reward that a judge gave it afterwards."""
+    assert info.outcome is not None
+    return info.model_copy(update={"outcome": info.outcome.model_copy(update={"reward": reward})})
+
+
+def report(run: Evaluation, episodes: Iterable[EpisodeInfo] | None = None) -> dict[str, Any]:
+    """What the store says by each protocol; the first one's figures stand at the top, too.
+
+    episodes: instead of the store's; those that are not among them are missing.
+    """
+    store = EpisodeStore(run.out)
+    found = played_episodes(run) if episodes is None else episodes
+    played: Played = {(info.task.name or "", info.task.seed or 0): info for info in found}
     spent = [step.timings for info in played.values() for step in store.steps(info.id)]
     protocols = {protocol.name: _figures(run, protocol, played) for protocol in run.protocols}
     first = run.protocols[0].name
@@ -165,15 +177,27 @@ def _figures(run: Evaluation, protocol: EvalProtocol, played: Played) -> dict[st
         keys = [(name, seed) for seed in run.seeds_of(protocol)]
         wanted += len(keys)
         rows.append(_row(run.suite, protocol, name, [played[key] for key in keys if key in played]))
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        for group in row["groups"]:
+            groups.setdefault(group, []).append(row)
+    figures = _rate(rows)
+    return {
+        **figures,
+        "missing": wanted - figures["episodes"],
+        "max_steps": protocol.max_steps,
+        **({"groups": {group: _rate(part) for group, part in groups.items()}} if groups else {}),
+        "tasks": rows,
+    }
+
+
+def _rate(rows: list[dict[str, Any]]) -> dict[str, Any]:
     total, solved = (sum(row[key] for row in rows) for key in ("episodes", "successes"))
     return {
         "success_rate": solved / total if total else None,
         "interval": list(wilson(solved, total)),
         "episodes": total,
         "successes": solved,
-        "missing": wanted - total,
-        "max_steps": protocol.max_steps,
-        "tasks": rows,
     }
 
 
@@ -187,6 +211,7 @@ def _row(suite: Suite[Any], protocol: EvalProtocol, name: str, played: list[Epis
     solved = sum(by_seed.values())
     return {
         "task": name,
+        "groups": list(suite.groups(name)),
         "episodes": len(rewards),
         "successes": solved,
         "success_rate": solved / len(rewards) if rewards else None,

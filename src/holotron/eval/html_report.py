@@ -15,6 +15,7 @@ def write_html(found: dict[str, Any], path: Path) -> None:
     """Write the page."""
     title = f"{found['benchmark']}, {found['policy']}"
     figures = "".join(_figure(name, part) for name, part in found["protocols"].items())
+    figures += _groups(found.get("groups", {}))
     tasks = [_row(row) for row in sorted(found["tasks"], key=lambda row: -(row["success_rate"] or 0))]
     heads = cells(("task", "solved", "rate", "95%", "mean reward"), "th")
     body = (
@@ -32,6 +33,13 @@ def _figure(name: str, part: dict[str, Any]) -> str:
         f"({100 * low:.1f} to {100 * high:.1f}, 95%) of {part['episodes']} episodes solved, at most "
         f"{part['max_steps']} steps each; {part['missing']} episodes missing.</p>"
     )
+
+
+def _groups(groups: dict[str, Any]) -> str:
+    """A table of what tasks have in common, where a suite says so."""
+    lines = [_row({"task": group, "mean_reward": None, **part})[:-1] for group, part in groups.items()]
+    heads = cells(("group", "solved", "rate", "95%"), "th")
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows(lines)}</tbody></table>" if lines else ""
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:

@@ -21,6 +21,11 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     return max(0.0, (center - spread) / scale), min(1.0, (center + spread) / scale)
 
 
+def pass_at(k: int, attempts: int, successes: int) -> float:
+    """The chance that at least one of k attempts succeeds, estimated from more of them without bias."""
+    return 1 - math.comb(attempts - successes, k) / math.comb(attempts, k)
+
+
 def typical(seconds: Sequence[float]) -> dict[str, float]:
     """How long something takes: half of all times, 19 of 20, and the longest. Empty without times."""
     ordered = sorted(seconds)

@@ -37,26 +37,26 @@ async def status(state: StateDep) -> Any:
 @router.post("/pause", response_model=Done)
 async def pause(state: StateDep, body: PauseRequest | None = None) -> Any:
     """Stop computing. keep: turns stay where they are until resumed; wait: finish them first; abort: cancel them."""
-    await state.client.call("pause", (body or PauseRequest()).mode)
+    await state.control.pause((body or PauseRequest()).mode)
     return {"ok": True}
 
 
 @router.post("/resume", response_model=Done)
 async def resume(state: StateDep) -> Any:
-    await state.client.call("unpause")
+    await state.control.resume()
     return {"ok": True}
 
 
 @router.post("/sleep", response_model=Done)
 async def sleep(state: StateDep, body: SleepRequest | None = None) -> Any:
     """Give the device's memory back: sessions go to the host, with `weights` the model too."""
-    await state.client.call("sleep", weights=(body or SleepRequest()).weights)
+    await state.control.sleep((body or SleepRequest()).weights)
     return {"ok": True}
 
 
 @router.post("/wake", response_model=Done)
 async def wake(state: StateDep) -> Any:
-    await state.client.call("wake")
+    await state.control.wake()
     return {"ok": True}
 
 
@@ -131,8 +131,7 @@ async def _update(
     spool: tempfile.TemporaryDirectory[str] | None = None,
 ) -> dict[str, Any]:
     try:
-        epoch = await state.client.update_weights(path, version, spool)
+        return {"ok": True} | await state.control.update_weights(path, version, spool)
     except EngineRefused as error:
         refusal = as_api_error(error)
         raise ApiError(refusal.status, f"{field}: {error}", param=field, code=refusal.code) from error
-    return {"ok": True, "epoch": epoch, "weight_version": state.client.version_of(epoch)}

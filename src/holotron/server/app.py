@@ -23,12 +23,16 @@ from holotron.server import (
     message_routes,
     responses,
     session_routes,
+    sglang_routes,
     text_routes,
+    trl_routes,
+    vllm_routes,
 )
 from holotron.server import messages as m
 from holotron.server.auth import Admission, Hosts, Keys
 from holotron.server.bodies import BodyReader
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused
+from holotron.server.engine_control import EngineControl
 from holotron.server.errors import add_handlers
 from holotron.server.fetch import Fetcher, FetchPolicy
 from holotron.server.images import ImageReader
@@ -91,6 +95,8 @@ def create_app(
     parts = (completion_routes, responses, message_routes, session_routes, text_routes, health_routes, admin)
     for part in parts:
         app.include_router(part.router)
+    for part in (sglang_routes, vllm_routes, trl_routes):  # dialects of trainers, whose schema is theirs
+        app.include_router(part.router, include_in_schema=False)
     add_handlers(app, {getattr(route, "path", "") for part in parts for route in part.router.routes})
     for gone in (ClientGone, ClientDisconnect):
         app.add_exception_handler(gone, _client_gone)
@@ -115,8 +121,14 @@ async def _assemble(
     stack: AsyncExitStack,
 ) -> ServerState:
     sessions = SessionTable(settings)
-    start = m.Start(settings.engine, settings.kept_seconds, settings.kept_most)
-    client = EngineClient(start, on_loss=sessions.clear, log_format=settings.log_format)
+    start = m.Start(settings.engine, settings.kept_seconds, settings.kept_most, settings.transfer_seconds)
+
+    def forget() -> None:
+        sessions.clear()
+        control.reset()
+
+    client = EngineClient(start, on_loss=forget, log_format=settings.log_format)
+    control = EngineControl(client)
     stack.callback(client.weights.clear)
     stack.push_async_callback(client.close)
     policy = FetchPolicy(allowed_hosts=settings.image_hosts, max_bytes=settings.max_image_bytes)
@@ -128,6 +140,7 @@ async def _assemble(
         settings=settings,
         texts=texts,
         client=client,
+        control=control,
         keys=keys,
         admission=Admission(settings),
         sessions=sessions,

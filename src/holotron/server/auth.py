@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
+from ipaddress import ip_address, ip_network
 
 from fastapi import Request
 
@@ -15,6 +16,7 @@ from holotron.server.errors import ApiError
 from holotron.server.settings import ServerSettings
 
 ANYONE = "anyone"
+BROWSERS = ("origin", "sec-fetch-site")  # send these
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
@@ -34,11 +36,12 @@ class Keys:
     def __init__(self, settings: ServerSettings) -> None:
         self._keys = [(_digest(key), Caller(_fingerprint(key))) for key in settings.api_keys]
         self._admin = _digest(settings.admin_key) if settings.admin_key else None
+        self._trainers = [ip_network(network) for network in settings.trainers]
 
     def caller(self, request: Request) -> Caller:
         """Who asks; 401 if they may not."""
         digest = _digest(_bearer(request))
-        found: Caller | None = None if self._keys else Caller(ANYONE)
+        found = ADMIN if self._is_trainer(request) else None if self._keys else Caller(ANYONE)
         for known, caller in self._keys:
             if hmac.compare_digest(known, digest):
                 found = caller
@@ -50,13 +53,26 @@ class Keys:
         return found
 
     def admin(self, request: Request) -> Caller:
-        """The same for what only the operator may do."""
+        """The same for what only the operator may do, or a trainer whose address the operator trusts."""
+        if self._is_trainer(request):
+            return ADMIN
         if self._admin is None:
             message = "this server was started without --admin-key, so that nobody may do this"
             raise ApiError(403, message, code="no_admin_key")
         if not hmac.compare_digest(self._admin, _digest(_bearer(request))):
             raise ApiError(401, "this wants the admin key, as 'Authorization: Bearer KEY'", code="invalid_api_key")
         return ADMIN
+
+    def _is_trainer(self, request: Request) -> bool:
+        """Whether it comes from an address that is trusted, and not from a page in a browser there."""
+        if not self._trainers or request.client is None or any(map(request.headers.get, BROWSERS)):
+            return False
+        try:
+            address = ip_address(request.client.host)
+        except ValueError:
+            return False
+        address = getattr(address, "ipv4_mapped", None) or address
+        return any(address in network for network in self._trainers)
 
 
 class Hosts:

@@ -24,7 +24,7 @@ LENGTH = struct.Struct("<Q")
 MAX_OPTIONS = 2**20  # letters of JSON beside messages, prompts and tokens
 MAX_PROBLEMS = 1000
 NICENESS = 10  # who sends such a body waits for it, and not the streams of others
-LONG_FIELDS = {"messages", "prompt", "tokens", "input", "system", "instructions"}
+LONG_FIELDS = {"messages", "prompt", "tokens", "input", "system", "instructions", "input_ids", "text", "image_data"}
 
 Problems = list[dict[str, Any]]
 

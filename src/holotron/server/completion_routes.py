@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from holotron.server.answer import respond
+from holotron.server.auth import ADMIN
 from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat
 from holotron.server.completions import begin_completion
@@ -32,5 +33,8 @@ async def completions(http: Request, state: StateDep, caller: CallerDep, body: C
 
 @router.post("/abort_request", response_model=Aborted)
 async def abort_request(state: StateDep, caller: CallerDep, body: AbortRequest) -> Any:
-    """End answers under way, by the `X-Request-Id` of their request or by their own id; they end as aborted."""
-    return {"aborted": state.running.abort(caller.name, body.rid)}
+    """End answers under way, by the `X-Request-Id` of their request or by their own id; they end as aborted.
+
+    The operator's go for the answers of all callers.
+    """
+    return {"aborted": state.running.abort(None if caller is ADMIN else caller.name, body.rid)}

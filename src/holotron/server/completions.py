@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holotron.engine.grammar import GrammarError
@@ -18,6 +18,8 @@ from holotron.server.logprobs import TextOffsets, TokenNames, completion_logprob
 from holotron.server.schemas import CompletionRequest
 from holotron.server.state import ServerState
 from holotron.server.turns import ActiveTurn, Choice, Prompt, begin_turn
+
+Writer = Callable[[ServerState, CompletionRequest, Sequence[SentImage]], list[Prompt]]
 
 
 class CompletionAnswer(TurnAnswer[CompletionRequest]):
@@ -71,12 +73,21 @@ class CompletionAnswer(TurnAnswer[CompletionRequest]):
         return told
 
 
-async def begin_completion(state: ServerState, request: CompletionRequest, caller: Caller) -> CompletionAnswer:
-    """From a request to turns that the engine has taken; every refusal names its field."""
+async def begin_completion(
+    state: ServerState,
+    request: CompletionRequest,
+    caller: Caller,
+    dialect: type[CompletionAnswer] = CompletionAnswer,
+    write: Writer | None = None,
+) -> CompletionAnswer:
+    """From a request to turns that the engine has taken; every refusal names its field.
+
+    `dialect` tells the answer, and `write` the prompts where texts and images are to be read otherwise.
+    """
     state.check_model(request.model)
     places = [(f"images.{number}", url) for number, url in enumerate(request.images or ())]
     images = await state.images.read_urls(places, "images")
-    prompts = await state.off_loop(lambda: _prompts(state, request, images))
+    prompts = await state.off_loop(lambda: (write or _prompts)(state, request, images))
     if request.n * len(prompts) > state.settings.max_choices:
         most = state.settings.max_choices
         raise field_error("n", f"{request.n} answers to {len(prompts)} prompts are more than {most}")
@@ -94,7 +105,7 @@ async def begin_completion(state: ServerState, request: CompletionRequest, calle
         for turn in turns:
             turn.close()
         raise
-    answer = CompletionAnswer(state, request, turns)
+    answer = dialect(state, request, turns)
     answer.copies = len(asked)
     return answer
 
@@ -115,10 +126,10 @@ def _prompts(state: ServerState, request: CompletionRequest, images: Sequence[Se
     for number, prompt in enumerate(prompts):
         if not prompt and request.session_id is None:
             raise field_error("prompt", f"prompt {number} is empty", "invalid_value")
-    return [Prompt(prompt, _placed(state.texts.config.vision, prompt, images)) for prompt in prompts]
+    return [Prompt(prompt, placed(state.texts.config.vision, prompt, images)) for prompt in prompts]
 
 
-def _placed(
+def placed(
     vision: VisionConfig | None, prompt: Sequence[int], images: Sequence[SentImage]
 ) -> list[tuple[int, SentImage]]:
     """Where each image's own tokens begin in a prompt that has room for all of them, as `prompt_token_ids` have."""

@@ -111,6 +111,15 @@ class EngineClient:
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
+    @property
+    def version(self) -> str:
+        """What the weights of now are called."""
+        return self.version_of(self._epoch)
+
+    @version.setter
+    def version(self, name: str) -> None:
+        self.versions[self._epoch] = name
+
     def version_of(self, epoch: int) -> str:
         """What the weights of that epoch are called: the version given with them, or their number."""
         return self.versions.get(epoch, str(epoch))
@@ -149,12 +158,22 @@ class EngineClient:
         async with self._updating:
             files, epoch = describe_files(path), self._epoch + 1
             whole = await self.call("update_weights", path, epoch=epoch)
-            self._epoch = epoch
-            self.versions[epoch] = version or str(epoch)
-            self.weights.add(WeightUpdate(path, epoch, self.versions[epoch], files, spool), whole)
-            if whole:
-                self.weights_lost = None
-        return epoch
+            return self._took(WeightUpdate(path, epoch, version or str(epoch), files, spool), whole)
+
+    async def commit_weights(self, version: str | None = None) -> int:
+        """Let the engine have what trainers sent it; the epoch. An engine that takes its place cannot have it."""
+        async with self._updating:
+            epoch = self._epoch + 1
+            whole = await self.call("commit_weights", epoch)
+            return self._took(WeightUpdate(None, epoch, version or str(epoch), ()), whole)
+
+    def _took(self, update: WeightUpdate, whole: bool) -> int:
+        self._epoch = update.epoch
+        self.versions[update.epoch] = update.version
+        self.weights.add(update, whole)
+        if whole:
+            self.weights_lost = None
+        return update.epoch
 
     async def set_adapter(self, name: str, folder: str | None) -> None:
         """Have the engine serve an adapter under a name, or no longer, and one that takes its place as well."""

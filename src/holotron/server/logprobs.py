@@ -85,16 +85,23 @@ def completion_logprobs(
 def prompt_logprobs(
     name: TokenNames, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs | None]
 ) -> list[dict[str, Any] | None]:
-    """As vLLM tells them: of each token its own and the best, by their ids; None where it was not predicted."""
-    return [
-        None
-        if known is None
-        else {
-            str(other): {"logprob": max(LOWEST, logprob), "decoded_token": name(other)}
-            for other, logprob in ((id_, known.model), *known.top)
-        }
-        for id_, known in zip(token_ids, logprobs, strict=True)
-    ]
+    """As vLLM tells them: of each token its own and the best, by their ids; None where it was not predicted.
+
+    The rank of a token that is not among the best is told as the next after them.
+    """
+    told: list[dict[str, Any] | None] = []
+    for id_, known in zip(token_ids, logprobs, strict=True):
+        if known is None:
+            told.append(None)
+            continue
+        ranked = [(len(known.top) + 1, id_, known.model), *((i, *each) for i, each in enumerate(known.top, 1))]
+        told.append(
+            {
+                str(other): {"logprob": max(LOWEST, logprob), "rank": rank, "decoded_token": name(other)}
+                for rank, other, logprob in ranked
+            }
+        )
+    return told
 
 
 def _entry(name: TokenNames, id_: int, logprob: float) -> dict[str, Any]:

@@ -22,6 +22,7 @@ class Start:
     engine: EngineOptions
     kept_seconds: float
     kept_most: int
+    transfer_seconds: float = 300.0  # that a trainer may take for the next tensor
 
 
 @dataclass(frozen=True)

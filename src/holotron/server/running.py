@@ -30,9 +30,9 @@ class RunningAnswers:
 
         answer.forget = forget
 
-    def abort(self, caller: str, name: str | None) -> int:
-        """End the caller's answer of that name, or all of them; how many that are."""
-        own = ((place[1], answer) for place, answer in self._answers.items() if place[0] == caller)
+    def abort(self, caller: str | None, name: str | None) -> int:
+        """End the caller's answer of that name, or all of them; how many that are. None: whoever's they are."""
+        own = ((place[1], answer) for place, answer in self._answers.items() if caller in (None, place[0]))
         found = {id(answer): answer for known, answer in own if name in (None, known)}
         for answer in found.values():
             answer.abort()

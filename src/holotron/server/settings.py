@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 
 from holotron.engine.options import EngineOptions
 
 MIB = 2**20
+LOGPROBS_MODES = ("raw_logprobs", "processed_logprobs")
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
@@ -17,6 +19,9 @@ class ServerSettings:
     max_queue: turns that may be under way at once, over all keys; more are told to come back later.
     kept_seconds, kept_most: how long, and how many, sessions of requests without one wait for a request that goes on.
     image_hosts: hosts whose images are fetched by URL, such as "images.example.com" or "*.example.com"; empty: none.
+    trainers: addresses and networks whose requests count as the operator's, without a key: for trainers that send none.
+    logprobs_mode: raw_logprobs or processed_logprobs, as vLLM calls them: the model's own, or those of the draw.
+    transfer_seconds: that a trainer may take to join a group, and to send the next tensor over it.
     allowed_hosts: names besides loopback's that requests may be for; "*" is any. log_format: json or text.
     strict: unknown fields of requests are errors.
     episodes: a folder of episodes that is shown at /view/, on this machine only.
@@ -48,13 +53,20 @@ class ServerSettings:
     episodes: str | None = None
     policy_format: str | None = None
     allowed_hosts: tuple[str, ...] = ()
+    trainers: tuple[str, ...] = ()
+    transfer_seconds: float = 300.0
+    logprobs_mode: str = "raw_logprobs"
     log_format: str = "json"
 
     def __post_init__(self) -> None:
         for name in ("max_body_bytes", "max_image_bytes", "max_choices", "max_queue", "max_per_key"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("request_seconds", "session_seconds"):
+        if self.logprobs_mode not in LOGPROBS_MODES:
+            raise ValueError(f"logprobs_mode is {self.logprobs_mode!r}; it must be one of {', '.join(LOGPROBS_MODES)}")
+        for network in self.trainers:
+            ip_network(network)
+        for name in ("request_seconds", "session_seconds", "transfer_seconds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be more than 0")
         for name, _ in self.engine.adapters:

@@ -14,6 +14,7 @@ from holotron.agent.policy_format import told
 from holotron.server.auth import Admission, Caller, Keys
 from holotron.server.bodies import BodyReader
 from holotron.server.engine_client import EngineClient
+from holotron.server.engine_control import EngineControl
 from holotron.server.errors import ApiError
 from holotron.server.images import ImageReader
 from holotron.server.loading import Texts
@@ -35,6 +36,7 @@ class ServerState:
     settings: ServerSettings
     texts: Texts
     client: EngineClient
+    control: EngineControl
     keys: Keys
     admission: Admission
     sessions: SessionTable

@@ -46,6 +46,7 @@ class Choice:
     finish: str | None = None
     stop: str | int | None = None
     prompt_logprobs: Sequence[TokenLogprobs | None] | None = None  # if they were asked for
+    as_drawn: bool = False  # log-probabilities are those of the draw in place of the model's own
 
     @property
     def epoch(self) -> int:
@@ -55,7 +56,10 @@ class Choice:
         self.text += event.text
         if isinstance(event, TokenEvent):
             self.token_ids += event.token_ids
-            self.logprobs += [event.logprobs, *[None] * (len(event.token_ids) - 1)]
+            known = event.logprobs
+            if known is not None and self.as_drawn:
+                known = replace(known, model=known.sampling)
+            self.logprobs += [known, *[None] * (len(event.token_ids) - 1)]
             self.forced += event.forced
             self.epochs += [event.epoch] * len(event.token_ids)
         else:
@@ -97,12 +101,13 @@ class ActiveTurn:
         prompt: Prompt,
         adapter: str | None,
         grammar_field: str = "structured_outputs",
+        as_drawn: bool = False,
     ) -> None:
         self.generation = generation
         self.model = adapter or state.settings.model_name
         self.prompt = prompt
         self.prompt_ids = prompt.token_ids  # in a session only those that were new
-        self.choices = [Choice(i) for i in range(generation.choices)]
+        self.choices = [Choice(i, as_drawn=as_drawn) for i in range(generation.choices)]
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self._held = held
@@ -238,7 +243,9 @@ async def begin_turn(
         pool = caller.name if request.cache_salt is None else f"{caller.name}/{request.cache_salt}"
         wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, pool, request.n, adapter)
         generation = state.client.generate(wanted)
-        turn = ActiveTurn(generation, held, state, prompt, adapter, blamed["grammar"])
+        # A greedy answer is not drawn.
+        as_drawn = state.settings.logprobs_mode == "processed_logprobs" and request.temperature > 0
+        turn = ActiveTurn(generation, held, state, prompt, adapter, blamed["grammar"], as_drawn)
     except BaseException:
         held.close()
         raise

@@ -15,9 +15,12 @@ class WeightsLost(Exception):
 
 @dataclass(frozen=True)
 class WeightUpdate:
-    """Where weights came from, and what the files there were like. `spool` holds what was sent, and is ours."""
+    """Where weights came from, and what the files there were like. `spool` holds what was sent, and is ours.
 
-    path: str
+    path: None where a trainer sent them to the engine itself.
+    """
+
+    path: str | None
     epoch: int
     version: str
     files: tuple[tuple[str, int, int], ...]
@@ -42,6 +45,8 @@ class WeightHistory:
         if self._is_cut:
             raise WeightsLost(f"more than {MOST_PARTS} updates of parts of them were made")
         for update in self._updates:
+            if update.path is None:
+                raise WeightsLost(f"version {update.version!r} came from a trainer, and was nowhere but in the engine")
             if describe_files(update.path) != update.files:
                 raise WeightsLost(f"the files of version {update.version!r} are gone or have changed")
         return list(self._updates)

@@ -28,7 +28,8 @@ from holotron.engine.grammar import GrammarError
 from holotron.engine.images import PreparedImage
 from holotron.engine.requests import AnyEvent, FinishEvent
 from holotron.engine.submission import Submission
-from holotron.engine.weights import read_weights
+from holotron.engine.weight_receiver import WeightReceiver
+from holotron.engine.weights import read_weights, weight_checksums
 from holotron.model.errors import ImageError, ModelError
 from holotron.server import messages as m
 from holotron.server.channel import Channel
@@ -86,6 +87,7 @@ class Worker:
         self._preparing: dict[int, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._paused = False
+        self._receiver = WeightReceiver(engine, start.transfer_seconds)
 
     async def run(self) -> None:
         sweeping = asyncio.create_task(self._sweep())
@@ -95,6 +97,7 @@ class Worker:
                     self._take(message)
         finally:
             sweeping.cancel()
+            self._receiver.close()
             if self.grammars is not None:
                 await self.grammars.close()
 
@@ -141,11 +144,21 @@ class Worker:
             "update_weights": self._update_weights,
             "load_adapter": self.engine.load_adapter,
             "unload_adapter": self.engine.unload_adapter,
+            "flush": lambda: self.engine.tidy(0.0, 0).result(),
+            "join_group": self._receiver.join,
+            "leave_group": self._receiver.leave,
+            "receive_weights": self._receiver.receive,
+            "commit_weights": self._receiver.commit,
+            "discard_weights": self._receiver.discard,
+            "weight_checksums": lambda: weight_checksums(self.engine.model),
         }
         return await asyncio.to_thread(blocking[message.method], *message.args, **message.options)
 
     async def _pause(self, mode: str) -> None:
-        """keep: turns stay where they are. wait: those that run are finished first. abort: they are cancelled."""
+        """keep: turns stay where they are. wait: those that run are finished first. abort: they are cancelled.
+
+        retract: as keep, but they compute what they remember again, with the weights of when they go on.
+        """
         if mode == "abort":
             for request in list(self._turns):
                 self._cancel(request)
@@ -153,6 +166,8 @@ class Worker:
             await asyncio.gather(*(turn.over.wait() for turn in self._turns.values()))
         self._paused = True
         await asyncio.to_thread(self.engine.pause)
+        if mode == "retract":
+            await asyncio.to_thread(self.engine.retract)
 
     def _update_weights(self, path: str, epoch: int) -> bool:
         """From a checkpoint folder, or a single file that has tensors by name; whether those were all weights."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from holotron.actions.action import Action
@@ -77,6 +78,10 @@ class Suite(ABC, Generic[E]):
     def protocols(self) -> tuple[EvalProtocol, ...]:
         return ()
 
+    def groups(self, name: str) -> tuple[str, ...]:
+        """What a task is reported with, besides all of them: such as its difficulty."""
+        return ()
+
     @abstractmethod
     def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
         """What `begin` takes environments from: for so many episodes at once, over so many browsers."""
@@ -127,7 +132,7 @@ class Suite(ABC, Generic[E]):
                 raise self.unknown(task)
             if task not in found.tasks:
                 raise SuiteError(f"{task} is no task of {name}")
-        chosen = tuple(task for task in tasks or found.tasks if task in self._part(split))
+        chosen = tuple(task for task in tasks or found.tasks if task in self.part(split))
         if not chosen:
             raise SuiteError(f"no task of {name} that was named is in the split {split!r}")
         return replace(found, tasks=chosen)
@@ -138,7 +143,7 @@ class Suite(ABC, Generic[E]):
         training: without a split, those that may be learned from; others are refused.
         """
         chosen_split = split or (self.training_split if training else None)
-        taught, part = self.taught(), self._part(chosen_split)
+        taught, part = self.taught(), self.part(chosen_split)
         for name in names:
             if name not in self.names():
                 raise self.unknown(name)
@@ -176,20 +181,26 @@ class Suite(ABC, Generic[E]):
             tasks += self.tasks(order, [seed])
         raise AssertionError("seeds have no end")
 
-    def _part(self, split: str | None) -> tuple[str, ...]:
+    def part(self, split: str | None) -> tuple[str, ...]:
+        """The tasks of a split, which must be there; all without one."""
         if split not in (None, *self.splits):
             raise SuiteError(f"there is no split {split!r} of {self.name}; choose {' or '.join(self.splits)}")
         return self.names(split)
 
 
-def find_suite(name: str) -> Suite[Any]:
-    """A suite by its name."""
+def find_suite(name: str, root: Path | None = None, apps: Sequence[str] = ()) -> Suite[Any]:
+    """A suite by its name. root, apps: of webapps, the folder of the applications, and which of them."""
     from holotron.suites.bandit import BanditSuite
     from holotron.suites.miniwob.suite import MiniWoBSuite
     from holotron.suites.pages.suite import PagesSuite
     from holotron.suites.web import WebSuite
+    from holotron.suites.webapps.suite import WebAppsSuite
 
-    found = (MiniWoBSuite, PagesSuite, WebSuite, BanditSuite)
+    if name == WebAppsSuite.name:
+        return WebAppsSuite(root, tuple(apps))
+    if root is not None:
+        raise SuiteError(f"the suite {name} has no root; webapps has one")
+    found = (MiniWoBSuite, PagesSuite, WebSuite, BanditSuite, WebAppsSuite)
     known: dict[str, type[Suite[Any]]] = {suite.name: suite for suite in found}
     if name not in known:
         raise SuiteError(f"there is no suite {name!r}; there are {', '.join(known)}")

@@ -46,13 +46,13 @@ def router(catalog: Catalog) -> APIRouter:
     @routes.get("/api/episodes")
     def changes(since: Annotated[str, Query(max_length=64)] = "") -> Response:
         """The episodes that are new or changed since a cursor, and the next cursor."""
-        return _data(catalog.changes(since).encode(), JSON)
+        return data_response(catalog.changes(since).encode(), JSON)
 
     @routes.get("/api/episodes/{episode_id}")
     def episode(episode_id: EpisodeId, first: Annotated[int, Query(ge=0)] = 0) -> Response:
         """One episode with its steps from `first` on, each with its action in words."""
         with _not_found():
-            return _data(compact_json(detail_of(store, episode_id, first)).encode(), JSON)
+            return data_response(compact_json(detail_of(store, episode_id, first)).encode(), JSON)
 
     @routes.get("/api/episodes/{episode_id}/download")
     def download(episode_id: EpisodeId) -> Response:
@@ -60,7 +60,12 @@ def router(catalog: Catalog) -> APIRouter:
         with _not_found():
             info = store.info(episode_id)
             data = episode_json(info, steps_of(store, info)[0]).encode()
-            return _data(data, JSON, **{"Content-Disposition": f'attachment; filename="{episode_id}.json"'})
+            return data_response(data, JSON, **{"Content-Disposition": f'attachment; filename="{episode_id}.json"'})
+
+    @routes.get("/api/training")
+    def training(after: Annotated[int, Query(ge=0)] = 0) -> Response:
+        """What the run that the store is of told of its iterations after that one."""
+        return data_response(compact_json({"lines": catalog.training.lines(after)}).encode(), JSON)
 
     @routes.get("/api/images/{name}")
     def image(name: str) -> Response:
@@ -70,7 +75,9 @@ def router(catalog: Catalog) -> APIRouter:
             raise HTTPException(404, "an image is named by 64 hexadecimal digits and .png")
         with _not_found():
             # What has this name will have the same bytes forever.
-            return _data(store.image(digest), "image/png", **{"Cache-Control": "private, max-age=31536000, immutable"})
+            return data_response(
+                store.image(digest), "image/png", **{"Cache-Control": "private, max-age=31536000, immutable"}
+            )
 
     return routes
 
@@ -91,7 +98,7 @@ def _page(name: str) -> Response:
     return Response(static_files()[name], media_type=media_type(name), headers=headers)
 
 
-def _data(data: bytes, kind: str, **headers: str) -> Response:
+def data_response(data: bytes, kind: str, **headers: str) -> Response:
     return Response(
         data,
         media_type=kind,

@@ -18,7 +18,8 @@ class EnvOptions:
     downloads: the folder files go to; None refuses them. accept_confirms, prompt_answer: how `confirm` and `prompt` are
     answered; without an answer a prompt is dismissed. settle_seconds: longest wait for the network after an action.
     change_seconds: longest wait for a page that keeps changing. call_seconds: when a page that does not answer is given
-    up. resolve: how names become addresses. login: for servers of its secret's origins that ask by HTTP.
+    up. resolve: how names become addresses. login: for servers of its secret's origins that ask by HTTP. stubbed:
+    patterns of addresses, with * for any text, whose requests get an empty answer here, which nobody is told of.
     """
 
     width: int = 1280
@@ -39,6 +40,7 @@ class EnvOptions:
     longest_wait: float = 30.0
     most_tabs: int = 16
     resolve: Resolve = system_resolve
+    stubbed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.login is not None and self.login.secret not in self.secrets:

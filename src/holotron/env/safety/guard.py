@@ -25,6 +25,8 @@ BLOCKED = "#blocked"
 NOT_ALLOWED = "Not allowed to load local resource: "
 # Frames may have documents without a connection; what those load goes through the proxy.
 FRAME_SCHEMES = ("about", "data", "blob")
+# An answer that any kind of request can be content with, a style sheet's first of all.
+EMPTY = {"responseCode": 200, "responseHeaders": [{"name": "Content-Type", "value": "text/css"}], "body": ""}
 
 
 class GuardedTabs(Tabs):
@@ -38,6 +40,7 @@ class GuardedTabs(Tabs):
         tab.session.on("Fetch.requestPaused", lambda event: self.spawn(self._judge(tab, event)))
         # Only documents are stopped and asked about: the proxy judges everything else, at no cost per request.
         patterns = [{"urlPattern": "*", "resourceType": "Document"}]
+        patterns += [{"urlPattern": pattern} for pattern in self._options.stubbed]
         login = self._options.login is not None
         if login:
             tab.session.on("Fetch.authRequired", lambda event: self.spawn(self._log_in(tab, event)))
@@ -50,6 +53,9 @@ class GuardedTabs(Tabs):
 
     async def _judge(self, tab: LiveTab, event: dict[str, Any]) -> None:
         """Let a document's request go on, or stop it; redirects come here hop by hop."""
+        if event["resourceType"] != "Document":  # which only what is stubbed has
+            await tab.session.send("Fetch.fulfillRequest", {"requestId": event["requestId"], **EMPTY})
+            return
         url, main = event["request"]["url"], event["frameId"] == tab.frame_id
         rule = await self._proxy.refusal(url)
         if rule is None:

@@ -143,6 +143,10 @@ class ConversationWriter:
         ids = self.tokenizer.encode(text, allow_special=True)
         if ids[:1] == [without]:
             del ids[0]
+        return self.widen(ids, sizes)
+
+    def widen(self, ids: Sequence[int], sizes: Sequence[Size]) -> Written:
+        """Token ids with each image token widened to the tokens of its image."""
         if self._vision is None:
             if sizes:
                 raise ModelError(f"{self.config.name} takes text only, but {len(sizes)} images were given")

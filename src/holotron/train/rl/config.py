@@ -98,15 +98,17 @@ class GroupConfig:
 class RolloutConfig:
     """How attempts are played.
 
-    tasks: of the suite; none named, all that may be learned from. kinds: actions, instead of the suite's. first_seed:
-    of the training seeds; every group has its own. steps, seconds: budget of an episode; 0 steps is the suite's.
-    sessions: episodes at once; workers: processes with browsers, of which each has so many.
+    root: of webapps, the folder of the applications. tasks: of the suite; none named, all that may be learned from.
+    kinds: actions, instead of the suite's. first_seed: of the training seeds; every group has its own. steps, seconds:
+    budget of an episode; 0 steps is the suite's. sessions: episodes at once; workers: processes with browsers, of
+    which each has so many.
     staleness: how many updates old an attempt may be when it is learned from; 0 is synchronous: nothing is played while
     training runs, and on a CPU a run can be repeated exactly. on_update: what sessions do with what they remember when
     weights change. memory_gib: for the engine's sessions.
     """
 
     suite: str
+    root: str = ""
     tasks: tuple[str, ...] = ()
     split: str | None = None
     kinds: tuple[str, ...] = ()

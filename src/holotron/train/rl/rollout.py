@@ -32,7 +32,7 @@ class Rollout:
     def __init__(self, recipe: GrpoRecipe, folder: Path, suite: Suite[Any] | None = None) -> None:
         config = recipe.rollout
         self.recipe, self.config = recipe, config
-        self.suite = suite or find_suite(config.suite)
+        self.suite = suite or find_suite(config.suite, Path(config.root) if config.root else None)
         self.tasks = self._tasks()
         self.policy_format = self._format()
         self.store = EpisodeStore(folder)
@@ -41,9 +41,7 @@ class Rollout:
         suite, config = self.suite, self.config
         if config.first_seed not in TRAINING_SEEDS:
             raise SuiteError(f"first_seed {config.first_seed} is held out; training seeds end at {TRAINING_SEEDS[-1]}")
-        if config.split not in (None, *suite.splits):
-            raise SuiteError(f"there is no split {config.split!r} of {suite.name}; choose {' or '.join(suite.splits)}")
-        allowed = suite.names(config.split or suite.training_split)
+        allowed = suite.part(config.split or suite.training_split)
         for name in config.tasks:
             if name not in suite.names():
                 raise suite.unknown(name)
@@ -55,11 +53,6 @@ class Rollout:
         config, recipe = self.config, self.recipe
         own = None if recipe.random else resolve_format(recipe.starting_point, None, None)
         found = find_format(config.format) if config.format else own or NANO
-        if found.windowed:  # an episode is then no one sequence of tokens
-            raise ValueError(
-                f"{found.name} writes each prompt anew, and online RL learns from sessions; choose a format that goes "
-                "on in one, such as json"
-            )
         return found.with_kinds(config.kinds or self.suite.kinds)
 
     def engine(self, learner: Learner) -> AbstractContextManager[EngineModel]:

@@ -1,0 +1,142 @@
+"""Labels of screens and episodes: what is said of them, who said it, and what became of it.
+
+labels.jsonl   every label with its state; made anew from the answers by each run
+review.jsonl   what a person decided, a line each, appended and synced; it counts more than the state
+images/        the screens, by the SHA-256 of their bytes
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from holotron.env.task import Noun, Text
+from holotron.episodes.errors import EpisodeError
+from holotron.episodes.files import full_disk_named, write_all, write_whole
+from holotron.episodes.images import ImageFolder
+from holotron.episodes.reading import decode, encode
+from holotron.episodes.record import Digest, Side
+
+LABELS, REVIEW = "labels.jsonl", "review.jsonl"
+LabelKind: TypeAlias = Literal["element", "instruction", "caption", "thought", "verdict", "hindsight"]
+State: TypeAlias = Literal["accepted", "review", "rejected"]
+PixelBox: TypeAlias = tuple[float, float, float, float]
+
+
+class Provenance(Noun):
+    """Who spoke for a label or against it. source: dom, model, point, judge, episode or person; name: which model.
+
+    answers: the keys of what it said in answers.jsonl.
+    """
+
+    source: Text
+    name: Text = ""
+    agrees: bool = True
+    answers: tuple[Text, ...] = ()
+
+
+class Label(Noun):
+    """One statement. text: an instruction, a caption, a thought, an element's name, or success and failure.
+
+    level: of an instruction, basic (what it is called), spatial (where it stands) or functional (what it is for).
+    element: the kind of element that is meant. box: in pixels of the screen. reason: why it is not accepted.
+    """
+
+    id: Text
+    kind: LabelKind
+    text: Text
+    state: State
+    screen: Digest | None = None
+    size: tuple[Side, Side] | None = None
+    episode: Text = ""
+    step: int | None = None
+    level: Text = ""
+    element: Text = ""
+    box: PixelBox | None = None
+    sources: tuple[Provenance, ...] = ()
+    reason: Text = ""
+    origin: Text = ""
+
+
+class Decision(Noun):
+    """What a person said of a label; text and box: what it should have been, where that is another."""
+
+    label: Text
+    state: Literal["accepted", "rejected"]
+    text: Text | None = None
+    box: PixelBox | None = None
+
+
+def label_id(*parts: Any) -> str:
+    """The same for the same statement in every run."""
+    return hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest()[:20]
+
+
+class LabelFolder:
+    """The labels of a folder, with what people decided."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.images = ImageFolder(folder / "images")
+        self._by_id: dict[str, Label] | None = None
+
+    def write(self, labels: Iterable[Label]) -> None:
+        """All of them, in place of those before."""
+        write_whole(self.folder / LABELS, b"".join(encode(label) for label in labels), sync=True)
+
+    def read(self) -> list[Label]:
+        """As people decided where they did."""
+        decisions = {each.label: each for each in self.decisions()}
+        return [_decided(label, decisions.get(label.id)) for label in self._labels()]
+
+    def decisions(self) -> list[Decision]:
+        """In the order in which they were made; of one label the last counts."""
+        return [decode(Decision, line, f"{self.folder / REVIEW}") for line in _whole_lines(self.folder / REVIEW)]
+
+    def decide(self, decision: Decision) -> Label:
+        """Keep a decision; the label as it is now. EpisodeError where there is no such label."""
+        if self._by_id is None or decision.label not in self._by_id:
+            self._by_id = {each.id: each for each in self._labels()}
+        label = self._by_id.get(decision.label)
+        if label is None:
+            raise EpisodeError(f"there is no label {decision.label[:40]!r} in {self.folder}")
+        decided = _decided(label, decision)
+        path = self.folder / REVIEW
+        with full_disk_named(path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                write_all(descriptor, encode(decision))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        return decided
+
+    def _labels(self) -> list[Label]:
+        path = self.folder / LABELS
+        return [decode(Label, line, f"{path}:{number}") for number, line in enumerate(_whole_lines(path), 1)]
+
+
+def _decided(label: Label, decision: Decision | None) -> Label:
+    if decision is None:
+        return label
+    changed: dict[str, Any] = {"state": decision.state, "reason": ""}
+    changed |= {name: value for name in ("text", "box") if (value := getattr(decision, name)) is not None}
+    box = changed.get("box")
+    if box is not None:
+        width, height = label.size or (0, 0)
+        if not (0 <= box[0] < box[2] <= width and 0 <= box[1] < box[3] <= height):
+            raise EpisodeError(f"the box {list(box)} is not on the screen of {width}×{height}")
+    said = Provenance(source="person", agrees=decision.state == "accepted")
+    return label.model_copy(update={**changed, "sources": (*label.sources, said)})
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    return data[: data.rfind(b"\n") + 1].splitlines()

@@ -1,0 +1,241 @@
+"""Episodes judged by a model: every answer is kept before it is used, and no episode is judged twice.
+
+calls.jsonl      what the judge said, each answer appended and synced as it comes
+verdicts.jsonl   the verdict on each episode; made anew from the answers
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from holotron.actions.action import Answer, Infeasible
+from holotron.actions.describe import describe
+from holotron.agent.chat import ChatModel, Message
+from holotron.agent.cost import PriceTable
+from holotron.episodes.answer_log import AnswerLog, NotAnswered, PaidAnswer
+from holotron.episodes.errors import Damaged
+from holotron.episodes.files import write_whole
+from holotron.episodes.record import EpisodeInfo, Step
+from holotron.episodes.store import EpisodeStore
+from holotron.eval.judges import Evidence, Judge, Opinion, Vote
+
+CALLS, VERDICTS = "calls.jsonl", "verdicts.jsonl"
+BARRIERS = ("captcha", "blocked")
+# Titles of pages that stand between an agent and a site. They are matched whole, or at the beginning.
+_CAPTCHA_TITLE = re.compile(
+    r"just a moment|attention required! \| cloudflare|robot check|are you a (robot|human)|bot (check|verification)"
+    r"|(please )?verify (that )?(you are|you're) (a )?human|human verification|security (check|verification)"
+    r"|(re|h)?captcha( |$)|checking your browser",
+    re.IGNORECASE,
+)
+_BLOCKED_TITLE = re.compile(
+    r"access (to this page has been )?denied|(error )?(403|429|451)\b|forbidden$|request (blocked|rejected)"
+    r"|too many requests|(you have been|you've been|sorry, you have been) blocked|access to .* (is|was) denied$",
+    re.IGNORECASE,
+)
+_CAPTCHA_PATH = re.compile(r"/sorry/index|/cdn-cgi/challenge|/captcha|/errors/validatecaptcha", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of an episode. cause: of an undecided one why, or "captcha" or "blocked": nobody was asked then."""
+
+    episode: str
+    task: str
+    attempt: int
+    opinion: Opinion
+    cause: str = ""
+    votes: tuple[str, ...] = ()
+    unread_scores: int = 0
+    words: str = ""
+
+    @property
+    def reward(self) -> float | None:
+        """None where there is no verdict."""
+        return None if self.opinion == "undecided" else float(self.opinion == "success")
+
+
+def barrier_of(steps: Sequence[Step]) -> str:
+    """What the last page was if it kept the agent out, by its title and address: "captcha", "blocked", or ""."""
+    if not steps:
+        return ""
+    seen = steps[-1].observation
+    parts = urlsplit(seen.url)
+    if _CAPTCHA_TITLE.match(seen.title.strip()) or _CAPTCHA_PATH.search(parts.path):
+        return "captcha"
+    return "blocked" if _BLOCKED_TITLE.match(seen.title.strip()) or parts.scheme == "chrome-error" else ""
+
+
+def answer_of(steps: Sequence[Step]) -> str | None:
+    """What the policy answered, in its last step."""
+    action = steps[-1].action.parse() if steps and steps[-1].action is not None else None
+    return action.text if isinstance(action, Answer) else None
+
+
+def factual_actions(steps: Sequence[Step]) -> tuple[str, ...]:
+    """What was done, in words; what the policy says of it, its answer included, is left out."""
+    done = ((step, step.action.parse()) for step in steps if step.action is not None)
+    return tuple(
+        describe(action) + (" (it failed)" if not step.result.ok else "")
+        for step, action in done
+        if not isinstance(action, Answer | Infeasible)
+    )
+
+
+def evidence_of(store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], task: str | None = None) -> Evidence:
+    """What a judge may see of an episode; task: another one than it was played for."""
+    images = tuple(step.observation.image for step in steps if step.observation.image is not None)
+    return Evidence(info.id, task or info.task.text, answer_of(steps), factual_actions(steps), images, store.image)
+
+
+@dataclass
+class Judging:
+    """The episodes of a store before a judge. at_once: how many of them, and of questions that wait for an answer."""
+
+    store: EpisodeStore
+    judge: Judge
+    model: ChatModel
+    folder: Path
+    votes: int = 1
+    at_once: int = 16
+    on_change: Callable[[int, int], None] = lambda *_: None
+    asked: int = field(default=0, init=False)
+
+    async def run(self, episodes: Sequence[EpisodeInfo]) -> list[Verdict]:
+        """A verdict for each, in their order."""
+        places, done = asyncio.Semaphore(self.at_once), 0
+        with AnswerLog(self.folder / CALLS, self.at_once) as log:
+
+            async def one(info: EpisodeInfo) -> Verdict:
+                nonlocal done
+                async with places:
+                    verdict = await self._verdict(info, log)
+                done += 1
+                self.on_change(done, len(episodes))
+                return verdict
+
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(info)) for info in episodes]
+            self.asked = log.asked
+        verdicts = [task.result() for task in tasks]
+        lines = "".join(json.dumps(asdict(verdict), ensure_ascii=False) + "\n" for verdict in verdicts)
+        write_whole(self.folder / VERDICTS, lines.encode(errors="replace"), sync=True)
+        return verdicts
+
+    async def _verdict(self, info: EpisodeInfo, log: AnswerLog) -> Verdict:
+        task, attempt = info.task.name or info.task.text, info.task.seed or 0
+        try:
+            steps = await asyncio.to_thread(lambda: list(self.store.steps(info.id)))
+        except Damaged as error:
+            return Verdict(info.id, task, attempt, "undecided", "damaged", words=str(error))
+        if barrier := barrier_of(steps):
+            return Verdict(info.id, task, attempt, "undecided", barrier)
+        seen = evidence_of(self.store, info, steps)
+
+        async def ask(question: str, messages: Sequence[Message]) -> PaidAnswer:
+            return await log.ask(f"{info.id} {question}", self.model, messages)
+
+        given = self.judge.without_asking(seen)
+        try:
+            votes = [given] if given is not None else await self.judge.votes(seen, self.votes, ask)
+        except NotAnswered as error:
+            votes = [Vote("undecided", error.cause, str(error))]
+        opinion, cause = decide(votes)
+        shown = next((vote for vote in votes if vote.opinion == opinion), votes[0])
+        return Verdict(
+            info.id,
+            task,
+            attempt,
+            opinion,
+            cause,
+            tuple(vote.opinion if vote.opinion != "undecided" else vote.cause for vote in votes),
+            max(vote.unread for vote in votes),
+            shown.words[-1000:],
+        )
+
+    def cost(self, name: str, prices: PriceTable | None) -> dict[str, Any]:
+        """Of all answers so far: their number, tokens and seconds, and money where the table has the judge's price."""
+        with AnswerLog(self.folder / CALLS) as log:
+            usage = log.usage()
+        price = None if prices is None else prices.find(name)
+        money = None if price is None else round(usage.money(price), 6)
+        told = asdict(usage)
+        return {"calls": told.pop("steps"), **told, "cost": money, "currency": prices.currency if prices else None}
+
+
+def decide(votes: Sequence[Vote]) -> tuple[Opinion, str]:
+    """The opinion of most who have one, and its cause; undecided where none has one or as many say the other."""
+    count = Counter(vote.opinion for vote in votes if vote.opinion != "undecided")
+    if not count:
+        return "undecided", votes[0].cause
+    if count["success"] == count["failure"]:
+        return "undecided", "split"
+    opinion: Opinion = "success" if count["success"] > count["failure"] else "failure"
+    return opinion, next(vote.cause for vote in votes if vote.opinion == opinion)
+
+
+# ---- agreement with people ----
+
+_TRUE, _FALSE = {"success", "1", "true", "yes", "pass"}, {"failure", "0", "false", "no", "fail", "not success"}
+
+
+def read_labels(path: Path) -> dict[str, bool]:
+    """What people said, by task or episode: a JSON object, or JSON or lines of objects with an id and a label."""
+    text = path.read_text(encoding="utf-8").strip()
+    try:
+        found = json.loads(text) if text.startswith(("[", "{")) and "\n{" not in text else None
+        rows = found if found is not None else [json.loads(line) for line in text.splitlines() if line.strip()]
+    except ValueError as error:
+        raise ValueError(f"{path} is neither JSON nor JSON lines: {error}") from None
+    if isinstance(rows, dict) and "label" not in rows:
+        pairs = list(rows.items())
+    else:
+        pairs = [_labelled(path, row) for row in (rows if isinstance(rows, list) else [rows])]
+    labels = {}
+    for name, label in pairs:
+        word = str(label).strip().lower()
+        if word not in _TRUE | _FALSE:
+            raise ValueError(f"{path}: the label of {name} is {label!r}; write success or failure")
+        labels[str(name)] = word in _TRUE
+    return labels
+
+
+def _labelled(path: Path, row: Any) -> tuple[str, Any]:
+    row = row if isinstance(row, dict) else {}
+    name = next((row[key] for key in ("episode", "task_id", "id", "task") if key in row), None)
+    label = next((row[key] for key in ("label", "human_label", "success") if key in row), None)
+    if name is None or label is None:
+        raise ValueError(f"{path}: a record has no id or no label: {json.dumps(row)[:100]}")
+    return str(name), label
+
+
+def agreement(verdicts: Sequence[Verdict], labels: Mapping[str, bool]) -> dict[str, Any]:
+    """The share of equal verdicts, and Cohen's kappa, which is 0 where the share is that of chance.
+
+    kappa is None where chance alone would agree always. undecided: labelled episodes that have no verdict.
+    """
+    labelled = [(each, labels.get(each.episode, labels.get(each.task))) for each in verdicts]
+    known = [(each, label) for each, label in labelled if label is not None]
+    pairs = Counter((each.reward == 1.0, label) for each, label in known if each.reward is not None)
+    n = pairs.total()
+    same = (pairs[True, True] + pairs[False, False]) / n if n else None
+    judged, people = ((sum(pairs[key] for key in pairs if key[side]) / n if n else 0.0) for side in (0, 1))
+    chance = judged * people + (1 - judged) * (1 - people)
+    return {
+        "labelled": n,
+        "undecided": len(known) - n,
+        "raw": same,
+        "kappa": None if same is None or chance == 1 else (same - chance) / (1 - chance),
+        "both_success": pairs[True, True],
+        "judge_only": pairs[True, False],
+        "people_only": pairs[False, True],
+        "both_failure": pairs[False, False],
+    }
