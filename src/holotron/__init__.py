@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holotron.agent.stuck import StuckLimits as StuckLimits
     from holotron.engine.config import EngineConfig as EngineConfig
     from holotron.engine.engine import Engine as Engine
-    from holotron.engine.sampling import SamplingParams as SamplingParams
+    from holotron.engine.sampling_params import SamplingParams as SamplingParams
     from holotron.env.browser.environment import BrowserEnv as BrowserEnv
     from holotron.env.browser.options import EnvOptions as EnvOptions
     from holotron.env.browser.pool import Browsers as Browsers
@@ -50,7 +50,7 @@ _HOMES = {
     "agent.stuck": ("StuckLimits",),
     "engine.config": ("EngineConfig",),
     "engine.engine": ("Engine",),
-    "engine.sampling": ("SamplingParams",),
+    "engine.sampling_params": ("SamplingParams",),
     "env.browser.environment": ("BrowserEnv",),
     "env.browser.options": ("EnvOptions",),
     "env.browser.pool": ("Browsers",),

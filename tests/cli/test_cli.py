@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import holotron
 from holotron.agent.chat import ModelUnavailable
-from holotron.cli import checks, doctor
+from holotron.cli import checks, doctor, main
 from holotron.cli.errors import report
 from holotron.cli.main import app
 from holotron.env.errors import BrowserMissing
@@ -101,6 +101,32 @@ def test_misuse_is_one_line_that_names_the_value(arguments, value):
     assert value in result.stderr
 
 
+RUN = ["run", "x", "--url", "http://localhost"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["rollout", "no-file", "--out", "no-out"],
+        ["train", "sft", "no-file", "--out", "no-out"],
+        ["train", "grpo", "no-file", "--out", "no-out"],
+        ["train", "card", "no-file", "--result", "a=b", "--out", "no-out"],
+        ["train", "hard-tasks", "no-file", "--out", "no-out"],
+        ["pipeline", "run", "no-file"],
+        ["serve", "--api-key-file", "no-file"],
+        [*RUN, "--secret", "word=@no-file"],
+        [*RUN, "--prices", "no-file"],
+    ],
+)
+def test_a_missing_file_is_misuse_told_in_words(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = holo(*arguments)
+    assert result.exit_code == 2
+    assert "no-file" in result.stderr
+    assert "Errno" not in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_unknown_names_list_the_known():
     assert all(name in holo("plan", "x").stderr for name in PRESETS)
     assert all(name in holo("plan", "qwen3-8b", "--gpu", "x").stderr for name in GPUS)
@@ -118,6 +144,16 @@ def test_a_bug_is_one_line_unless_debugging(monkeypatch):
     result = holo("doctor")
     assert result.exit_code == 1
     assert isinstance(result.exception, RuntimeError)
+
+
+def test_ctrl_c_before_a_command_has_begun(monkeypatch):
+    def interrupted(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "app", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 130
 
 
 class SafetensorError(Exception):
@@ -166,8 +202,11 @@ def test_doctor_knows_what_a_window_needs(monkeypatch, tmp_path):
 
 
 def test_starting_up_does_not_import_torch():
+    """Nor does the half of a server that reads and writes text."""
     code = (
         "import sys; from holotron.cli.main import app; app(['models'], standalone_mode=False);"
+        "from holotron.server.run import load_texts; from holotron.engine.options import EngineOptions;"
+        " load_texts(EngineOptions('holotron-nano'));"
         " assert 'torch' not in sys.modules"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}

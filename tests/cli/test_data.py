@@ -239,8 +239,12 @@ def test_replay(tmp_path):
         assert "2 of 2 steps replayed: 2 same, 0 changed, 0 failed" in result.stdout
         result = holo("replay", store.folder, "again")
         assert result.exit_code == 1
-        assert "--allow ORIGIN lets it be visited" in result.stderr
+        assert "--allow-private 127.0.0.1 (" in result.stderr
         assert result.stderr.count("\n") == 1
+        result = holo("replay", store.folder, "again", "--allow-private", "127.0.0.1", "--tolerance", "0.1")
+        assert (result.exit_code, result.stderr) == (0, "")
+        result = holo("replay", store.folder, "again", "--allow", "http://other.example")
+        assert "--allow ORIGIN lets it be visited" in result.stderr
 
 
 def test_a_missing_browser_is_no_bug(store, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import torch
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.requests import FinishEvent, GenerationRequest, TokenEvent
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import SessionState
 from holotron.model.model import Model
 from tests.engine.invariants import check_loop

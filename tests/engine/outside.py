@@ -11,7 +11,7 @@ from PIL import Image
 
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from tests.engine.invariants import check_loop
 from tests.model.tiny import IMAGE_TOKEN
 

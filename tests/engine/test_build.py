@@ -9,7 +9,7 @@ from holotron.bench.tiny import write_checkpoint
 from holotron.engine.build import build_engine
 from holotron.engine.errors import EngineError
 from holotron.engine.options import EngineOptions
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 
 SMALL = {"device": "cpu", "memory_gib": 0.05, "host_gib": 0.0, "tokens_per_session": 256, "max_context": 512}
 

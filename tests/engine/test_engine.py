@@ -11,7 +11,7 @@ import torch
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.grammar import Grammar
 from holotron.engine.requests import FinishEvent, TokenEvent
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import Residency
 from tests.engine.driver import GREEDY, greedy_continuation
 from tests.engine.outside import LONG, check, engine_for, settle

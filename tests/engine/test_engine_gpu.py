@@ -21,7 +21,7 @@ except ImportError:
     pass
 
 from holotron.engine.errors import EngineError
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, MoeConfig
 from holotron.model.initialize import random_model
 from tests.engine.driver import Driver

@@ -12,7 +12,7 @@ from PIL import Image
 
 from holotron.engine.errors import EngineError
 from holotron.engine.images import ImageEncoder, ImageSpan, prepare_image
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import Residency
 from holotron.model.errors import ImageError
 from holotron.model.tiling import ImageProcessor

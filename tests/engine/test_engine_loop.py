@@ -5,7 +5,7 @@ import torch
 
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.prefix import branch, continue_or_open, match
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import OnUpdate, Residency
 from holotron.engine.weights import copy_weights, read_weights
 from tests.engine.invariants import check_loop

@@ -14,7 +14,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from holotron.engine.grammar import Grammar, GrammarError
 from holotron.engine.requests import TokenEvent
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.model.text.tokenizer import Tokenizer
 from tests.engine.driver import GREEDY, greedy_continuation
 from tests.engine.outside import engine_for

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import Residency
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model

@@ -24,7 +24,8 @@ from holotron.engine.grammar import (
     GrammarError,
     GrammarState,
 )
-from holotron.engine.sampling import RowState, SamplingParams, sample
+from holotron.engine.sampling import RowState, sample
+from holotron.engine.sampling_params import SamplingParams
 from holotron.model.text.tokenizer import Tokenizer
 
 EOS, SECOND_EOS = 0, 1

@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 
 from holotron.engine.errors import EngineError
 from holotron.engine.images import prepare_image
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.model.checkpoint.reader import load_checkpoint
 from holotron.model.tiling import ImageProcessor, ProcessedImage
 from tests.engine.driver import GREEDY, Driver

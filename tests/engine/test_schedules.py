@@ -7,7 +7,7 @@ import torch
 
 from holotron.engine.errors import EngineError
 from holotron.engine.images import prepare_image
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.model.tiling import ImageProcessor
 from tests.engine.invariants import check_loop
 

@@ -18,7 +18,7 @@ except ImportError:
 
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from tests.engine.test_engine_gpu import small_model
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0.0, ignore_eos=True)

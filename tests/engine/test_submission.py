@@ -7,7 +7,7 @@ import torch
 
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
 from holotron.engine.requests import FinishEvent, StartEvent, TokenEvent
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from tests.engine.driver import GREEDY, greedy_continuation
 from tests.engine.outside import LONG, check, engine_for
 from tests.model.tiny import tiny_model

@@ -15,7 +15,7 @@ from holotron.agent.chat import Message
 from holotron.agent.in_process import EngineModel
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.model.checkpoint.config_json import parse_config, read_config, render_config
 from holotron.model.checkpoint.reader import load_checkpoint
 from holotron.model.checkpoint.writer import save_checkpoint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -19,9 +20,9 @@ from holotron.ops import fixed  # noqa: E402
 from holotron.ops.fixed_packing import FixedPacking, ScanTables  # noqa: E402
 from holotron.ops.triton import conv_training, scan_training  # noqa: E402
 
-LENGTHS, TOKENS, CHUNK = (21, 5, 16), 45, 16
+LENGTHS, TOKENS, CHUNK = (37, 5, 16), 61, 32
 NAMES = ("x", "dt", "A", "B", "C", "D")
-HEADS, HEAD_DIM, STATE, GROUPS = 2, 20, 24, 1
+HEADS, HEAD_DIM, STATE, GROUPS = 4, 20, 24, 2
 
 
 def packing() -> FixedPacking:
@@ -41,7 +42,18 @@ def inputs() -> list[torch.Tensor]:
     return [each.detach().requires_grad_() for each in made]
 
 
-def test_outputs_and_gradients_are_those_of_the_plain_scan() -> None:
+@pytest.fixture
+def memory_of_nans() -> Iterator[None]:
+    """New memory holds what no result may come from: this makes PyTorch fill it with NaN."""
+    torch.set_deterministic_debug_mode("error")
+    yield
+    torch.set_deterministic_debug_mode("default")
+
+
+@pytest.mark.usefixtures("memory_of_nans")
+def test_outputs_and_gradients_are_those_of_the_plain_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In chunks of two tiles; some are half full, and some have no tokens."""
+    monkeypatch.setattr(scan_training, "TILE", 16)
     tensors, packed = inputs(), packing()
     expected = fixed.ssd_scan(*tensors, packed)
     got = scan_training.ssd_scan(*tensors, *fixed.chunk_tables(packed.scan), CHUNK)

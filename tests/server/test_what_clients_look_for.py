@@ -34,6 +34,26 @@ def test_what_is_served(http, checkpoint):
     assert info["image_token_id"] == 5
 
 
+def test_the_way_in(http):
+    places = http.get("/").json()
+    for name in ("docs", "health", "metrics", "models"):
+        assert http.get(places[name]).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/chat/completions", "did you mean /v1/chat/completions?"),
+        ("/v1/v1/messages", "did you mean /v1/messages?"),
+        ("/nothing", "GET / tells what there is"),
+    ],
+)
+def test_a_wrong_base_url_is_told(http, path, hint):
+    answer = http.post(path, json={})
+    assert answer.status_code == 404
+    assert f"there is nothing at {path}; {hint}" == answer.json()["error"]["message"]
+
+
 def test_the_load(live, http):
     assert http.get("/load").json() == {"server_load": 0}
     body = says(max_tokens=3000, stream=True)

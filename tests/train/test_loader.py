@@ -15,7 +15,7 @@ from holotron.episodes.examples import Example, ExampleError
 from holotron.episodes.shards import ShardWriter
 from holotron.model.errors import ModelError
 from holotron.train.batches import BatchBudget, Packer
-from holotron.train.loader import BatchStream, Drawn, SourceShare
+from holotron.train.loader import BatchStream, Drawn, SourceShare, load_batches
 from holotron.train.recipe import DataSource
 from holotron.train.sequences import SequenceWriter
 
@@ -119,6 +119,14 @@ def test_a_token_that_the_model_has_not_is_refused(strange: int) -> None:
     packer = Packer(CONFIG, BatchBudget(tokens=640, patches=256, learned=128, sequences=12, images=16))
     with pytest.raises(ModelError, match=f"token id {strange} is not among the 2368 that tiny-policy has"):
         packer.build([replace(written, token_ids=token_ids)])
+
+
+def test_what_a_worker_refuses_is_told_in_its_own_words(tmp_path: Path) -> None:
+    write(tmp_path, "part", range(4))
+    packer = Packer(CONFIG, BatchBudget(tokens=16, patches=16, learned=8, sequences=1, images=1))
+    made = load_batches(BatchStream([DataSource(shards=str(tmp_path))], WRITER, packer, seed=0), workers=1)
+    with pytest.raises(ExampleError, match=r"^none of \d+ examples in a row fits into a batch"):
+        next(made)
 
 
 def test_batches_from_a_store_go_on_anywhere_and_leave_out_what_was_damaged(

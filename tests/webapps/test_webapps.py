@@ -362,6 +362,11 @@ def test_the_command_line_takes_a_root() -> None:
         (["eval", "webapps", "--root", str(ROOT), "--split", "dev"], "there is no split 'dev' of webapps"),
         (["eval", "pages", "--root", str(ROOT)], "--root"),
         (["rollout", "tasks.jsonl", "--root", str(ROOT), "--out", "x"], "--root goes with the tasks webapps"),
+        (
+            ["rollout", "webapps", "--root", str(ROOT), "--width", "800", "--out", "x"],
+            "a view and an origin of their own",
+        ),
+        (["rollout", "webapps", "--out", "x"], "webapps needs --root"),
     ):
         found = runner.invoke(command_line, words)
         assert (found.exit_code, said in found.output) == (2, True), found.output

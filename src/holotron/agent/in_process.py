@@ -22,7 +22,7 @@ from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar
 from holotron.engine.images import PreparedImage
 from holotron.engine.requests import PlacedImages
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session import Generation, Session
 from holotron.model.loading import find_checkpoint
 from holotron.model.model import Model

@@ -25,7 +25,7 @@ from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.images import PreparedImage
 from holotron.engine.info import device_usage
 from holotron.engine.requests import Event, FinishEvent, GenerationRequest, TokenEvent
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import SessionState
 from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, Workload
 

@@ -13,7 +13,7 @@ from holotron.bench.measuring import quantile
 from holotron.bench.tiny import TINY
 from holotron.engine.build import EngineOptions, build_engine
 from holotron.engine.requests import GenerationRequest
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.model.initialize import random_model
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from holotron.bench.measuring import random_tokens, time_when_idle
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.requests import GenerationRequest
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import SessionState
 
 

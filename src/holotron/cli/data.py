@@ -10,6 +10,7 @@ import typer
 from holotron.cli import annotate, generate, transfer
 from holotron.cli.errors import DONE, FAILED, Misuse, failure, misuse
 from holotron.cli.output import JsonOption, command_group, console, examples, plain_table, print_json
+from holotron.cli.policies import AllowPrivateOption
 from holotron.cli.progress import passing_progress
 from holotron.cli.terminal import visible
 from holotron.cli.transfer import StoreArgument, existing
@@ -59,6 +60,7 @@ def replay(
             metavar="ORIGIN", help="May be visited, and nothing else may (default: what the episode visited)."
         ),
     ] = None,
+    allow_private: AllowPrivateOption = None,
     json: JsonOption = False,
 ) -> None:
     """Do an episode again in a browser and say at which steps the page is another. The actions are real ones."""
@@ -76,7 +78,7 @@ def replay(
 
     opened = EpisodeStore(store)
     with misuse(ValueError):
-        options = EnvOptions(safety=SafetyPolicy(allow)) if allow else None
+        safety = SafetyPolicy(allow or None, allow_private or ())
     try:
         opened.info(episode)
     except (Damaged, NewerSchema):
@@ -97,7 +99,8 @@ def replay(
                     out=out,
                     tolerance=TOLERANCE if tolerance is None else tolerance,
                     go_on=go_on,
-                    options=options,
+                    options=EnvOptions(safety=safety) if allow else None,
+                    allow_private=allow_private or (),
                     on_step=lambda _: update(advance=1),
                 )
 
@@ -107,7 +110,8 @@ def replay(
     except ReplayError as error:
         if not isinstance(error.__cause__, Refused):
             raise
-        raise ReplayError(f"{error}; --allow ORIGIN lets it be visited") from error
+        hint = "" if "--allow" in str(error) else "; --allow ORIGIN lets it be visited"
+        raise ReplayError(f"{error}{hint}") from error
     if json:
         print_json(report.to_dict())
     else:

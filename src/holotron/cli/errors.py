@@ -99,4 +99,5 @@ def _say(message: str, code: int) -> int:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """In one line, and without the numbers that Python writes before the system's own words."""
+    return " ".join(re.sub(r"\[Errno -?\d+\] ", "", text).split())

@@ -16,7 +16,9 @@ RUN_EXAMPLES = examples(
     "holotron pipeline run pipelines/nano.toml --from navigation",
 )
 SHOW_EXAMPLES = examples("holotron pipeline show pipelines/nano.toml")
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file; see pipelines/.")]
+FileArgument = Annotated[
+    Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE", help="A TOML file; see pipelines/.")
+]
 
 
 @app.command("run", epilog=RUN_EXAMPLES)

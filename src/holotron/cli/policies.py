@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -51,7 +52,8 @@ AllowPrivateOption = Annotated[
     typer.Option("--allow-private", metavar="HOST", help="A name that may lead to this machine or a private network."),
 ]
 PricesOption = Annotated[
-    Path | None, typer.Option("--prices", help="A TOML table of prices by model: the cost is told.", dir_okay=False)
+    Path | None,
+    typer.Option("--prices", help="A TOML table of prices by model: the cost is told.", exists=True, dir_okay=False),
 ]
 RootOption = Annotated[
     Path | None, typer.Option(file_okay=False, help="Of webapps: the folder of WebArena-Infinity, or of its apps.")
@@ -163,8 +165,10 @@ def agent_failures() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) -> AsyncIterator[ChatModel]:
-    """The model, ready to talk; given back at the end."""
+async def opened(
+    chosen: Chosen, style: ChatOptions, device: str | None = None, sessions: int = 1
+) -> AsyncIterator[ChatModel]:
+    """The model, ready to talk; given back at the end. sessions: that will talk at once."""
     from holotron.agent.open_model import open_endpoint, open_model
 
     if chosen.endpoint is not None:
@@ -174,7 +178,12 @@ async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) 
         return
     if not chosen.random:
         async with open_model(chosen.local or "", style, device) as policy:
-            yield policy
+            # On a GPU this takes seconds, in which browsers start.
+            recording = asyncio.ensure_future(asyncio.to_thread(policy.engine.record_graphs, sessions))
+            try:
+                yield policy
+            finally:
+                await recording
         return
     from holotron.agent.in_process import EngineModel
     from holotron.engine.build import EngineOptions, build_engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,7 +43,9 @@ def rollout(
     workers: policies.WorkersOption = 1,
     browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")] = 2,
     group: Annotated[int, typer.Option(min=1, max=1024, help="Attempts at each task.")] = 1,
-    steps: Annotated[int, typer.Option(min=1, max=1000, help="Most steps of one episode.")] = 30,
+    steps: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Most steps of one episode; default 30, of webapps 50.")
+    ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="Most seconds of one episode.")] = 600.0,
     temperature: policies.TemperatureOption = 1.0,
     max_tokens: policies.MaxTokensOption = 512,
@@ -64,6 +67,8 @@ def rollout(
 ) -> None:
     """Run a fleet. What breaks is tried again; what is finished is never lost; Ctrl-C and a new start go on."""
     from holotron.agent.agent import Budget
+    from holotron.episodes.fleet import unfinished
+    from holotron.episodes.store import EpisodeStore
     from holotron.suites.play import Play, play_tasks
     from holotron.suites.web import TaskFileError, WebSuite, read_tasks
     from holotron.suites.webapps.suite import WebAppsSuite
@@ -73,12 +78,18 @@ def rollout(
     if root is not None:
         if str(tasks) != WebAppsSuite.name:
             raise Misuse(f"--root goes with the tasks {WebAppsSuite.name}, not with {tasks}")
+        if width or height or allow or anywhere or allow_private:
+            raise Misuse("webapps have a view and an origin of their own; leave out --width, --height and --allow…")
         policy_format = chosen.policy_format(bare, WebAppsSuite.kinds)
         with misuse(ValueError):
             suite = WebAppsSuite(root, tuple(filter(None, (apps or "").split(","))))
             named = suite.tasks(suite.part(split), [0])
         wanted = [task.model_copy(update={"sample": sample}) for task in named for sample in range(group)]
     else:
+        if str(tasks) == WebAppsSuite.name and not tasks.exists():
+            raise Misuse("webapps needs --root: the folder of WebArena-Infinity, or of its apps")
+        if not tasks.is_file():
+            raise Misuse(f"'TASKS': File {str(tasks)!r} does not exist or is no file")
         with misuse(TaskFileError):
             wanted = read_tasks(tasks, group)
         policy_format = chosen.policy_format(bare)
@@ -91,13 +102,14 @@ def rollout(
         out,
         chosen.info(policy_format, sampling={"temperature": temperature}),
         policy_format,
-        Budget(steps=steps, seconds=seconds),
+        Budget(steps=steps or (30 if root is None else WebAppsSuite.max_steps), seconds=seconds),
         suite.rule,
     )
 
     async def main() -> dict[str, Any]:
         style = policy_format.options(max_tokens, temperature)
-        async with opened(chosen, style, device) as acting:
+        left = unfinished(EpisodeStore(out), wanted)
+        async with opened(chosen, style, device, sessions) if left else nullcontext() as acting:
             with fleet_progress("rollout") as update:
                 counters = await play_tasks(
                     play, wanted, acting, sessions=sessions, browsers=browsers, workers=workers, on_change=update

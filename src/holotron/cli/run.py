@@ -133,7 +133,10 @@ def _read_secrets(given: Sequence[str]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise Misuse("--secret is NAME=VALUE or NAME=@FILE")
-        known[name] = Path(value[1:]).read_text("utf-8").strip() if value[:1] == "@" else value
+        try:
+            known[name] = Path(value[1:]).read_text("utf-8").strip() if value[:1] == "@" else value
+        except (OSError, UnicodeDecodeError) as error:
+            raise Misuse(f"the secret {name} cannot be read from {value[1:]}: {error}") from error
     return known
 
 

@@ -40,7 +40,9 @@ def serve(
         typer.Option(help="NAME=FOLDER of a LoRA adapter, served as model NAME; may be given often."),
     ] = None,
     api_key: Annotated[list[str] | None, typer.Option(help="A key clients must send; may be given often.")] = None,
-    api_key_file: Annotated[Path | None, typer.Option(help="A file with a key on each line.")] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A file with a key on each line.")
+    ] = None,
     admin_key: Annotated[str | None, typer.Option(envvar="HOLOTRON_ADMIN_KEY", help="Opens /admin.")] = None,
     trainer: Annotated[
         list[str] | None,

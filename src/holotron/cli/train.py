@@ -15,6 +15,8 @@ from holotron.cli.policies import agent_failures
 if TYPE_CHECKING:
     from holotron.train.rl.progress import GrpoProgress
 
+RecipeArgument = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A TOML file; see recipes/.")]
+
 app = command_group("Train a policy.")
 EXAMPLES = examples(
     "holotron train sft recipes/localization.toml --out runs/localization",
@@ -22,7 +24,7 @@ EXAMPLES = examples(
 )
 GRPO_EXAMPLES = examples(
     "holotron train grpo recipes/grpo-miniwob.toml --out runs/grpo",
-    "holotron view runs/grpo/episodes",
+    "holotron view runs/grpo",
 )
 INTERPOLATE_EXAMPLES = examples(
     "holotron train interpolate runs/first/weights runs/second/weights --out runs/between",
@@ -42,7 +44,7 @@ PLOT_EXAMPLES = examples(
 
 @app.command("sft", epilog=EXAMPLES)
 def sft(
-    recipe: Annotated[Path, typer.Argument(help="A TOML file; see recipes/.")],
+    recipe: RecipeArgument,
     out: Annotated[Path, typer.Option(help="Folder of the run; a second start goes on from its last state.")],
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
@@ -68,7 +70,7 @@ def sft(
 
 @app.command("grpo", epilog=GRPO_EXAMPLES)
 def grpo(
-    recipe: Annotated[Path, typer.Argument(help="A TOML file; see recipes/.")],
+    recipe: RecipeArgument,
     out: Annotated[Path, typer.Option(help="Folder of the run; a second start goes on from its last state.")],
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Iterations, instead of the recipe's.")] = None,
@@ -81,7 +83,7 @@ def grpo(
     from holotron.train.meter import TrainingError
     from holotron.train.recipe import RecipeError
     from holotron.train.rl.config import read_grpo_recipe
-    from holotron.train.rl.trainer import EPISODES, GrpoTrainer
+    from holotron.train.rl.trainer import GrpoTrainer
     from holotron.train.sft import Interrupted
 
     with misuse(RecipeError):
@@ -96,7 +98,7 @@ def grpo(
             heartbeat.now("playing and learning")
 
         folder = trainer.run(tell)
-    typer.echo(f"trained; try it with: holotron demo --model {folder}; look at it with: holotron view {out / EPISODES}")
+    typer.echo(f"trained; try it with: holotron demo --model {folder}; look at it with: holotron view {out}")
 
 
 @app.command("interpolate", epilog=INTERPOLATE_EXAMPLES)
@@ -182,7 +184,10 @@ def hard_tasks(
 
 @app.command("card", epilog=CARD_EXAMPLES)
 def card(
-    template: Annotated[Path, typer.Argument(help="Markdown with places <!-- results: NAME --> … <!-- end -->.")],
+    template: Annotated[
+        Path,
+        typer.Argument(exists=True, dir_okay=False, help="Markdown with places <!-- results: NAME --> … <!-- end -->."),
+    ],
     result: Annotated[
         list[str], typer.Option(metavar="NAME=PATH", help="An evaluation's folder or report, or a run's folder.")
     ],

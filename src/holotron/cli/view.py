@@ -29,7 +29,10 @@ DEFAULT_PORT = 8765
 
 
 def view(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of episodes, or of labels to review.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Folder of episodes, of a run of train grpo, or of labels to review."),
+    ],
     html: Annotated[
         Path | None, typer.Option(help="Write a report instead of serving: a folder, or one file named *.html.")
     ] = None,
@@ -41,7 +44,10 @@ def view(
         bool, typer.Option("--open/--no-open", help="Open the page in a browser, where there is a screen.")
     ] = True,
 ) -> None:
-    """Look at episodes step by step: what was seen, thought and done. New ones appear while a fleet runs."""
+    """Look at episodes step by step: what was seen, thought and done. New ones appear while a fleet runs.
+
+    Of online RL, the figures of its iterations are shown, too.
+    """
     if html is not None and port is not None:
         raise Misuse("--port is for serving and --html for writing; give one of them")
     if (folder / "labels.jsonl").exists():
@@ -70,6 +76,8 @@ def _catalog(folder: Path) -> Catalog:
     from holotron.episodes.store import EpisodeStore
     from holotron.web.catalog import Catalog
 
+    if (folder / "episodes" / "episodes").is_dir():  # a run's folder, which the store of its episodes is in
+        folder = folder / "episodes"
     catalog = Catalog(EpisodeStore(folder))
     with passing_progress("reading episodes") as update:
         rows = catalog.rows(lambda done, total: update(completed=done, total=total))

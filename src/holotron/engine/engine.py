@@ -28,7 +28,7 @@ from holotron.engine.images import PreparedImage, prepare_image
 from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
 from holotron.engine.prefix import close_unused, continue_or_open
 from holotron.engine.requests import AnyEvent, FinishEvent, GenerationRequest, PlacedImages
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session import Session
 from holotron.engine.session_state import OnUpdate
 from holotron.engine.stream import Listener
@@ -267,6 +267,11 @@ class Engine:
     def unload_adapter(self, name: str) -> None:
         """Give an adapter's room back; SessionBusy while open sessions have it."""
         self._call(lambda: set_adapter(self.loop, name, None))
+
+    def record_graphs(self, sessions: int) -> None:
+        """Record the CUDA graphs of so many decoding sessions now, not when that many decode for the first time."""
+        adapted = self.model.adapters is not None
+        self._call(lambda: self.loop.runner.record_graphs(sessions, adapted))
 
     def sleep(self, *, weights: bool = False) -> None:
         """Free the device's memory: sessions are evicted, and with `weights` the model goes to the host.

@@ -11,14 +11,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
-import torch
-from torch import Tensor
-
 from holotron.model.text.policy_tokenizer import has_pieces
 from holotron.model.text.tokenizer import GUARD, Tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
+    from torch import Tensor
 
 Kind = Literal["json_schema", "json_object", "regex", "lark", "choice"]
 Result = TypeVar("Result")
@@ -102,6 +100,8 @@ class GrammarState:
 
     def mask_into(self, bitmask_row: Tensor) -> None:
         """Sets the bits of the tokens that may come next, and clears all others: int32 on the CPU, 32 tokens each."""
+        import torch  # a process that only compiles does without it
+
         words = (self._vocab_size + 31) // 32
         if bitmask_row.dtype != torch.int32 or bitmask_row.shape != (words,) or bitmask_row.device.type != "cpu":
             raise ValueError(
@@ -220,14 +220,14 @@ class GrammarCompiler:
             raise GrammarError(f"the {grammar.kind} grammar is not valid: {_first_line(matcher.get_error())}")
         state = GrammarState(matcher, self.vocab_size, self.eos_ids, self._forces)
         # Some contradictions only show when the first token is asked for.
-        mask = torch.zeros((self.vocab_size + 31) // 32, dtype=torch.int32)
         try:
-            state.mask_into(mask)
-        except GrammarError as error:
+            mask = matcher.compute_bitmask()
+            state._check()
+        except (GrammarError, ValueError) as error:
             raise GrammarError(
                 f"no text satisfies the {grammar.kind} grammar, or it is too complex: {error}"
             ) from error
-        if not mask.any():
+        if not any(mask):
             raise GrammarError(f"no text that this tokenizer can write satisfies the {grammar.kind} grammar")
         return state
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from holotron.engine.grammar import GrammarState
-from holotron.engine.images import PreparedImage
-from holotron.engine.sampling import RowState, SamplingParams
-from holotron.engine.session_state import SessionState
-from holotron.engine.stopping import StopChecker
+if TYPE_CHECKING:
+    from holotron.engine.grammar import GrammarState
+    from holotron.engine.images import PreparedImage
+    from holotron.engine.sampling import RowState
+    from holotron.engine.sampling_params import SamplingParams
+    from holotron.engine.session_state import SessionState
+    from holotron.engine.stopping import StopChecker
 
-PlacedImages = Sequence[tuple[int, PreparedImage]]  # each with the offset of its first token among those given
+PlacedImages = Sequence[tuple[int, "PreparedImage"]]  # each with the offset of its first token among those given
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from holotron.model.batch import Batch, Memory
 from holotron.model.model import Model
 from holotron.model.mrope import mrope_positions
 from holotron.ops import Packing
+from holotron.ops.recording import recorded, wait_for_device
 
 # Decode batches are padded to one of these, so that a handful of graphs covers every size.
 BUCKETS = (1, 2, 4, 8, 12, 16, *range(24, 128, 8), *range(128, 256, 32), *range(256, 513, 64))
@@ -85,7 +86,7 @@ class Runner:
         """Give back the room of pools and graphs, and of the weights if asked to. What is in the pools is lost."""
         self.forget_graphs()
         if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)  # copies to the host may still be reading
+            wait_for_device(self.device)  # copies to the host may still be reading
         nowhere = torch.device("meta")  # shapes without memory: sizes can still be asked for
         self.memory, self._table = self._allocate(nowhere), self._allocate_table(nowhere)
         if weights:
@@ -231,12 +232,23 @@ class Runner:
     def _graphed(self, count: int) -> bool:
         return self.config.cuda_graphs and self.device.type == "cuda" and 0 < count <= BUCKETS[-1]
 
+    @torch.inference_mode()
+    def record_graphs(self, sessions: int, adapted: bool) -> None:
+        """Record the graphs of so many decoding sessions now: it takes seconds, and disturbs threads that learn."""
+        for rows in BUCKETS if self._graphed(1) else ():
+            self._graph_of(rows, adapted)
+            if rows >= sessions:
+                break
+
     def _replay(self, decode: list[SessionState]) -> Tensor:
         bucket = next(size for size in BUCKETS if size >= len(decode))
-        key = (bucket, any(session.adapter for session in decode))
+        return self._graph_of(bucket, any(session.adapter for session in decode)).replay(decode)[: len(decode)]
+
+    def _graph_of(self, rows: int, adapted: bool) -> DecodeGraph:
+        key = (rows, adapted)
         if key not in self._graphs:
             self._graphs[key] = DecodeGraph(self, *key)
-        return self._graphs[key].replay(decode)[: len(decode)]
+        return self._graphs[key]
 
 
 def step_numbers(session: SessionState, page_size: int) -> tuple[int, int, int, int, int, int]:
@@ -289,7 +301,7 @@ class DecodeGraph:
         with torch.cuda.stream(stream):
             self._forward()
         torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(self._graph):
+        with recorded(self._graph):
             self._logits = self._forward()
 
     def _forward(self) -> Tensor:

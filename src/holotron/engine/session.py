@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from holotron.engine.info import SessionInfo, describe
 from holotron.engine.requests import Event, PlacedImages, TokenEvent, TokenLogprobs
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import SessionState
 from holotron.engine.stream import Stream
 

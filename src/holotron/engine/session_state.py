@@ -9,12 +9,11 @@ from hashlib import blake2b
 from itertools import count
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from holotron.engine.images import ImageSpan
-from holotron.engine.offload import Arrival, OffloadedSession
-
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from holotron.engine.images import ImageSpan
+    from holotron.engine.offload import Arrival, OffloadedSession
     from holotron.engine.requests import GenerationRequest
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 
 # A window of the last tokens is decoded, never the whole output. Bytes that a cut tears apart show up wrong at its
 # start only, and an unfinished character has at most three bytes: this many tokens are more than enough context.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holotron.engine.requests import Event, FinishEvent, GenerationRequest, PlacedImages, TokenEvent
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import SessionState
 
 if TYPE_CHECKING:

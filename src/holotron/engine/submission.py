@@ -13,7 +13,7 @@ from holotron.engine.errors import EngineError
 from holotron.engine.grammar import GrammarState
 from holotron.engine.prefix import continue_or_open
 from holotron.engine.requests import AnyEvent, GenerationRequest, PlacedImages, StartEvent
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import SessionState
 
 Emit = Callable[[int, AnyEvent], None]

@@ -99,15 +99,16 @@ async def replay(
     tolerance: float = TOLERANCE,
     go_on: bool = False,
     options: EnvOptions | None = None,
+    allow_private: Sequence[str] = (),
     on_step: Callable[[ReplayedStep], None] = lambda _: None,
 ) -> ReplayReport:
     """Open the episode's address and carry out its actions again, comparing what is seen before each.
 
     The actions are real: what was bought or sent is bought or sent again. Secrets are never typed, and `options` (its
-    safety policy above all; by default the public origins that the episode visited are allowed) lose theirs. A step has
-    changed if more than `tolerance` of its pixels differ; `out` gets a picture of each that has. A step has failed if
-    its action cannot be carried out though it could then; that ends the replay unless `go_on`. InfrastructureError
-    passes through.
+    safety policy above all; by default the origins that the episode visited are allowed, of this machine and private
+    networks only those at the hosts `allow_private`) lose theirs. A step has changed if more than `tolerance` of its
+    pixels differ; `out` gets a picture of each that has. A step has failed if its action cannot be carried out though
+    it could then; that ends the replay unless `go_on`. InfrastructureError passes through.
     """
     if not 0 <= tolerance <= 1:
         raise ValueError(f"tolerance is {tolerance}; it is a share of the pixels, from 0 to 1")
@@ -117,13 +118,12 @@ async def replay(
     folder = None if out is None else Path(out)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    own = options is None
-    settings = options or EnvOptions(safety=_episodes_own(url, steps))
+    settings = options or EnvOptions(safety=_episodes_own(url, steps, allow_private))
     settings = replace(settings, width=width, height=height, secrets=Secrets(), login=None)
     done: list[ReplayedStep] = []
     async with await BrowserEnv.open(browsers, settings) as env:
         try:
-            if own and (rule := SafetyPolicy().refusal(url)) is not None:
+            if options is None and (rule := SafetyPolicy(None, allow_private).refusal(url)) is not None:
                 # Episodes come from anywhere, and must not choose what of this machine is visited.
                 raise Refused(rule, rule)
             await env.goto(url)
@@ -150,11 +150,12 @@ def _beginning(info: EpisodeInfo, steps: list[Step]) -> tuple[str, tuple[int, in
     return url, info.environment.viewport or (EnvOptions.width, EnvOptions.height)
 
 
-def _episodes_own(url: str, steps: Sequence[Step]) -> SafetyPolicy:
-    """The public origins that an episode visited, and nothing else."""
+def _episodes_own(url: str, steps: Sequence[Step], allow_private: Sequence[str] = ()) -> SafetyPolicy:
+    """The origins that an episode visited, public or at these hosts, and nothing else."""
     visited = [urlsplit(address) for address in (url, *(step.observation.url for step in steps))]
     origins = {f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" for parts in visited if parts.netloc}
-    return SafetyPolicy(sorted(origin for origin in origins if SafetyPolicy().refusal(origin) is None))
+    anywhere = SafetyPolicy(None, allow_private)
+    return SafetyPolicy(sorted(origin for origin in origins if anywhere.refusal(origin) is None), allow_private)
 
 
 async def _replay_step(

@@ -179,7 +179,7 @@ def _figures(run: Evaluation, protocol: EvalProtocol, played: Played) -> dict[st
         rows.append(_row(run.suite, protocol, name, [played[key] for key in keys if key in played]))
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        for group in run.suite.groups(row["task"]):
+        for group in row["groups"]:
             groups.setdefault(group, []).append(row)
     figures = _rate(rows)
     return {
@@ -211,6 +211,7 @@ def _row(suite: Suite[Any], protocol: EvalProtocol, name: str, played: list[Epis
     solved = sum(by_seed.values())
     return {
         "task": name,
+        "groups": list(suite.groups(name)),
         "episodes": len(rewards),
         "successes": solved,
         "success_rate": solved / len(rewards) if rewards else None,

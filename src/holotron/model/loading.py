@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
-from holotron.model.adapters import load_adapters
-from holotron.model.checkpoint.reader import Progress, load_checkpoint
 from holotron.model.errors import ModelError
-from holotron.model.initialize import random_model
-from holotron.model.model import Model
 from holotron.model.presets import PRESETS
+
+if TYPE_CHECKING:
+    import torch
+
+    from holotron.model.checkpoint.reader import Progress
+    from holotron.model.model import Model
 
 # Weights that come with the package, a folder each.
 BUNDLED = Path(__file__).with_name("weights")
@@ -35,6 +36,13 @@ def load(
     preset is made in memory and nothing is read. adapters: LoRA adapters by name, each a folder as PEFT writes it;
     `model.using(name)` computes with one, and an engine's sessions name theirs.
     """
+    # Here, because finding a checkpoint takes none of it: a server's HTTP process starts without torch.
+    import torch
+
+    from holotron.model.adapters import load_adapters
+    from holotron.model.checkpoint.reader import load_checkpoint
+    from holotron.model.initialize import random_model
+
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     name = str(name_or_path)
     if random_weights:

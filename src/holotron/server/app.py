@@ -92,11 +92,12 @@ def create_app(
             yield
 
     app = Application(title="Holotron", version=__version__, description=ABOUT, lifespan=lifespan)
-    for part in (completion_routes, responses, message_routes, session_routes, text_routes, health_routes, admin):
+    parts = (completion_routes, responses, message_routes, session_routes, text_routes, health_routes, admin)
+    for part in parts:
         app.include_router(part.router)
     for part in (sglang_routes, vllm_routes, trl_routes):  # dialects of trainers, whose schema is theirs
         app.include_router(part.router, include_in_schema=False)
-    add_handlers(app)
+    add_handlers(app, {getattr(route, "path", "") for part in parts for route in part.router.routes})
     for gone in (ClientGone, ClientDisconnect):
         app.add_exception_handler(gone, _client_gone)
     app.add_middleware(RetryMiddleware, keys=keys)

@@ -30,6 +30,7 @@ ANTHROPIC_TYPES = {404: "not_found_error", 503: "overloaded_error"}
 LONGEST_MESSAGE = 1000
 _OUR_TYPES = re.compile(r" or instance of \w+| or object to extract fields from")
 LONGEST_PARAM = 200
+NOT_FOUND = "Not Found"  # as Starlette says of a path that no route has
 
 
 class ApiError(HTTPException):
@@ -116,11 +117,13 @@ def as_api_error(error: Exception) -> ApiError:
     return ApiError(500, "something went wrong in the server; its log has the details", code="internal_error")
 
 
-def add_handlers(app: FastAPI) -> None:
-    """Let every error come out in the same form."""
+def add_handlers(app: FastAPI, paths: set[str]) -> None:
+    """Let every error come out in the same form. paths: of the application's routes."""
 
     async def answer(request: Request, error: Exception) -> JSONResponse:
         found = as_api_error(error)
+        if found.message == NOT_FOUND:
+            found = _nothing_at(request.url.path, paths)
         request.state.code = found.code
         response = found.response()
         if request.url.path.startswith("/v1/messages"):
@@ -131,6 +134,13 @@ def add_handlers(app: FastAPI) -> None:
 
     for kind in (AnyHTTPException, EngineDown, EngineRefused, RequestValidationError, TimeoutError):
         app.add_exception_handler(kind, answer)
+
+
+def _nothing_at(path: str, paths: set[str]) -> ApiError:
+    """What to tell a client whose base URL has a /v1 too few or too many."""
+    near = (f"/v1{path}", path.removeprefix("/v1"))
+    meant = next((f"; did you mean {other}?" for other in near if other in paths), "; GET / tells what there is")
+    return ApiError(404, f"there is nothing at {path[:LONGEST_PARAM]}{meant}", code="not_found")
 
 
 def _explain(error: RequestValidationError) -> ApiError:

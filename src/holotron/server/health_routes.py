@@ -1,4 +1,4 @@
-"""What watches the server reads: /health, /metrics and /version. They are open to all."""
+"""What watches the server reads: /health, /metrics and /version; and where to go from /. They are open to all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
 from holotron import __version__
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.server import messages as m
 from holotron.server.auth import Caller
 from holotron.server.engine_client import EngineDown, EngineRefused
@@ -23,6 +23,16 @@ router = APIRouter()
 DEEP_SECONDS = 10.0
 SLOW = ApiError(503, f"the engine has computed no token in {DEEP_SECONDS:.0f} seconds", code="engine_slow", retry=5)
 WATCHER = Caller("health")
+
+
+PLACES = {"docs": "/docs", "health": "/health", "metrics": "/metrics", "models": "/v1/models", "openai": "/v1"}
+
+
+@router.get("/")
+async def index(state: StateDep) -> JSONResponse:
+    """What answers here, and where."""
+    viewer = {"episodes": "/view/"} if state.settings.episodes is not None else {}
+    return JSONResponse({"name": "holotron", "version": __version__, **PLACES, **viewer})
 
 
 @router.get("/health", response_model=Health, responses=ERRORS)

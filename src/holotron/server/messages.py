@@ -10,7 +10,7 @@ from typing import Any
 
 from holotron.engine.options import EngineOptions
 from holotron.engine.requests import FinishEvent, PromptEvent, StartEvent, TokenEvent
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 
 # ---- to the engine ----
 

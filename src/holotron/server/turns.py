@@ -12,7 +12,7 @@ from typing import Any
 from holotron.engine.errors import GrammarFailed
 from holotron.engine.grammar import Grammar
 from holotron.engine.requests import Event, FinishEvent, PromptEvent, TokenEvent, TokenLogprobs
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.model.text.conversation import Conversation
 from holotron.model.text.tokenizer import Tokenizer
 from holotron.server import messages as m

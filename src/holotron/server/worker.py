@@ -33,6 +33,7 @@ from holotron.engine.weights import read_weights, weight_checksums
 from holotron.model.errors import ImageError, ModelError
 from holotron.server import messages as m
 from holotron.server.channel import Channel
+from holotron.server.grammar_check import GrammarCheck
 from holotron.server.log_lines import write_logs
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,9 @@ class Worker:
         self.engine = engine
         self.channel = channel
         self._start = start
+        tokenizer, config = engine.tokenizer, engine.model.config
+        known = (config.vocab_size, config.eos_token_ids)
+        self.grammars = GrammarCheck(tokenizer, *known) if tokenizer is not None else None
         self._turns: dict[int, RunningTurn] = {}
         self._preparing: dict[int, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -94,6 +98,8 @@ class Worker:
         finally:
             sweeping.cancel()
             self._receiver.close()
+            if self.grammars is not None:
+                await self.grammars.close()
 
     def _take(self, message: Any) -> None:
         if isinstance(message, m.Cancel):
@@ -179,6 +185,8 @@ class Worker:
         try:
             images = await asyncio.gather(*(self._prepare(i, *image) for i, image in enumerate(message.images)))
             grammar = message.sampling.grammar
+            if grammar is not None and self.grammars is not None:
+                await self.grammars.check(grammar)
             compiled = await self.engine.compile_grammar(grammar) if grammar else None
             self._preparing.pop(message.id, None)  # from here on it is cancelled as a turn
             submission = self.engine.submit(

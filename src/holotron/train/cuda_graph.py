@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from holotron.ops.recording import recorded
 from holotron.train.batches import TrainingBatch
 
 WARM_UPS = 3
@@ -33,8 +34,8 @@ class CudaGraphStep:
         if self._graph is None:
             self._record(batch, patches_PV, positions_PW)
         assert self._graph is not None
-        for recorded, new in zip(self._tables, batch.tables(), strict=True):
-            recorded.copy_(new, non_blocking=True)
+        for table, new in zip(self._tables, batch.tables(), strict=True):
+            table.copy_(new, non_blocking=True)
         self._patches.copy_(patches_PV)
         with torch.no_grad():
             self._positions.copy_(positions_PW)
@@ -60,8 +61,7 @@ class CudaGraphStep:
             self._clear_gradients()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        # Other threads go on meanwhile: the one that pins batches, for one.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with recorded(graph):  # other threads go on meanwhile: the one that pins batches, for one
             losses = self._of(self._batch, self._patches, self._positions)
             losses[0].backward()
             self._losses = tuple(loss.detach() for loss in losses)

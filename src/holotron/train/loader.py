@@ -14,7 +14,7 @@ from collections.abc import Sequence as ListOf
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from holotron.agent.policy_format import NANO, PolicyFormat, find_format
 from holotron.episodes.examples import ExampleError
 from holotron.episodes.shards import read_shard, shard_paths
+from holotron.model.errors import ModelError
 from holotron.train.batches import Bunch, Packer, TrainingBatch
 from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.cutting import cut
@@ -176,7 +177,7 @@ def _same_picture(one: Sequence, other: Sequence) -> bool:
 
 
 @dataclass(eq=False)
-class BatchStream(IterableDataset[tuple[Drawn, ...]]):
+class BatchStream(IterableDataset[Any]):
     """One rank's part of the `batches` of each step, endlessly, made by its own `workers`, who take steps in turn.
 
     `cursors` are those a run has reached, of all streams; `turn` is the worker that is next.
@@ -196,13 +197,18 @@ class BatchStream(IterableDataset[tuple[Drawn, ...]]):
     folder: Path = Path()
     own_format: PolicyFormat = NANO
 
-    def __iter__(self) -> Iterator[tuple[Drawn, ...]]:
+    def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
         if info is not None:
             torch.set_num_threads(1)
         worker = (self.turn + (info.id if info is not None else 0)) % self.workers
         own = range(self.rank, self.batches, self.ranks)
-        yield from zip(*(self._drawn(worker * self.batches + batch) for batch in own), strict=True)
+        try:
+            yield from zip(*(self._drawn(worker * self.batches + batch) for batch in own), strict=True)
+        except (ExampleError, ModelError) as error:
+            if info is None:
+                raise
+            yield error  # raised by `load_batches`: DataLoader would make its traceback a part of the message
 
     def _drawn(self, stream: int) -> Iterator[Drawn]:
         streams, shared = self.workers * self.batches, self.packer.budget.shared
@@ -271,4 +277,11 @@ def load_batches(stream: BatchStream, workers: int) -> Iterator[tuple[Drawn, ...
     # A thread of its own brings batches into memory that a GPU can fetch from, while the step before is computed.
     pinned = torch.cuda.is_available()
     loader = DataLoader(stream, batch_size=None, num_workers=workers, prefetch_factor=4, pin_memory=pinned)
-    return iter(loader)
+    return _raising(loader)
+
+
+def _raising(made: Iterable[tuple[Drawn, ...] | ExampleError | ModelError]) -> Iterator[tuple[Drawn, ...]]:
+    for step in made:
+        if isinstance(step, Exception):
+            raise step
+        yield step

@@ -18,6 +18,7 @@ from holotron.episodes.record import EpisodeInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.web.detail import compact_json, without_folder
 from holotron.web.rows import Row, row_of
+from holotron.web.training_log import TrainingLog
 
 Progress = Callable[[int, int], None]
 
@@ -60,6 +61,7 @@ class Catalog:
     def __init__(self, store: EpisodeStore) -> None:
         self.store = store
         self.name = store.folder.resolve().name
+        self.training = TrainingLog(store)
         self._folder = store.folder / "episodes"
         self._lock = threading.Lock()
         self._epoch = uuid.uuid4().hex[:8]
@@ -86,7 +88,8 @@ class Catalog:
             since = int(number) if known else 0
             rows = ",".join(entry.text for entry in self._entries.values() if entry.version > since)
             removed = [name for name, version in self._removed.items() if known and version > since]
-            head = {"cursor": f"{self._epoch}.{self._version}", "whole": not known, "store": self.name}
+            head: dict[str, object] = {"cursor": f"{self._epoch}.{self._version}", "whole": not known}
+            head |= {"store": self.name, "trained": self.training.last}
             return f'{{"head":{json.dumps(head)},"removed":{json.dumps(removed)},"rows":[{rows}]}}'
 
     def _refresh(self, progress: Progress | None) -> None:

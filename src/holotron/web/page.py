@@ -12,7 +12,18 @@ from pathlib import Path
 STATIC = Path(__file__).parent / "static"
 INDEX, STYLE, ICON = "index.html", "viewer.css", "icon.svg"
 # In this order they make one script: each uses only those before it.
-SCRIPTS = ("dom.js", "format.js", "filter.js", "source.js", "marks.js", "list.js", "step.js", "episode.js", "app.js")
+SCRIPTS = (
+    "dom.js",
+    "format.js",
+    "filter.js",
+    "source.js",
+    "marks.js",
+    "list.js",
+    "training.js",
+    "step.js",
+    "episode.js",
+    "app.js",
+)
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",

@@ -109,8 +109,8 @@ class _Content:
     @classmethod
     def of(cls, catalog: Catalog, images: Literal["inline", "files"]) -> _Content:
         rows = catalog.rows()
-        head = {"store": catalog.name, "written": time.time(), "images": images}
-        data = compact_json({"head": head, "rows": [vars(row) for row in rows]})
+        head = {"store": catalog.name, "written": time.time(), "images": images, "trained": catalog.training.last}
+        data = compact_json({"head": head, "rows": [vars(row) for row in rows], "lines": catalog.training.lines()})
         content = cls(len(rows), [data_block("holotron-data", data)])
         for row in rows:
             if row.outcome != "damaged":

@@ -62,6 +62,11 @@ def router(catalog: Catalog) -> APIRouter:
             data = episode_json(info, steps_of(store, info)[0]).encode()
             return data_response(data, JSON, **{"Content-Disposition": f'attachment; filename="{episode_id}.json"'})
 
+    @routes.get("/api/training")
+    def training(after: Annotated[int, Query(ge=0)] = 0) -> Response:
+        """What the run that the store is of told of its iterations after that one."""
+        return data_response(compact_json({"lines": catalog.training.lines(after)}).encode(), JSON)
+
     @routes.get("/api/images/{name}")
     def image(name: str) -> Response:
         """A screenshot, by the SHA-256 of its bytes and .png."""

@@ -16,7 +16,8 @@ RowOutcome: TypeAlias = Literal[
 class Row:
     """Seeds and weight versions are texts here: JavaScript rounds whole numbers beyond 2⁵³.
 
-    Of an episode that cannot be read there is only the id, and the detail says why.
+    group: of attempts that online RL compares. Of an episode that cannot be read there is only the id, and the detail
+    says why.
     """
 
     id: str
@@ -29,6 +30,7 @@ class Row:
     url: str = ""
     seed: str = ""
     sample: int = 0
+    group: str = ""
     model: str = ""
     weights: str = ""
     reward: float | None = None
@@ -51,6 +53,7 @@ def row_of(info: EpisodeInfo, steps: int | None, being_written: bool) -> Row:
         url=task.url or "",
         seed="" if task.seed is None else str(task.seed),
         sample=task.sample,
+        group=str(task.extra.get("group", "")),
         model=info.policy.model,
         weights="" if info.policy.weight_version is None else str(info.policy.weight_version),
         reward=outcome.reward if outcome else None,

@@ -60,10 +60,12 @@ def record(store: EpisodeStore, sample: int, steps: list[StepRecord]) -> str:
     return writer.info.id
 
 
-def reader_of(learner: PolicyLearner, model: EngineModel, store: EpisodeStore) -> PlayedReader:
+def reader_of(
+    learner: PolicyLearner, model: EngineModel, store: EpisodeStore, asked: PolicyFormat = ASKED
+) -> PlayedReader:
     config = learner.model.config
     masks = TokenMasks(learner.writer.tokenizer, config, model.engine.loop.sampler.banned.tolist())
-    return PlayedReader(store, config, ASKED, masks)
+    return PlayedReader(store, config, asked, masks)
 
 
 def recipe_of(folder: Path, objective: str = "") -> GrpoRecipe:
@@ -85,7 +87,7 @@ def test_engine_and_trainer_agree_on_every_drawn_token(tmp_path: Path, tokenizer
     with loaded(tmp_path / "start", "cpu", style=STYLE, memory=2**27, tokens_per_session=512, group=GROUP) as model:
         ids = asyncio.run(play(model, ASKED, store))
         forks = model.engine.counters()["forks"]
-        played = [reader_of(learner, model, store).read(episode) for episode in ids]
+        played = [each for episode in ids for each in reader_of(learner, model, store).read(episode)]
         # One prompt is computed for all: what differs follows after the first answers.
         assert forks == GROUP - 1
         assert played[0].states == played[1].states
@@ -111,7 +113,7 @@ def test_an_update_reaches_every_parameter_of_the_engine_bit_for_bit(tmp_path: P
     with loaded(tmp_path / "start", "cpu", style=STYLE, memory=2**27, tokens_per_session=512, group=GROUP) as model:
         ids = asyncio.run(play(model, ASKED, store))
         reader = reader_of(learner, model, store)
-        weighed = [WeighedSequence(reader.read(episode), (1.0, -0.5, 0.3)) for episode in ids]
+        weighed = [WeighedSequence(reader.read(episode)[0], (1.0, -0.5, 0.3)) for episode in ids]
         batches = learner.prepared(pack(Packer(TINY, recipe.batch), weighed, recipe.objective))
         for step in range(2):
             report = learner.update(batches, step, 0)
@@ -154,7 +156,7 @@ def test_lora_plays_with_the_trainers_weights_and_sends_the_adapter_alone(tmp_pa
         base = {name: parameter.clone() for name, parameter in shared.items()}
         ids = asyncio.run(play(model, ASKED, rollout.store))
         reader = reader_of(learner, model, rollout.store)
-        weighed = [WeighedSequence(reader.read(episode), (1.0, -0.5, 0.3)) for episode in ids]
+        weighed = [WeighedSequence(reader.read(episode)[0], (1.0, -0.5, 0.3)) for episode in ids]
         batches = pack(Packer(TINY, recipe.batch), weighed, recipe.objective)
         for step in range(2):
             learner.update(batches, step, 0)

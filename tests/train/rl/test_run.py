@@ -65,9 +65,3 @@ def test_attempts_go_on_while_it_learns_and_none_is_too_old(tmp_path: Path) -> N
     assert len({output.weight_version for output in outputs if output is not None}) > 1
     ledger = json.loads((out / "ledger-4.json").read_text())
     assert ledger["open"]  # begun, and not learned from
-
-
-def test_a_format_that_writes_prompts_anew_is_refused(tmp_path: Path) -> None:
-    path = write_run(tmp_path, steps=1, rollout='format = "holo2"')
-    with pytest.raises(ValueError, match="holo2 writes each prompt anew"):
-        GrpoTrainer(read_grpo_recipe(path), tmp_path / "run", "cpu")

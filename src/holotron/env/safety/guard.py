@@ -21,6 +21,8 @@ from holotron.env.safety.policy import BLANK, PAGE_SCHEMES
 BACK_MS = 3000
 # Where the browser itself takes a page that asks for an address it never shows.
 BLOCKED = "#blocked"
+# How the browser's log begins to tell of an address that it did not go to.
+NOT_ALLOWED = "Not allowed to load local resource: "
 # Frames may have documents without a connection; what those load goes through the proxy.
 FRAME_SCHEMES = ("about", "data", "blob")
 # An answer that any kind of request can be content with, a style sheet's first of all.
@@ -46,6 +48,8 @@ class GuardedTabs(Tabs):
         for name in ("Page.frameRequestedNavigation", "Page.frameScheduledNavigation"):
             tab.session.on(name, lambda event: self._requested(tab, event["url"], event["frameId"] == tab.frame_id))
         tab.session.on("Page.windowOpen", lambda event: self._requested(tab, event["url"], main=True))
+        tab.session.on("Log.entryAdded", lambda event: self._logged(tab, event["entry"]))
+        await tab.session.send("Log.enable")
 
     async def _judge(self, tab: LiveTab, event: dict[str, Any]) -> None:
         """Let a document's request go on, or stop it; redirects come here hop by hop."""
@@ -84,6 +88,13 @@ class GuardedTabs(Tabs):
         rule = self._options.safety.refusal(url) if scheme not in (*PAGE_SCHEMES, "javascript") else None
         if rule is not None and (main or scheme not in FRAME_SCHEMES):
             self._events.refusal("navigation" if main else "frame", url, rule)
+
+    def _logged(self, tab: LiveTab, entry: dict[str, Any]) -> None:
+        """Of a new tab for a `file:` address the browser tells in its log alone."""
+        url = entry["text"].removeprefix(NOT_ALLOWED)
+        told = any(refusal.target == url for refusal in self._events.refusals())
+        if entry["source"] == "security" and url != entry["text"] and not told:
+            self._requested(tab, url, main=True)
 
     def arrived(self, tab: LiveTab, frame: dict[str, Any]) -> None:
         # A document that did not come was perhaps refused by the proxy, before its request came to `_judge`.

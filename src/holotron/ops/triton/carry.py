@@ -43,23 +43,21 @@ def _backward(
         )
 
 
-@torch.library.custom_op("holotron::carry", mutates_args=())
-def carry(kept_CH: Tensor, added_CHPN: Tensor, first_S: Tensor, counts_S: Tensor) -> Tensor:
-    """holotron.ops.plain.carry.carry"""
+def carry_into(entering_CHPN: Tensor, kept_CH: Tensor, added_CHPN: Tensor, first_S: Tensor, counts_S: Tensor) -> None:
+    """Write the state that enters each chunk of a sequence; those of other chunks are left as they are."""
     heads, values = kept_CH.shape[1], added_CHPN.shape[2] * added_CHPN.shape[3]
-    entering = torch.zeros_like(added_CHPN, memory_format=torch.contiguous_format)
     grid = (len(first_S), heads, triton.cdiv(values, BLOCK))
-    _forward[grid](kept_CH.contiguous(), added_CHPN.contiguous(), entering, first_S, counts_S, heads, values, BLOCK)
-    return entering
+    _forward[grid](
+        kept_CH.contiguous(), added_CHPN.contiguous(), entering_CHPN, first_S, counts_S, heads, values, BLOCK
+    )
 
 
-@torch.library.custom_op("holotron::carry_backward", mutates_args=())
-def carry_backward(
-    kept_CH: Tensor, entering_CHPN: Tensor, grad_CHPN: Tensor, first_S: Tensor, counts_S: Tensor
-) -> tuple[Tensor, Tensor]:
+def carry_backward_into(
+    grad_added: Tensor, kept_CH: Tensor, entering_CHPN: Tensor, grad_CHPN: Tensor, first_S: Tensor, counts_S: Tensor
+) -> Tensor:
+    """Write the gradients of what the chunks of sequences add; those of what all chunks keep."""
     heads, values = kept_CH.shape[1], entering_CHPN.shape[2] * entering_CHPN.shape[3]
     parts = triton.cdiv(values, BLOCK)
-    grad_added = torch.zeros_like(entering_CHPN)
     grad_kept = kept_CH.new_zeros((*kept_CH.shape, parts))
     grid = (len(first_S), heads, parts)
     _backward[grid](
@@ -74,7 +72,23 @@ def carry_backward(
         values,
         BLOCK,
     )
-    return grad_kept.sum(-1), grad_added
+    return grad_kept.sum(-1)
+
+
+@torch.library.custom_op("holotron::carry", mutates_args=())
+def carry(kept_CH: Tensor, added_CHPN: Tensor, first_S: Tensor, counts_S: Tensor) -> Tensor:
+    """holotron.ops.plain.carry.carry"""
+    entering = torch.zeros_like(added_CHPN, memory_format=torch.contiguous_format)
+    carry_into(entering, kept_CH, added_CHPN, first_S, counts_S)
+    return entering
+
+
+@torch.library.custom_op("holotron::carry_backward", mutates_args=())
+def carry_backward(
+    kept_CH: Tensor, entering_CHPN: Tensor, grad_CHPN: Tensor, first_S: Tensor, counts_S: Tensor
+) -> tuple[Tensor, Tensor]:
+    grad_added = torch.zeros_like(entering_CHPN)
+    return carry_backward_into(grad_added, kept_CH, entering_CHPN, grad_CHPN, first_S, counts_S), grad_added
 
 
 @carry.register_fake

@@ -14,7 +14,7 @@ import torch
 
 from holotron.engine.errors import EngineError
 from holotron.engine.requests import AnyEvent, FinishEvent, PromptEvent
-from holotron.engine.sampling import SamplingParams
+from holotron.engine.sampling_params import SamplingParams
 from holotron.train.rl.policy_learner import PolicyLearner
 from holotron.train.rl.rollout_batch import RolloutBatch
 from holotron.train.sequences import Sequence

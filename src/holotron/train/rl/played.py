@@ -3,12 +3,14 @@ each of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holotron.agent.chat import Message
 from holotron.agent.policy_format import PolicyFormat, conversation
 from holotron.episodes.examples import ExampleError
 from holotron.model.config import ModelConfig
@@ -24,10 +26,11 @@ if TYPE_CHECKING:  # records need pydantic
 
 @dataclass(frozen=True)
 class PlayedSequence:
-    """The session of one episode. What follows is of each drawn token, in order; forced ones are not learned.
+    """The session of one episode, or one step of it where each prompt was written anew.
 
-    engine: its log-probability when it was drawn. version: of the weights then. step: which it is of. allowed: what it
-    was drawn from. states: what each step saw, by the hash of its image.
+    What follows is of each drawn token, in order; forced ones are not learned. engine: its log-probability when it was
+    drawn. version: of the weights then. step: which of this sequence it is of. allowed: what it was drawn from.
+    states: what each step saw, by the hash of its image.
     """
 
     sequence: Sequence
@@ -47,16 +50,22 @@ class PlayedReader:
         self._store, self._config, self._format, self._masks = store, config, policy_format, masks
         self._schemas = {forced: policy_format.schema(forced) for forced in (False, True)}
 
-    def read(self, episode_id: str) -> PlayedSequence:
+    def read(self, episode_id: str) -> list[PlayedSequence]:
         """ExampleError where the episode lacks what only an engine in this process records."""
         episode = self._store.read(episode_id)
+        shown = self._shown(episode)
+        if self._format.windowed:
+            return [self._sequence(episode, [step], pngs) for step, pngs in zip(episode.steps, shown, strict=True)]
+        return [self._sequence(episode, episode.steps, [png for pngs in shown for png in pngs])]
+
+    def _sequence(self, episode: Episode, steps: ListOf[Step], pngs: ListOf[bytes]) -> PlayedSequence:
         ids: list[int] = []
         learn: list[bool] = []
         engine: list[float] = []
         versions: list[int] = []
-        steps: list[int] = []
+        numbers: list[int] = []
         allowed: list[NDArray[np.int32]] = []
-        for step in episode.steps:
+        for number, step in enumerate(steps):
             output = _recorded(episode.id, step)
             assert output.prompt_ids is not None
             assert output.token_ids is not None
@@ -68,33 +77,43 @@ class PlayedReader:
             of_tokens = output.weight_versions or (output.weight_version,) * len(drawn)
             engine += [value for value, was_drawn in zip(output.logprobs, drawn, strict=True) if was_drawn]
             versions += [int(value or 0) for value, was_drawn in zip(of_tokens, drawn, strict=True) if was_drawn]
-            steps += [step.index] * sum(drawn)
+            numbers += [number] * sum(drawn)
             allowed.append(self._masks.drawn_from(self._schemas[step.forced], output.token_ids, output.forced))
         return PlayedSequence(
-            Sequence(np.array(ids), np.array(learn, dtype=np.bool_), self._pictures(episode, ids), "played"),
+            Sequence(np.array(ids), np.array(learn, dtype=np.bool_), self._pictures(episode.id, ids, pngs), "played"),
             np.array(engine, np.float32),
             np.array(versions, np.int64),
-            np.array(steps, np.int64),
+            np.array(numbers, np.int64),
             np.concatenate(allowed),
-            tuple(step.observation.image or str(step.index) for step in episode.steps),
+            tuple(step.observation.image or str(step.index) for step in steps),
         )
 
-    def _pictures(self, episode: Episode, ids: list[int]) -> tuple[Picture, ...]:
-        """What stands where the image tokens are, in order."""
-        vision = self._config.vision
-        if vision is None:
-            return ()
+    def _shown(self, episode: Episode) -> list[list[bytes]]:
+        """The pictures that were new at each step; where its prompt was written anew, all that it showed."""
 
         def image(seen: object) -> bytes | None:
             digest = getattr(seen, "image", None)
             return None if digest is None else self._store.image(digest)
 
-        sent = conversation(self._format, episode.task.text, episode.steps, image)
-        pngs = [message.image for messages in sent for message in messages if message.image is not None]
+        said: list[Message] = []
+        shown: list[list[bytes]] = []
+        for step, new in zip(
+            episode.steps, conversation(self._format, episode.task.text, episode.steps, image), strict=True
+        ):
+            told = self._format.history([*said, *new]) if self._format.windowed else new
+            shown.append([message.image for message in told if message.image is not None])
+            said += [*new, Message("assistant", step.output.text if step.output is not None else "")]
+        return shown
+
+    def _pictures(self, episode_id: str, ids: list[int], pngs: ListOf[bytes]) -> tuple[Picture, ...]:
+        """What stands where the image tokens are, in order."""
+        vision = self._config.vision
+        if vision is None:
+            return ()
         pictures = tuple(Picture(png, image_size(png), vision) for png in pngs)
         places, needed = ids.count(vision.image_token_id), sum(image_tokens(*p.size, vision) for p in pictures)
         if places != needed:
-            raise ExampleError(f"{episode.id} has {places} image tokens, and its screenshots need {needed}")
+            raise ExampleError(f"{episode_id} has {places} image tokens, and its screenshots need {needed}")
         return pictures
 
 

@@ -53,11 +53,6 @@ class Rollout:
         config, recipe = self.config, self.recipe
         own = None if recipe.random else resolve_format(recipe.starting_point, None, None)
         found = find_format(config.format) if config.format else own or NANO
-        if found.windowed:  # an episode is then no one sequence of tokens
-            raise ValueError(
-                f"{found.name} writes each prompt anew, and online RL learns from sessions; choose a format that goes "
-                "on in one, such as json"
-            )
         return found.with_kinds(config.kinds or self.suite.kinds)
 
     def engine(self, learner: Learner) -> AbstractContextManager[EngineModel]:

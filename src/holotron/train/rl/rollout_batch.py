@@ -5,6 +5,7 @@ Shapes: N learned tokens of a batch's budget, W words of 32 tokens each.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Sequence as ListOf
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
@@ -26,15 +27,29 @@ THREADS = 8
 
 @dataclass(frozen=True)
 class WeighedSequence:
-    """A played episode and the advantage of each of its steps. replayed: it is an earlier success.
+    """A played episode, or a step of one, and the advantage of each of its steps. replayed: it is an earlier success.
 
     version: of the weights when it was begun, with which its session may still remember what came first.
+    share: of its episode. length: drawn tokens of its whole episode; 0 are those that it has.
     """
 
     played: PlayedSequence
     advantages: tuple[float, ...]
     replayed: bool = False
     version: int = 0
+    share: float = 1.0
+    length: int = 0
+
+
+def weigh(
+    episode: ListOf[PlayedSequence], advantages: ListOf[float], replayed: bool, version: int
+) -> Iterator[WeighedSequence]:
+    """The sequences of an episode, each with the advantages of its own steps."""
+    length, first = sum(len(each.engine) for each in episode), 0
+    for each in episode:
+        own = tuple(advantages[first : first + len(each.states)])
+        yield WeighedSequence(each, own, replayed, version, 1 / len(episode), length)
+        first += len(own)
 
 
 @dataclass(frozen=True)
@@ -73,18 +88,19 @@ def pack(packer: Packer, sequences: ListOf[WeighedSequence], config: ObjectiveCo
         room.take(bunch)
         bunches[-1].append(sequence)
     # Most of it is decoding screenshots and scaling them, which threads do at once.
+    episodes = sum(sequence.share for sequence in sequences)
     with ThreadPoolExecutor(THREADS) as threads:
-        return list(threads.map(lambda members: _batch(packer, members, len(sequences), config), bunches))
+        return list(threads.map(lambda members: _batch(packer, members, episodes, config), bunches))
 
 
-def _batch(packer: Packer, members: list[WeighedSequence], episodes: int, config: ObjectiveConfig) -> RolloutBatch:
+def _batch(packer: Packer, members: list[WeighedSequence], episodes: float, config: ObjectiveConfig) -> RolloutBatch:
     most, played = packer.budget.learned, [member.played for member in members]
     # Every turn is an answer of its own, numbered through the batch.
     starts = np.cumsum([0, *(len(each.states) for each in played)])
-    weights = [
-        np.full(len(each.engine), 1 / (episodes * (len(each.engine) if config.by_length else config.tokens)))
-        for each in played
+    lengths = [
+        (member.length or len(member.played.engine)) if config.by_length else config.tokens for member in members
     ]
+    weights = [np.full(len(each.engine), 1 / (episodes * length)) for each, length in zip(played, lengths, strict=True)]
     advantages = [np.array(member.advantages)[member.played.step] for member in members]
     engine_N = _padded(np.concatenate([each.engine for each in played]), most)
     allowed = np.concatenate([each.allowed for each in played])

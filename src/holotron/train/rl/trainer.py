@@ -27,7 +27,7 @@ from holotron.train.rl.ledger import Ledger
 from holotron.train.rl.played import PlayedReader
 from holotron.train.rl.policy_learner import PolicyLearner, UpdateReport
 from holotron.train.rl.progress import GrpoProgress, Stopwatch, add_updates, progress_of
-from holotron.train.rl.rollout_batch import RolloutBatch, WeighedSequence, pack
+from holotron.train.rl.rollout_batch import RolloutBatch, WeighedSequence, pack, weigh
 from holotron.train.rl.token_masks import TokenMasks
 from holotron.train.rl.weight_sync import send_weights
 from holotron.train.run_folder import claim_folder
@@ -95,6 +95,8 @@ class GrpoTrainer:
             stack.enter_context(stop_signals(lambda *_: self.stop()))
             model = stack.enter_context(self.rollout.engine(self.learner))
             checksum = send_weights(self.learner, model.engine, self.ledger.version)
+            if self.recipe.rollout.staleness:  # while a thread learns, graphs are better not recorded
+                model.engine.record_graphs(self.recipe.rollout.sessions)
             play = stack.enter_context(self.rollout.playing(model))
             if self.device.type == "cuda":  # learning must not stand in the engine's queue, nor it in ours
                 stack.enter_context(torch.cuda.stream(torch.cuda.Stream(self.device)))
@@ -159,13 +161,17 @@ class GrpoTrainer:
         tokens = answers = 0
         for group in found.groups:
             played = [reader.read(trajectory.episode) for trajectory in group.trajectories]
-            advantages = group.advantages([each.states for each in played], config)
-            triples = zip(played, advantages, group.trajectories, strict=True)
+            states = [[state for each in episode for state in each.states] for episode in played]
+            advantages = group.advantages(states, config)
             weighed.append(
-                [WeighedSequence(each, tuple(worth), one.replayed, group.version) for each, worth, one in triples]
+                [
+                    sequence
+                    for episode, worth, one in zip(played, advantages, group.trajectories, strict=True)
+                    for sequence in weigh(episode, worth, one.replayed, group.version)
+                ]
             )
-            tokens += sum(len(each.engine) for each in played)
-            answers += sum(len(each.states) for each in played)
+            tokens += sum(len(each.engine) for episode in played for each in episode)
+            answers += sum(map(len, states))
         fitting = [[each for each in group if self._fits(each)] for group in weighed]
         updates = min(self.recipe.updates, len(fitting))
         parts = [[each for group in fitting[part::updates] for each in group] for part in range(updates)]
@@ -175,7 +181,7 @@ class GrpoTrainer:
     def _scored(self, found: Collected, reader: PlayedReader, model: EngineModel) -> float | None:
         """How far engine and trainer are from each other on an episode of this iteration, with the new weights."""
         for group in found.groups:
-            played = reader.read(group.trajectories[0].episode)
+            played = reader.read(group.trajectories[0].episode)[0]
             if self.packer.fits(played.sequence):
                 weighed = [WeighedSequence(played, (0.0,) * len(played.states))]
                 [batch] = pack(self.packer, weighed, self.recipe.objective)

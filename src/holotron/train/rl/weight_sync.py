@@ -13,6 +13,7 @@ from holotron.model.adapters import held_changes
 from holotron.model.checkpoint.adapter import A, B, LowRank
 from holotron.model.model import Model
 from holotron.model.parameters import place
+from holotron.ops.recording import wait_for_device
 from holotron.train.learner import Learner
 from holotron.train.lora import LoraExperts, LoraLinear, merged
 from holotron.train.meter import TrainingError
@@ -28,7 +29,7 @@ def send_weights(learner: Learner, engine: Engine, version: int) -> str:
 
     Only what learns is sent, of LoRA the adapter: the engine has the rest. TrainingError if it holds something else.
     """
-    _wait(learner.device)  # the engine's thread copies them on a stream of its own
+    wait_for_device(learner.device)  # the engine's thread copies them on a stream of its own
     if shares_base(learner):
         changes = changes_of(learner)
         engine.update_adapter(POLICY, changes, epoch=version)
@@ -38,18 +39,13 @@ def send_weights(learner: Learner, engine: Engine, version: int) -> str:
         weights = {name: weight.detach() for name, weight in weights_of(learner)}
         engine.update_weights(weights, epoch=version)
         held = {name: engine.model.get_parameter(name) for name in weights}
-    _wait(learner.device)
+    wait_for_device(learner.device)
     sent = checksum((name, weight.to(held[name].dtype)) for name, weight in weights.items())
     if (arrived := checksum(held.items())) != sent:
         raise TrainingError(
             f"the engine holds other weights ({arrived}) than it was sent ({sent}) as version {version}"
         )
     return sent
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def shares_base(learner: Learner) -> bool:

@@ -5,12 +5,14 @@ import { plural } from "./format.js";
 import { filtersText, parseFilters, prepare } from "./filter.js";
 import { isId, openSource } from "./source.js";
 import { EpisodeList } from "./list.js";
+import { TrainingPanel } from "./training.js";
 import { EpisodeView } from "./episode.js";
 
 const POLL_MILLISECONDS = 1000;
 const source = openSource();
 const rows = new Map();
 const list = new EpisodeList(() => keepAddress(`#${filtersText(list.filters)}`));
+const training = new TrainingPanel((task) => list.choose({ task, group: "" }));
 let place = 0; // how far down the list was when an episode was opened
 let storeName = "";
 
@@ -130,6 +132,7 @@ async function update() {
   storeName = news.head.store;
   setText(byId("store-name"), storeName);
   if (news.rows.length || news.removed.length || news.head.whole) list.update(rows, added);
+  await training.follow(source, news.head.trained ?? 0);
   const open = view.id !== null && news.rows.find((row) => row.id === view.id);
   if (open) await view.refresh(open);
   else view.tick();

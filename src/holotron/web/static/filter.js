@@ -25,7 +25,7 @@ export const COLUMNS = {
   started: { label: "Started", value: (row) => row.started, down: true },
 };
 
-export const DEFAULTS = { q: "", outcome: "", benchmark: "", task: "", sort: "started", order: "" };
+export const DEFAULTS = { q: "", outcome: "", benchmark: "", task: "", group: "", sort: "started", order: "" };
 
 /** The filters in the part of an address after #…?; unknown names and values that cannot be are left out. */
 export function parseFilters(text) {
@@ -49,7 +49,7 @@ export const isDown = (filters) => (filters.order ? filters.order === "down" : C
 /** What the search looks through, made once per row. */
 export function prepare(row) {
   const words = [row.task, row.benchmark, row.name, row.id, row.model, row.weights && `v${row.weights}`,
-    row.seed && `seed ${row.seed}`, row.reason, row.detail, row.url];
+    row.seed && `seed ${row.seed}`, row.group && `group ${row.group}`, row.reason, row.detail, row.url];
   row.haystack = words.join("\n").toLowerCase();
   return row;
 }
@@ -63,6 +63,7 @@ export function select(rows, filters, now) {
   for (const row of rows) {
     if (filters.benchmark && row.benchmark !== filters.benchmark) continue;
     if (filters.task && row.name !== filters.task) continue;
+    if (filters.group && row.group !== filters.group) continue;
     if (!needles.every((needle) => row.haystack.includes(needle))) continue;
     counts[row.outcome] += 1;
     total += 1;

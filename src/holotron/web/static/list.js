@@ -76,8 +76,9 @@ export class EpisodeList {
 
   #makeControls() {
     byId("search").addEventListener("input", (event) => this.#set({ q: event.target.value }));
-    byId("benchmark").addEventListener("change", (event) => this.#set({ benchmark: event.target.value, task: "" }));
-    byId("task").addEventListener("change", (event) => this.#set({ task: event.target.value }));
+    byId("benchmark").addEventListener("change", (event) => this.#set({ benchmark: event.target.value, task: "", group: "" }));
+    byId("task").addEventListener("change", (event) => this.#set({ task: event.target.value, group: "" }));
+    byId("group").addEventListener("change", (event) => this.#set({ group: event.target.value }));
     byId("sort").addEventListener("change", (event) => this.#set({ sort: event.target.value, order: "" }));
     byId("order").addEventListener("click", () => this.#set({ order: isDown(this.filters) ? "up" : "down" }));
     byId("clear").addEventListener("click", () => {
@@ -102,6 +103,11 @@ export class EpisodeList {
     }
   }
 
+  /** Have other filters, as if the user had set them. */
+  choose(change) {
+    this.#set(change);
+  }
+
   #set(change) {
     this.filters = { ...this.filters, ...change };
     scrollTo({ top: 0 });
@@ -116,6 +122,9 @@ export class EpisodeList {
     offer(byId("benchmark"), choices(all, "benchmark"), filters.benchmark, "All benchmarks");
     const there = filters.benchmark ? all.filter((row) => row.benchmark === filters.benchmark) : all;
     offer(byId("task"), choices(there, "name"), filters.task, "All tasks");
+    const groups = choices(filters.task ? there.filter((row) => row.name === filters.task) : there, "group");
+    byId("group").parentElement.hidden = !groups.length && !filters.group;
+    offer(byId("group"), groups, filters.group, "All groups");
     byId("sort").value = filters.sort;
     const down = isDown(filters);
     byId("order").replaceChildren(icon(down ? "descending" : "ascending"));
@@ -235,7 +244,8 @@ function fillRow(element, row, filters) {
 
 function origin(row) {
   const name = [row.benchmark, row.name].filter(Boolean).join(" / ") || row.url || row.id;
-  return name + (row.seed === "" ? "" : ` · seed ${row.seed}`) + (row.sample ? ` · sample ${row.sample}` : "");
+  return name + (row.seed === "" ? "" : ` · seed ${row.seed}`) + (row.sample ? ` · sample ${row.sample}` : "")
+    + (row.group === "" ? "" : ` · group ${row.group}`);
 }
 
 /** An outcome as a coloured word. */

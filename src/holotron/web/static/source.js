@@ -7,7 +7,8 @@ const ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
 export const isId = (text) => ID.test(text);
 
-/** The source of this page. `changes` gives rows and `episode` one with its steps from `first` on. */
+/** The source of this page. `changes` gives rows, `training` the lines of a run after a step, `episode` one with
+ * its steps from `first` on. */
 export function openSource() {
   const block = byId("holotron-data");
   return block ? new ReportSource(JSON.parse(block.textContent)) : new ServerSource();
@@ -21,6 +22,10 @@ class ServerSource {
     const answer = await this.#get(`api/episodes?since=${encodeURIComponent(this.#cursor)}`);
     this.#cursor = answer.head.cursor;
     return answer;
+  }
+
+  training(after) {
+    return this.#get(`api/training?after=${after}`);
   }
 
   episode(id, first = 0) {
@@ -52,6 +57,10 @@ class ReportSource {
 
   async changes() {
     return { head: { whole: true, ...this.#data.head }, removed: [], rows: this.#data.rows };
+  }
+
+  async training() {
+    return { lines: this.#data.lines };
   }
 
   async episode(id, first = 0) {

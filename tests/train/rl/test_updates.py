@@ -1,0 +1,172 @@
+"""Switches that act on whole updates and iterations, against a few lines of plain code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from holotron.agent.chat import Message
+from holotron.env.task import Task
+from holotron.episodes.record import EnvironmentInfo, EpisodeInfo, Outcome, PolicyInfo
+from holotron.model.loading import load
+from holotron.suites.bandit import PARTS, BanditSuite
+from holotron.suites.live_play import Ended
+from holotron.train.batches import Packer
+from holotron.train.rl.collector import Collector
+from holotron.train.rl.config import ObjectiveConfig, read_grpo_recipe
+from holotron.train.rl.ledger import Ledger
+from holotron.train.rl.played import PlayedSequence
+from holotron.train.rl.policy_learner import PolicyLearner
+from holotron.train.rl.rollout_batch import RolloutBatch, WeighedSequence, pack
+from holotron.train.rl.task_sampler import TaskSampler
+from holotron.train.sequences import SequenceWriter
+
+from .samples import TINY, write_run
+
+ANSWERS = ("left", "right now", "no")
+
+
+def learner_of(folder: Path, more: str = "", **changes: Any) -> PolicyLearner:
+    path = write_run(folder, steps=4)
+    path.write_text(path.read_text() + "clip = 1e9\n" + more)  # gradients as they are
+    return PolicyLearner(read_grpo_recipe(path, **changes), torch.device("cpu"))
+
+
+def played(learner: PolicyLearner, answer: str) -> PlayedSequence:
+    """An episode of one step, drawn by some engine with other log-probabilities."""
+    sequence = SequenceWriter(learner.writer).write_turns([([Message("user", f"Say {answer}")], answer, True)])
+    drawn, chance = int(sequence.learn.sum()), np.random.default_rng(len(answer))
+    allowed = np.full((drawn, -(-TINY.vocab_size // 32)), -1, np.int32)
+    zeros = np.zeros(drawn, np.int64)
+    return PlayedSequence(sequence, chance.normal(-8, 0.3, drawn).astype(np.float32), zeros, zeros, allowed, ("",))
+
+
+def batches(learner: PolicyLearner, *answers: str, advantage: float = 0.5) -> list[RolloutBatch]:
+    weighed = [WeighedSequence(played(learner, answer), (advantage,)) for answer in answers]
+    return pack(Packer(TINY, learner.recipe.batch), weighed, learner.recipe.objective)
+
+
+def plain(model: Any, learner: PolicyLearner, *answers: str) -> Tensor:
+    """Log-probabilities of the drawn tokens by the model's own scores."""
+    found = []
+    for answer in answers:
+        sequence = played(learner, answer).sequence
+        logits = model.score([sequence.token_ids.tolist()])[0].log_softmax(-1)
+        found += [logits[place - 1, sequence.token_ids[place]] for place in sequence.learn.nonzero()[0]]
+    return torch.stack(found)
+
+
+def used(values_N: Tensor, batch: RolloutBatch) -> Tensor:
+    return values_N[batch.drawn.weight_N > 0]
+
+
+@pytest.mark.parametrize("by_length", [False, True])
+def test_tokens_are_weighed_by_a_constant_or_by_the_length_of_their_episode(tmp_path: Path, by_length: bool) -> None:
+    learner = learner_of(tmp_path)
+    lengths = [len(played(learner, answer).engine) for answer in ANSWERS]
+    assert len(set(lengths)) == 3
+    weighed = [WeighedSequence(played(learner, answer), (1.0,)) for answer in ANSWERS]
+    config = ObjectiveConfig(by_length=by_length, tokens=8.0)
+    [batch] = pack(Packer(TINY, learner.recipe.batch), weighed, config)
+    expected = [1 / (3 * (length if by_length else 8.0)) for length in lengths for _ in range(length)]
+    assert used(batch.drawn.weight_N, batch).tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_second_update_is_clipped_against_the_weights_before_the_first(tmp_path: Path) -> None:
+    learner = learner_of(tmp_path, updates=2)
+    before = plain(learner.model, learner, "no").detach()
+    first, second = (learner.prepared(batches(learner, answer)) for answer in ("left", "no"))
+    learner.update(first, 0, 0)
+    now = plain(learner.model, learner, "no").detach()
+    report = learner.update(second, 0, 0)
+    assert used(second[0].drawn.old_N, second[0]).tolist() == pytest.approx(before.tolist(), abs=1e-5)
+    means = report.sums.means()
+    ratio = (now - before).exp()
+    assert ratio.sub(1).abs().max() > 1e-3
+    assert means["ratio"] == pytest.approx(ratio.mean().item(), abs=1e-5)
+    engine = torch.from_numpy(played(learner, "no").engine)
+    weight = (before - engine).exp().clamp_max(2.0)
+    gain = torch.minimum(ratio * 0.5, ratio.clamp(0.8, 1.28) * 0.5)
+    assert report.loss.item() == pytest.approx(-(weight * gain).sum().item() / 8.0, abs=1e-6)
+
+
+def test_with_lora_the_divergence_is_from_the_model_without_it(tmp_path: Path) -> None:
+    learner = learner_of(tmp_path, "[lora]\nrank = 4\n", objective={"kl": 0.3, "tokens": 8.0})
+    learner.update(batches(learner, *ANSWERS), 0, 0)  # away from the beginning
+    [batch] = learner.prepared(batches(learner, *ANSWERS, advantage=0.0))
+    base = load(tmp_path / "start", "cpu", torch.float32)
+    reference, now = plain(base, learner, *ANSWERS), plain(learner.model, learner, *ANSWERS)
+    assert batch.drawn.reference_N is not None
+    assert used(batch.drawn.reference_N, batch).tolist() == pytest.approx(reference.tolist(), abs=1e-5)
+    divergence = (reference - now).exp() - (reference - now) - 1
+    assert divergence.mean() > 1e-4
+    report = learner.update([batch], 1, 0)
+    assert report.sums.means()["kl"] == pytest.approx(divergence.mean().item(), abs=1e-6)
+    assert report.loss.item() == pytest.approx(0.3 * divergence.sum().item() / (3 * 8.0), abs=1e-6)
+
+
+def test_imitation_adds_the_gradient_of_a_supervised_loss(tmp_path: Path) -> None:
+    imitation = {"objective": {"imitation": 0.4, "tokens": 8.0}, "data": [{"store": "teachers"}]}
+    learner = learner_of(tmp_path, **imitation)
+    weights = {name: parameter.detach().clone() for name, parameter in learner.model.named_parameters()}
+    taught = Packer(TINY, learner.recipe.batch).build([played(learner, answer).sequence for answer in ANSWERS])
+    loss = -plain(learner.model, learner, *ANSWERS).mean()
+    loss.backward()  # type: ignore[no-untyped-call]
+    expected = {name: 0.4 * p.grad.clone() for name, p in learner.model.named_parameters() if p.grad is not None}
+    report = learner.update(batches(learner, "left", advantage=0.0), 0, 0, taught)
+    assert report.imitation is not None
+    assert report.imitation.item() == pytest.approx(loss.item(), abs=1e-5)
+    assert len(expected) > 10
+    for name, parameter in learner.model.named_parameters():
+        if name in expected:
+            torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-4, atol=1e-6)
+    moved = [name for name, parameter in learner.model.named_parameters() if not torch.equal(parameter, weights[name])]
+    assert set(moved) >= expected.keys()
+
+
+class Play:
+    """Attempts that end at once: "left" always well, "middle" every other time."""
+
+    def __init__(self) -> None:
+        self.ended: list[Ended] = []
+
+    def put(self, task: Task) -> None:
+        good = task.name == "left" or (task.name == "middle" and task.sample % 2 == 0)
+        info = EpisodeInfo(
+            id=f"{task.seed}-{task.sample}",
+            task=task,
+            policy=PolicyInfo(model="none"),
+            environment=EnvironmentInfo(name="none"),
+            started=0.0,
+            outcome=Outcome(reason="done", success=good, reward=float(good)),
+            step_count=1,
+        )
+        self.ended.append(Ended(task, info))
+
+    def take(self, seconds: float | None = None) -> Ended:
+        return self.ended.pop()
+
+
+@pytest.mark.parametrize("refill", [0.0, 0.5, 4.0])
+def test_groups_that_teach_nothing_are_played_anew(tmp_path: Path, refill: float) -> None:
+    path = write_run(tmp_path, steps=1, count=6)
+    path.write_text(path.read_text().replace("refill = 1.0", f"refill = {refill}\nreplay = 0\nuniform = 1.0"))
+    recipe, play, ledger = read_grpo_recipe(path), Play(), Ledger()
+    found = Collector(recipe, BanditSuite(), PARTS, play, ledger, lambda _: pytest.fail("nothing is stored")).collect()  # type: ignore[arg-type]
+
+    sampler, kept, flat, number = TaskSampler(PARTS, recipe.seed, uniform=1.0), list[int](), 0, 0
+    while len(kept) < 6 and number < 6 * (1 + refill):
+        if sampler.draw(number) == "middle":
+            kept.append(number)
+        else:
+            flat += 1
+        number += 1
+    assert [group.number for group in found.groups] == kept
+    assert flat > 0
+    assert (found.flat, found.judged, ledger.begun) == (flat, number, number)
+    assert (len(kept) == 6) == (refill == 4.0)
