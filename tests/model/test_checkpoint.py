@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import weakref
 
 import pytest
 import torch
@@ -34,6 +35,31 @@ def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved") / "tiny"
     save_checkpoint(tiny_model("ME*-", dtype=torch.float32), folder)
     return folder
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_weights_that_come_one_by_one_are_held_a_file_at_a_time(tied, tmp_path):
+    model, most = tiny_model("ME*-" * 3, dtype=torch.float32, tied_embeddings=tied), 10_000
+    held, highest = [], 0
+
+    def one_by_one():
+        nonlocal highest
+        for name, parameter in model.named_parameters():
+            weight = parameter.detach().clone()
+            held.append(weakref.ref(weight))
+            there = [each() for each in held]
+            highest = max(highest, sum(each.nbytes for each in there if each is not None))
+            del there
+            yield name, weight
+
+    save_checkpoint(model, tmp_path / "whole", max_shard_bytes=most)
+    save_checkpoint(model, tmp_path / "parts", max_shard_bytes=most, weights=one_by_one())
+    files = sorted(path.name for path in (tmp_path / "whole").iterdir())
+    assert len([name for name in files if name.endswith(".safetensors")]) > 3
+    for name in files:
+        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    largest = max(parameter.nbytes for parameter in model.parameters())
+    assert highest <= most + 2 * largest < sum(parameter.nbytes for parameter in model.parameters()) / 2
 
 
 def copy_of(folder, tmp_path):

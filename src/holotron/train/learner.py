@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -237,16 +238,22 @@ class Learner:
         with torch.device("meta"):
             model = Model(self.model.config)
         model.source = self.model.source
+        for name, parameter in list(model.named_parameters()):
+            place(model, name, torch.empty_like(parameter, dtype=parameter_type(name, dtype)))
         changes = {name: whole(weights) for name, weights in self.average.weights.items()} if lora.rank else {}
-        for name, _ in list(model.named_parameters()):
-            weight = whole(self.average.weights.get(name, self.model.get_parameter(name)))
-            if not self.ranks.first:
-                continue
-            if lora.rank:
-                weight = merged(name, weight.detach(), changes, lora.scale)
-            place(model, name, weight.to("cpu", parameter_type(name, dtype)))
-        if self.ranks.first:
-            save_checkpoint(model, folder, overwrite=True)
+
+        def weights() -> Iterator[tuple[str, Tensor]]:
+            """One after another: no rank ever holds more of them than a file has."""
+            for name, parameter in model.named_parameters():
+                weight = whole(self.average.weights.get(name, self.model.get_parameter(name))).detach()
+                if self.ranks.first:
+                    weight = merged(name, weight, changes, lora.scale) if lora.rank else weight
+                    yield name, weight.to("cpu", parameter.dtype)
+
+        if not self.ranks.first:
+            deque(weights(), maxlen=0)
+        else:
+            save_checkpoint(model, folder, overwrite=True, weights=weights())
             if model.source is None:  # else it has kept its own
                 save_policy_texts(model.config, folder)
             taught = {source.format or self.own_format.spec for source in self.recipe.data if source.store} or {"nano"}

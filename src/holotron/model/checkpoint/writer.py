@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,19 @@ WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".onnx", ".h
 
 
 def save_checkpoint(
-    model: Model, folder: str | Path, *, overwrite: bool = False, max_shard_bytes: int = 4 * 2**30, bits: int = 16
+    model: Model,
+    folder: str | Path,
+    *,
+    overwrite: bool = False,
+    max_shard_bytes: int = 4 * 2**30,
+    bits: int = 16,
+    weights: Iterable[tuple[str, Tensor]] | None = None,
 ) -> None:
     """Write the model as a checkpoint folder, in the dialect it was read in.
 
     The folder appears whole or not at all: everything is written beside it first and renamed at the end. With 8 bits
-    matrices are rounded and take half the room (int8.py); with 16 every tensor stays in its own type.
+    matrices are rounded and take half the room (int8.py); with 16 every tensor stays in its own type. `weights` are the
+    parameters by name, for a model that has no memory for them: no more than a file's are held at a time.
     """
     if bits not in (8, 16):
         raise CheckpointError(f"weights cannot be stored in {bits} bits; choose 8 or 16")
@@ -43,13 +50,13 @@ def save_checkpoint(
     folder.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        _write(model, staging, max_shard_bytes, bits)
+        _write(model, weights or model.named_parameters(), staging, max_shard_bytes, bits)
         _swap(staging, folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _write(model: Model, folder: Path, max_shard_bytes: int, bits: int) -> None:
+def _write(model: Model, weights: Iterable[tuple[str, Tensor]], folder: Path, max_shard_bytes: int, bits: int) -> None:
     source = model.source
     raw = _stated(source.raw_config, model.config) if source else render_config(model.config)
     for key in ("audio_config", "sound_config"):
@@ -58,17 +65,22 @@ def _write(model: Model, folder: Path, max_shard_bytes: int, bits: int) -> None:
     raw["dtype"] = str(model.dtype).removeprefix("torch.")
     raw.pop("torch_dtype", None)
     dialect = source.dialect if source else default_dialect(model.config)
-    tensors = _stored_tensors(model, dialect, twice=bits == 16)
-    shards = list(_shards(_packed(tensors) if bits == 8 else tensors, max_shard_bytes))
-    weight_map: dict[str, str] = {}
-    for number, shard in enumerate(shards, 1):
-        name = "model.safetensors" if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+    tensors = _stored_tensors(model, weights, dialect, twice=bits == 16)
+    keys, size = list[list[str]](), 0
+    for shard in _shards(_packed(tensors) if bits == 8 else tensors, max_shard_bytes):
+        keys.append(list(shard))
+        size += sum(tensor.nbytes for tensor in shard.values())
         # Parts of stacked parameters share storage, which the format does not allow.
-        save_file({key: tensor.cpu().clone() for key, tensor in shard.items()}, folder / name, {"format": "pt"})
-        weight_map |= dict.fromkeys(shard, name)
-        _sync(folder / name)
-    if len(shards) > 1:
-        size = sum(tensor.nbytes for shard in shards for tensor in shard.values())
+        path = folder / f"{len(keys)}.part"
+        save_file({key: tensor.cpu().clone() for key, tensor in shard.items()}, path, {"format": "pt"})
+        _sync(path)
+        del shard  # before the next one is made
+    weight_map: dict[str, str] = {}
+    for number, stored in enumerate(keys, 1):
+        name = "model.safetensors" if len(keys) == 1 else f"model-{number:05d}-of-{len(keys):05d}.safetensors"
+        (folder / f"{number}.part").rename(folder / name)
+        weight_map |= dict.fromkeys(stored, name)
+    if len(keys) > 1:
         _write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": weight_map})
     if source:
         for companion in source.folder.iterdir():
@@ -104,11 +116,14 @@ def _stated(raw_config: dict[str, Any], config: ModelConfig) -> dict[str, Any]:
     return raw
 
 
-def _stored_tensors(model: Model, dialect: Dialect, *, twice: bool) -> Iterator[tuple[str, Tensor]]:
+def _stored_tensors(
+    model: Model, weights: Iterable[tuple[str, Tensor]], dialect: Dialect, *, twice: bool
+) -> Iterator[tuple[str, Tensor]]:
     """twice: a tied head is stored beside the embedding, too, for transformers never ties those of the hybrids."""
-    if twice and model.config.tied_embeddings and not dialect.dense:
-        yield dialect.stored("decoder.lm_head.weight", model.config)[0].name, model.decoder.lm_head.weight.detach()
-    for name, parameter in model.named_parameters():
+    twice = twice and model.config.tied_embeddings and not dialect.dense
+    for name, parameter in weights:
+        if twice and name == "decoder.embeddings.weight":
+            yield dialect.stored("decoder.lm_head.weight", model.config)[0].name, parameter.detach()
         for stored in dialect.stored(name, model.config):
             yield stored.name, stored.part_of(parameter.detach()).contiguous()
     if model.source:
