@@ -71,7 +71,7 @@ pictures: $(STAMP) browser ## the pictures of README and docs, anew from a real 
 
 docs: $(STAMP) ## the documentation as a site, in site/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test-docs: $(STAMP) browser ## every shell block of README and docs, with the bundled weights; the result goes to benchmarks/results
 	$(BIN)/python -m tests.docs_run --out benchmarks/results/docs.json

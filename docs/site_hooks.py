@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:src|benchmarks|README|CONTRIBUTING|pipelines|recipes|tests)[^)]*\)")
+OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+((?:src|benchmarks|README|CONTRIBUTING|pipelines|recipes|tests)[^)]*)\)")
 PLACE = "<!-- commands -->"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links to source files are names here; in the repository they lead there."""
+    """Links to files of the repository are names here, those to raw figures their paths."""
     if PLACE in markdown:
         markdown = markdown.replace(PLACE, "\n".join(command_lines()))
-    return OUTSIDE.sub(r"\1", markdown)
+    return OUTSIDE.sub(lambda found: f"`{found[2]}`" if found[1] == "raw" else found[1], markdown)
 
 
 def command_lines() -> Iterator[str]:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import holotron
 from holotron.agent.chat import ModelUnavailable
-from holotron.cli import checks, doctor
+from holotron.cli import checks, doctor, main
 from holotron.cli.errors import report
 from holotron.cli.main import app
 from holotron.env.errors import BrowserMissing
@@ -144,6 +144,16 @@ def test_a_bug_is_one_line_unless_debugging(monkeypatch):
     result = holo("doctor")
     assert result.exit_code == 1
     assert isinstance(result.exception, RuntimeError)
+
+
+def test_ctrl_c_before_a_command_has_begun(monkeypatch):
+    def interrupted(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "app", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 130
 
 
 class SafetensorError(Exception):

@@ -27,6 +27,7 @@ from tests.server.live import Live, serving, write_checkpoint
 NEEDED = ("litellm", "langchain_openai", "instructor", "browser_use", "trl")
 collect_ignore_glob = [] if all(map(find_spec, NEEDED)) else ["test_*.py"]
 os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "ANONYMIZED_TELEMETRY": "false", "LANGSMITH_TRACING": "false"}
+os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 RECORD = os.environ.get("RECORD_REQUESTS")
 MOST_RECORDED = 8
 

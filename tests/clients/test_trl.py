@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from accelerate import PartialState
 from PIL import Image
 from trl.experimental.async_grpo.vllm_client import VLLMClient as AsyncClient
 from trl.generation import vllm_client
@@ -68,6 +69,7 @@ def test_a_teacher(client: VLLMClient, folder: Path) -> None:
 
 
 def test_an_adapter_for_each_step(server: Live, folder: Path, tmp_path: Path) -> None:
+    PartialState(cpu=True)  # its log wants it
     client = AsyncClient(server.url)
     client.wait_for_server_ready()
     assert client.get_max_model_len() == 4096

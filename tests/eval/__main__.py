@@ -2,17 +2,20 @@
 
 The same elements are in every layout, so that the scores must agree but for the rules: GroundUI-1K leaves edges out,
 and some boxes are polygons for OSWorld-G. They are not the published items, and the scores are no scores of the
-published benchmarks.
+published benchmarks. Besides, a thousand items are asked of a scripted server by a run that is killed twice.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import json
 import os
 import platform
 import random
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,6 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from PIL import Image
 from typer.testing import CliRunner
 
 from holotron.cli.main import app
@@ -27,10 +31,12 @@ from holotron.suites.screens.describe import Describer
 from holotron.suites.screens.generate import HELD_OUT_FROM
 from holotron.suites.screens.labels import choose
 from holotron.suites.screens.sources import Sources
+from tests.agent.scripted_server import scripted_server
 
 from .grounding_fixtures import LAYOUTS, Labelled, write_layout
 
 QUESTIONS, SEED = 4, HELD_OUT_FROM + 50_000  # seeds that `eval grounding` does not come to
+THOUSAND, AT_ONCE = 1000, 64
 KEPT = ("correct", "of", "accuracy", "interval", "wrong_format", "space", "boxes", "refusals_left_out", "seconds")
 
 
@@ -79,6 +85,60 @@ def asked(name: str, folder: Path, out: Path, *more: str) -> dict[str, Any]:
     return figures | {key: value for key, value in report.items() if key.startswith("by_")}
 
 
+def killed(scratch: Path) -> dict[str, Any]:
+    """A thousand items, of which every third is not where the server says, asked by a run that is killed twice."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (1280, 720), "white").save(buffer, "PNG")
+    boxes = [(600.0, 300.0, 700.0, 400.0), (1100.0, 600.0, 1200.0, 700.0)]
+    items = [
+        Labelled(buffer.getvalue(), (1280, 720), f"element {number}", boxes[number % 3 == 0])
+        for number in range(THOUSAND)
+    ]
+    folder, out = write_layout("groundui-1k", scratch / "thousand", items), scratch / "thousand-run"
+    command = [sys.executable, "-m", "holotron.cli.main", "eval", "grounding", "groundui-1k", "--data", str(folder)]
+    began = time.monotonic()
+    with scripted_server({"x": 500, "y": 500}) as server:
+        command += [
+            "--endpoint",
+            server.url,
+            "--format",
+            "holo2",
+            "--out",
+            str(out),
+            "--sessions",
+            str(AT_ONCE),
+            "--json",
+        ]
+        for wanted in (300, 600):
+            running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while running.poll() is None and answered(out) < wanted:
+                time.sleep(0.05)
+            assert running.poll() is None, "it ended before it was killed"
+            running.kill()
+            running.wait()
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        requests = len(server.requests)
+    report, lines = json.loads(done.stdout), (out / "answers.jsonl").read_text().splitlines()
+    found = {
+        "items": THOUSAND,
+        "kills": 2,
+        "sessions": AT_ONCE,
+        "answers": len({json.loads(line)["id"] for line in lines}),
+        "answered_twice": len(lines) - THOUSAND,
+        "asked_again": requests - THOUSAND,  # those under way when it was killed
+        "right": report["correct"],
+        "right_by_hand": THOUSAND - len(range(0, THOUSAND, 3)),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    print(found, flush=True)
+    return found
+
+
+def answered(out: Path) -> int:
+    path = out / "answers.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=120, help="of each layout")
@@ -94,6 +154,7 @@ def main() -> None:
             found[name] = asked(name, folder, Path(scratch) / f"{name}-run")
         zoomed = asked("screenspot-pro", Path(scratch) / "screenspot-pro", Path(scratch) / "zoom", "--zoom", "0.5")
         found["screenspot-pro, --zoom 0.5"] = zoomed
+        thousand = killed(Path(scratch))
     report = {
         "date": datetime.now(UTC).date().isoformat(),
         "command": "make grounding",
@@ -101,6 +162,7 @@ def main() -> None:
         "policy": "holotron-nano",
         "items": "generated pages that nothing was taught on; not the published items",
         "layouts": found,
+        "killed": thousand,
     }
     arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 

@@ -100,6 +100,12 @@ def test_reports_of_every_kind_are_read(tmp_path: Path) -> None:
     found = read_report(tmp_path / "seeds.json")
     assert {name: item.right for name, item in found.items.items()} == {"a/1": 1, "a/2": 0}
     assert found.about == {"benchmark": "miniwob", "protocol": "strict-125"}
+    assert {grouping for grouping, _, _ in compare([found, found]).rows} == {"all", "task"}
+    rows[0] |= {"groups": ["hard"], "solved_by_seed": {"1": True}}  # type: ignore[dict-item]
+    rows[1] |= {"groups": ["hard"], "solved_by_seed": {"1": False}}  # type: ignore[dict-item]
+    (tmp_path / "seeds.json").write_text(json.dumps(suite))
+    found = read_report(tmp_path / "seeds.json")
+    assert [row[:2] for row in compare([found, found]).rows] == [("all", "all"), ("group", "hard")]
     scores = [{"condition": "kept", "asked_at": 5, "right": 3, "trials": 8}]
     (tmp_path / "recall.json").write_text(json.dumps({"benchmark": "recall", "model": "p", "scores": scores}))
     assert read_report(tmp_path / "recall.json").items["kept at 5"].of == 8

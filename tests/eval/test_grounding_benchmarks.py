@@ -163,4 +163,5 @@ def test_the_command(tmp_path: Path) -> None:
     assert page.count('class="sample"') == 3
     assert holo("screenspot-v2").exit_code == 2
     assert "--data DIR" in holo("screenspot-v2").stderr
+    assert "clone it and give --data OSWorld-G/benchmark" in holo("osworld-g", "--data", "hub").stderr
     assert "there is no benchmark 'screenspot-9'" in holo("screenspot-9", "--data", path.parent).stderr

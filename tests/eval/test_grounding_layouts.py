@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import io
 import json
 import random
@@ -18,10 +19,13 @@ from PIL import Image, ImageDraw
 
 from holotron.agent.endpoint import EndpointRefused
 from holotron.agent.formats.localizers import LOCALIZERS, NotThere
+from holotron.cli.eval_grounding import BENCHMARKS as OFFERED
+from holotron.episodes.datasets.importer import import_dataset
 from holotron.episodes.datasets.pictures import SourcePictures
 from holotron.episodes.datasets.records import DatasetError
+from holotron.episodes.datasets.settings import ImportSettings
 from holotron.eval.benchmark_files import BenchmarkSource, LoadedBenchmark, fetch_benchmark, load_benchmark
-from holotron.eval.benchmarks import BENCHMARKS
+from holotron.eval.benchmarks import BENCHMARKS, PUBLISHED
 from holotron.eval.grounding_run import GroundingRun, NanoLocalizer
 from holotron.eval.targets import BoxTarget, PolygonTarget, RefusalTarget
 from holotron.eval.zoom import crop_around
@@ -130,6 +134,14 @@ GROUPS: dict[str, dict[str, dict[str, tuple[int, int]]]] = {
 }
 
 
+def test_every_benchmark_is_offered_and_every_published_score_has_a_source() -> None:
+    assert set(OFFERED) == set(BENCHMARKS) == set(LAYOUTS)
+    rows = [row for row in csv.DictReader(PUBLISHED.open(encoding="utf-8")) if row["source"]]
+    assert {row["benchmark"] for row in rows} <= set(BENCHMARKS)
+    assert sum(len(each.published) for each in BENCHMARKS.values()) == len(rows)
+    assert all(each.hub or each.elsewhere for each in BENCHMARKS.values())
+
+
 def test_refusals_are_asked_where_one_wants_them(tmp_path: Path) -> None:
     folder = write_layout("osworld-g", tmp_path / "data", labelled(SIZES[0]))
     assert loaded("osworld-g", folder).refusals == 1
@@ -235,6 +247,28 @@ def test_what_is_not_certain_or_not_there_is_told(tmp_path: Path) -> None:
     (folder / "copy" / path.name).write_text("".join(lines))
     with pytest.raises(DatasetError, match="repeats items of"):
         loaded("groundui-1k", folder)
+
+
+def test_tables_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    folder = write_layout("showdown-clicks", tmp_path / "clicks", labelled(SIZES[0]))
+    path = folder / "showdown-clicks-dev" / "data.csv"
+    path.write_text(path.read_text() + "c9,R,frames/R/x.webp,click,1,2\n")
+    with pytest.raises(DatasetError, match=r"1 of 7 .*data.csv:8: the row has more or fewer cells than the head"):
+        loaded("showdown-clicks", folder)
+    folder = write_layout("webclick", tmp_path / "web", labelled(SIZES[0]))
+    [path] = folder.rglob("*.parquet")
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(DatasetError, match=r"is no Parquet file that can be read"):
+        loaded("webclick", folder)
+
+
+@pytest.mark.parametrize(("name", "episodes", "unsupported"), [("webclick", 6, 0), ("osworld-g", 6, 2)])
+def test_they_can_be_learned_from_too(tmp_path: Path, name: str, episodes: int, unsupported: int) -> None:
+    """`data import screenspot` reads the same files; a click needs a box."""
+    folder = write_layout(name, tmp_path / "data", labelled(SIZES[0]))
+    source = folder / "OSWorld-G.json" if name == "osworld-g" else folder
+    report = import_dataset(ImportSettings("screenspot", source), tmp_path / "store")
+    assert (report.episodes, report.unsupported.total()) == (episodes, unsupported)
 
 
 def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

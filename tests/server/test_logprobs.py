@@ -5,9 +5,10 @@ from __future__ import annotations
 import codecs
 from typing import Any
 
-from holotron.engine.requests import TokenLogprobs
+from holotron.engine.requests import TokenEvent, TokenLogprobs
 from holotron.model.text.byte_tokenizer import byte_tokenizer
 from holotron.server.logprobs import TextOffsets, TokenNames, chat_logprobs, completion_logprobs
+from holotron.server.turns import Choice
 
 from .live import TINY
 
@@ -52,3 +53,12 @@ def test_they_are_right_in_answers(http: Any) -> None:
     text += decoder.decode(b"", final=True)
     assert text == answer["text"]
     assert any(len(TOKENIZER.token_bytes(id_)) and TOKENIZER.token_bytes(id_)[0] > 127 for id_ in ids)
+
+
+def test_those_of_the_draw_take_the_place_of_the_models_own() -> None:
+    for as_drawn, expected in ((False, -1.0), (True, -0.5)):
+        choice = Choice(0, as_drawn=as_drawn)
+        choice.add(TokenEvent((IDS[0],), "a", KNOWN[0], 0))
+        told = completion_logprobs(TokenNames(TOKENIZER), choice.token_ids, choice.logprobs, TextOffsets(TOKENIZER))
+        assert told["token_logprobs"] == [expected]
+        assert told["sampling_logprobs"] == [-0.5]

@@ -1,6 +1,6 @@
 """Trainers of others against a live server: each replays the calls that its framework makes, in their order.
 
-The bodies are those of slime 03b32d8, AReaL 0985d21, prime-rl 005c286 and TRL 1.16; none sends a key.
+The bodies are those of slime 130027a, AReaL 0985d21, prime-rl 005c286 and TRL 1.16; none sends a key.
 """
 
 from __future__ import annotations
@@ -139,6 +139,7 @@ def test_slime(server, trainer, served, trained):
     assert trainer.get("/flush_cache").status_code == 200
     info = ok(trainer.get("/server_info"))
     assert (info["tp_size"], info["pp_size"], info["num_gpus"]) == (1, 1, 1)
+    assert info["enable_memory_saver"] is False  # what slime holds against its own setting
     before, first = generate(trainer), scores(trainer)
     meta = before["meta_info"]
     assert meta["finish_reason"] == {"type": "length", "length": 12}
@@ -152,6 +153,7 @@ def test_slime(server, trainer, served, trained):
     with group_of(trainer, "slime-pp_0") as group:
         send_buckets(trainer, group, trained, weight_version="1", flush_cache=False)
         assert ok(trainer.get("/get_weight_version"))["weight_version"] == "start"  # none of it shows yet
+        check_weights(trainer, served)
         ok(trainer.post("/continue_generation", json={}))
         assert ok(trainer.get("/get_weight_version"))["weight_version"] == "1"
         check_weights(trainer, trained)
@@ -379,6 +381,7 @@ def test_what_does_not_fit_changes_nothing(trainer, served):
     refused(trainer.post("/init_weights_update_group", json=nowhere), "nccl needs a GPU")
     refused(trainer.post("/init_weights_update_group", json=nowhere | {"rank_offset": 2, "backend": "gloo"}), "rank 2")
     refused(trainer.post("/generate", json={"input_ids": [1], "text": "a"}), "input_ids")
+    refused(trainer.post("/update_weights_from_tensor", json={"serialized_named_tensors": ["gASV"]}), "pickles")
     odd = {"input_ids": [1], "sampling_params": {"max_new_tokens": 0}}
     refused(trainer.post("/generate", json=odd), "sampling_params.max_new_tokens")
     odd["sampling_params"] = {"custom_params": {"a": 1}}

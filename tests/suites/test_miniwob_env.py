@@ -109,7 +109,7 @@ def test_a_page_that_is_kept_plays_as_one_just_loaded(shared: SharedPool) -> Non
     async def run(env: MiniWoBEnvironment) -> None:
         async def played(task: str, seed: int, actions: Sequence[Action]) -> tuple[list[bytes], bool]:
             screens = [(await env.reset(as_task(task), seed)).image]
-            kept = await env.evaluate("window.kept === (window.kept = true)")
+            kept = await env.evaluate("holotron.kept === (holotron.kept = true)")
             screens += [(await env.step(action))[0].image for action in actions]
             return screens, kept
 
@@ -130,12 +130,12 @@ def test_a_page_that_does_not_come_to_rest_is_loaded_again(shared: SharedPool) -
     async def run(env: MiniWoBEnvironment) -> None:
         for left_behind in ("setInterval(() => {}, 10000)", "document.body.append(document.createElement('iframe'))"):
             await env.reset(as_task("click-test"), 0)
-            await env.evaluate(f"window.kept = true, {left_behind}, 0")
+            await env.evaluate(f"holotron.kept = true, {left_behind}, 0")
             await env.reset(as_task("click-test"), 1)
-            assert await env.evaluate("window.kept === undefined"), left_behind
-        await env.evaluate("window.kept = true")
+            assert await env.evaluate("holotron.kept === undefined"), left_behind
+        await env.evaluate("holotron.kept = true")
         await env.reset(as_task("click-test"), 2)
-        assert await env.evaluate("window.kept")
+        assert await env.evaluate("holotron.kept")
 
     with_env(shared, run)
 

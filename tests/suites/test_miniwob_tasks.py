@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -13,7 +14,15 @@ import pytest
 from holotron.suites.miniwob import tasks
 from holotron.suites.miniwob.environment import MiniWoBConfig
 from holotron.suites.miniwob.suite import MiniWoBSuite
-from holotron.suites.miniwob.tasks import MiniWoBError, MiniWoBMissing, all_tasks, find_task, html_folder, task_url
+from holotron.suites.miniwob.tasks import (
+    MiniWoBError,
+    MiniWoBMissing,
+    all_tasks,
+    find_task,
+    html_folder,
+    restartable,
+    task_url,
+)
 from holotron.suites.suite import HELD_OUT_SEEDS, TRAINING_SEEDS, SuiteError
 
 SUITE = MiniWoBSuite()
@@ -27,6 +36,13 @@ def test_there_are_125_tasks_in_the_published_sets() -> None:
     assert sum(task.webgum for task in known) == 56
     assert sum(task.pix2act for task in known) == 58
     assert Counter(task.reward for task in known) == {"binary": 105, "partial": 15, "continuous": 5}
+
+
+def test_pages_are_restarted_where_that_was_measured_to_change_nothing() -> None:
+    path = Path(__file__).parents[2] / "benchmarks/results/miniwob-restarts.json"
+    measured = json.loads(path.read_text(encoding="utf-8"))["tasks"]
+    assert [each["task"] for each in measured] == list(all_tasks())
+    assert restartable() == {each["task"] for each in measured if each["restarted"] and not each["different"]}
 
 
 def test_every_task_has_its_page_in_the_package() -> None:
@@ -107,4 +123,4 @@ def test_bad_configurations_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_data_files_lie_beside_the_code() -> None:
     folder = Path(tasks.__file__).parent
-    assert all((folder / name).is_file() for name in ("tasks.csv", "page.js", "page_inspector.js"))
+    assert all((folder / name).is_file() for name in ("tasks.csv", "page.js", "page_inspector.js", "page_state.js"))

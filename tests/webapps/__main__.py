@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -31,6 +32,7 @@ from holotron.agent.in_process import loaded
 from holotron.agent.policy_format import BareJsonFormat, format_of
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.evaluate import Evaluation, evaluate
+from holotron.eval.evaluate import report as evaluated
 from holotron.model.loading import find_checkpoint
 from holotron.suites.webapps.environment import AppEnvironment, AppPool
 from holotron.suites.webapps.suite import WebAppsSuite
@@ -40,6 +42,7 @@ from tests.webapps.solutions import SOLUTIONS
 
 PARTS = ("start", "scripts", "nothing", "workers", "nano")
 AT_ONCE = 8
+TOKENS = 20_480  # of fifty screens
 
 
 def main() -> None:
@@ -49,6 +52,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=AT_ONCE, help="processes with browsers, for workers and nano")
     parser.add_argument("--sample", type=int, default=3, help="nano: tasks of each app and difficulty; 0 for all")
     parser.add_argument("--sessions", type=int, default=AT_ONCE, help="nano: episodes at once")
+    parser.add_argument("--minutes", type=float, help="nano: most of them; what was not played is missing")
     parser.add_argument("--device", default="cpu", help="nano: cpu or cuda")
     parser.add_argument("--episodes", type=Path, help="nano: where its episodes go; a second run goes on there")
     parser.add_argument("--out", type=Path, help="where the report goes; without it, to standard output")
@@ -209,7 +213,8 @@ async def nano(suite: WebAppsSuite, arguments: Any, folder: Path) -> dict[str, A
         for name in names:
             groups.setdefault(suite.groups(name), []).append(name)
         draw = random.Random(0)
-        names = tuple(name for group in groups.values() for name in sorted(draw.sample(group, arguments.sample)))
+        names = tuple(name for group in groups.values() for name in draw.sample(group, arguments.sample))
+        names = tuple(draw.sample(names, len(names)))  # so that what was played until a limit is a sample, too
     protocol = replace(suite.find_protocol("infinity"), tasks=names)
     run = Evaluation(
         suite,
@@ -219,16 +224,20 @@ async def nano(suite: WebAppsSuite, arguments: Any, folder: Path) -> dict[str, A
         policy_format.with_kinds(suite.kinds),
         sessions=arguments.sessions,
         workers=arguments.workers,
+        seconds=3600.0,  # steps are what is limited, on a slow machine, too
     )
-    with loaded(checkpoint, arguments.device) as policy:
-        found = await evaluate(run, policy, _tell)
-    kept = ("success_rate", "interval", "episodes", "successes", "missing", "groups", "infrastructure_failures")
+    memory = (16 if arguments.device == "cuda" else 2) << 30
+    with loaded(checkpoint, arguments.device, memory=memory, tokens_per_session=TOKENS) as policy:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(arguments.minutes and 60 * arguments.minutes):
+                await evaluate(run, policy, _tell)
+        found = evaluated(run)
+    kept = ("success_rate", "interval", "episodes", "successes", "missing", "groups", "step_seconds")
     return {
         "tasks": "all" if not arguments.sample else f"{arguments.sample} of each application and difficulty, seed 0",
         "max_steps": protocol.max_steps,
         "device": arguments.device,
         **{key: found[key] for key in kept},
-        "playing_steps_per_second": round(found["playing_steps_per_second"], 2),
         "solved": [row["task"] for row in found["tasks"] if row["successes"]],
         "what_stops_it": _what_stops(EpisodeStore(folder)),
         "problems": [],

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from holotron.agent.chat import ChatModel, ChatOptions
 from holotron.agent.policy_format import PolicyFormat, format_of, format_of_name, read_format, stated_format
 from holotron.agent.providers import PROVIDERS, open_provider
+
+if TYPE_CHECKING:
+    from holotron.agent.in_process import EngineModel
 
 
 def resolve_format(model: str | None, endpoint: str | None = None, name: str | None = None) -> PolicyFormat | None:
@@ -47,7 +51,7 @@ async def open_endpoint(endpoint: str, name: str | None, options: ChatOptions) -
 
 
 @asynccontextmanager
-async def open_model(model: str, options: ChatOptions, device: str | None = None) -> AsyncIterator[ChatModel]:
+async def open_model(model: str, options: ChatOptions, device: str | None = None) -> AsyncIterator[EngineModel]:
     """A model in this process, from a folder, a hub id or a preset's name; its engine is closed at the end."""
     from holotron.agent.in_process import EngineModel, loaded
     from holotron.engine.build import EngineOptions, build_engine

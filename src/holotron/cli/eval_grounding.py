@@ -160,7 +160,7 @@ def _write_misses(
         Miss(
             pictures.read(item.images, item.image).png,
             item.instruction,
-            said.get(item.id, {}).get("text", "(no answer)"),
+            _said(said.get(item.id)),
             verdict["point"],
             _outline(item.target),
             f"{', '.join(group for groups in item.groups.values() for group in groups)} · {item.id}",
@@ -168,6 +168,14 @@ def _write_misses(
         for item, verdict in missed[:: -(-len(missed) // MOST_MISSES) or 1]
     )
     write_misses(run.folder / MISSES, f"{report['benchmark']}, {report['policy']}", report, shown)
+
+
+def _said(answer: dict[str, Any] | None) -> str:
+    if answer is None:
+        return "(no answer)"
+    if "crop" not in answer:
+        return str(answer["text"])
+    return f"{answer['first']}\n\nagain, shown {answer['crop']}:\n{answer['text']}"
 
 
 def _outline(target: Target) -> Sequence[tuple[float, float]]:

@@ -129,7 +129,7 @@ def _evaluating(
                 if chosen is None:
                     return await evaluate(run, RandomModel() if baseline == "random" else None, update)
                 style = policy_format.options(max_tokens, temperature)
-                async with opened(chosen, style, device) as acting:
+                async with opened(chosen, style, device, sessions) as acting:
                     return await evaluate(run, acting, update)
 
         with registered("eval"), agent_failures(), misuse(EvalError):

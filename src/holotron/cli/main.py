@@ -96,7 +96,10 @@ def _root(
 
 def main() -> None:
     """Entry point of the `holotron` script."""
-    app(prog_name="holotron")
+    try:
+        app(prog_name="holotron")
+    except KeyboardInterrupt:  # before a command has begun
+        sys.exit(130)
 
 
 app.command("models", epilog=models.EXAMPLES)(models.models)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -164,8 +165,10 @@ def agent_failures() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) -> AsyncIterator[ChatModel]:
-    """The model, ready to talk; given back at the end."""
+async def opened(
+    chosen: Chosen, style: ChatOptions, device: str | None = None, sessions: int = 1
+) -> AsyncIterator[ChatModel]:
+    """The model, ready to talk; given back at the end. sessions: that will talk at once."""
     from holotron.agent.open_model import open_endpoint, open_model
 
     if chosen.endpoint is not None:
@@ -175,7 +178,12 @@ async def opened(chosen: Chosen, style: ChatOptions, device: str | None = None) 
         return
     if not chosen.random:
         async with open_model(chosen.local or "", style, device) as policy:
-            yield policy
+            # On a GPU this takes seconds, in which browsers start.
+            recording = asyncio.ensure_future(asyncio.to_thread(policy.engine.record_graphs, sessions))
+            try:
+                yield policy
+            finally:
+                await recording
         return
     from holotron.agent.in_process import EngineModel
     from holotron.engine.build import EngineOptions, build_engine

@@ -109,7 +109,7 @@ def rollout(
     async def main() -> dict[str, Any]:
         style = policy_format.options(max_tokens, temperature)
         left = unfinished(EpisodeStore(out), wanted)
-        async with opened(chosen, style, device) if left else nullcontext() as acting:
+        async with opened(chosen, style, device, sessions) if left else nullcontext() as acting:
             with fleet_progress("rollout") as update:
                 counters = await play_tasks(
                     play, wanted, acting, sessions=sessions, browsers=browsers, workers=workers, on_change=update

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-import zipfile
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -190,12 +190,13 @@ def _detect(
         [form] = forms
     if benchmark.unordered:
         form = form or "xyxy"
-    steps = [(_ordered(draft.steps[0]) if benchmark.unordered else draft.steps[0], size) for draft, size in sized]
-    return find_space([seen_target(step, size) for step, size in steps], space, form, max(source.most_bad, STRAY))
+    seen = [seen_target(_ordered(benchmark, draft.steps[0], form), size) for draft, size in sized]
+    return find_space(seen, space, form, max(source.most_bad, STRAY))
 
 
-def _ordered(step: DraftStep) -> DraftStep:
-    if step.box is None:
+def _ordered(benchmark: GroundingBenchmark, step: DraftStep, form: BoxForm | None) -> DraftStep:
+    """The step with its corners in order, where the benchmark has some that are not."""
+    if step.box is None or not benchmark.unordered or form != "xyxy":
         return step
     x, y, other_x, other_y = step.box
     return replace(step, box=(min(x, other_x), min(y, other_y), max(x, other_x), max(y, other_y)))
@@ -227,7 +228,7 @@ def _item(
         else ("-".join(str(fields.get(key) or "unknown") for key in keys),)
         for grouping, keys in benchmark.groupings.items()
     }
-    target = _target(benchmark, _ordered(step) if benchmark.unordered else step, size, space, form)
+    target = _target(benchmark, _ordered(benchmark, step, form), size, space, form)
     return GroundingItem(f"{draft.where}#{name}", draft.images, step.image, draft.instruction, size, target, groups)
 
 
@@ -287,9 +288,12 @@ def fetch_benchmark(benchmark: GroundingBenchmark, out: Path) -> Path:
             f"{benchmark.hub} could not be fetched ({type(error).__name__}: {str(error)[:200]}); check the network and "
             "HF_TOKEN, or download it elsewhere and give its folder with --data"
         ) from error
-    for path in sorted(out.rglob("*.zip")):
-        if not path.with_suffix(".unpacked").exists():
-            with zipfile.ZipFile(path) as archive:
-                archive.extractall(path.parent)  # which keeps members below that folder
-            path.with_suffix(".unpacked").touch()
+    for path in sorted((*out.rglob("*.zip"), *out.rglob("*.tar"))):
+        unpacked = path.with_name(f"{path.name}.unpacked")
+        if not unpacked.exists():
+            if path.suffix == ".tar":
+                shutil.unpack_archive(path, path.parent, filter="data")
+            else:
+                shutil.unpack_archive(path, path.parent)
+            unpacked.touch()
     return out

@@ -127,7 +127,7 @@ def _results(found: Mapping[str, Any]) -> Iterator[tuple[str, ItemScore]]:
 def _tasks(found: Mapping[str, Any]) -> Iterator[tuple[str, ItemScore]]:
     """Episodes where the report has them, else whole tasks."""
     for row in found["tasks"]:
-        groups = {"task": [str(row["task"])]}
+        groups = {"group": row.get("groups", []), "task": [str(row["task"])]}
         for seed, solved in (row.get("solved_by_seed") or {}).items():
             yield f"{row['task']}/{seed}", ItemScore(int(bool(solved)), 1, groups)
         if "solved_by_seed" not in row:
@@ -172,6 +172,10 @@ def compare(reports: Sequence[ScoredReport], *, common: bool = False) -> RunComp
         for grouping, found in first.items[name].groups.items():
             for group in found:
                 groups.setdefault((grouping, str(group)), []).append(name)
+    for grouping in _groupings(first):  # one that has an item tried once in each group says nothing more
+        parts = [key for key in groups if key[0] == grouping]
+        if all(len(groups[key]) == 1 and first.items[groups[key][0]].of == 1 for key in parts):
+            groups = {key: names for key, names in groups.items() if key not in parts or key[0] == ALL}
     order = sorted(groups, key=lambda key: (key[0] != ALL, list(_groupings(first)).index(key[0]), key[1]))
     rows = tuple((*key, _rates(reports, groups[key])) for key in order)
     return RunComparison(_names(reports), first.about, len(shared), left_out, rows)

@@ -81,7 +81,7 @@ class GroundingRun:
         path = self.folder / SETTINGS
         if path.exists():
             before = json.loads(path.read_text(encoding="utf-8"))
-            if different := sorted(key for key in told if before.get(key) != told[key]):
+            if different := sorted(key for key in told if (before.get(key) or None) != (told[key] or None)):
                 raise DatasetError(
                     f"{self.folder} holds another run ({', '.join(different)} differ); choose another --out"
                 )

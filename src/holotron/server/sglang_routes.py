@@ -95,6 +95,9 @@ def server_info(state: ServerState) -> dict[str, Any]:
         "nnodes": 1,
         "node_rank": 0,
         "num_gpus": 1,
+        "gpu_id_step": 1,
+        "base_gpu_id": 0,
+        "enable_memory_saver": False,
         "disaggregation_mode": "null",
         "max_total_num_tokens": state.max_context,
         "weight_version": state.client.version,
@@ -190,6 +193,16 @@ async def update_weights_from_distributed(state: StateDep, body: DistributedUpda
         return f"{len(specs)} tensors came"
 
     return await _outcome(receive())
+
+
+@router.post("/update_weights_from_tensor", dependencies=operator)
+async def update_weights_from_tensor() -> Response:
+    async def refuse() -> str:
+        raise ApiError(
+            400, "tensors in pickles are not read; send weights over a group or from disk", code="unsupported"
+        )
+
+    return await _outcome(refuse())
 
 
 @router.post("/update_weight_version", dependencies=operator)

@@ -119,12 +119,13 @@ def write_misses(path: Path, title: str, report: Mapping[str, Any], misses: Iter
 
 def _miss(miss: Miss) -> str:
     action: dict[str, Any] = {"action": "none"}
+    sentence = "no point" if miss.point is None else "said to be not there"
     if miss.point is not None and min(miss.point) >= 0:
         x, y = (1000 * max(0.0, min(share, 1.0)) for share in miss.point)
         action = {"action": "click", "button": "left", "x": x, "y": y}
     place = " ".join(f"{x:.5f},{y:.5f}" for x, y in miss.outline)
     return (
-        f'<article class="sample" data-action="{escape(json.dumps(action))}" data-sentence="no point" '
+        f'<article class="sample" data-action="{escape(json.dumps(action))}" data-sentence="{sentence}" '
         f'data-outline="{place}">{_picture(miss.png)}<div><p class="kicker"><span>{escape(miss.where)}</span></p>'
         f'<p class="sentence">{escape(miss.instruction)}</p>'
         + _block("Answer", f"<pre>{escape(miss.answer[:1000])}</pre>")

@@ -86,7 +86,6 @@ class MiniWoBEnvironment(LocalPage):
         self._result = MiniWoBResult(done=True)
         self._still = False  # nothing moves by itself, and nothing was done since the page was asked
         self._loaded = ""  # the task whose page can begin another episode
-        self._typed = False
         self._first: Observation | None = None  # what reset saw, as long as it shows the page
 
     @property
@@ -109,14 +108,13 @@ class MiniWoBEnvironment(LocalPage):
             self._loaded = ""
         again = self._loaded == name and name in self.config.restarts
         self._loaded = ""
-        await self._park_mouse(again)
-        instruction = None
         if again:
-            instruction = await self.evaluate(f"window.holotron ? holotron.restart({seed}, {limit_ms}) : null")
-        if instruction is None:
+            again = await self.evaluate("window.holotron ? holotron.leave() : false")
+        await self._park_mouse(again)
+        if not again:
             await self.guarded(self.opened.page.goto(url, wait_until="load", timeout=0))
-            instruction = await self.evaluate(f"holotron.start({seed}, {limit_ms})")
-        self._loaded, self.instruction = name, instruction
+        start = "restart" if again else "start"
+        self._loaded, self.instruction = name, await self.evaluate(f"holotron.{start}({seed}, {limit_ms})")
         observation = await self._look()
         still = await self.evaluate("holotron.run_clock()")
         self._still = still and limit is None
@@ -173,12 +171,7 @@ class MiniWoBEnvironment(LocalPage):
 
     # ---- what this surface does in its own way ----
 
-    async def press(self, keys: str, repeat: int = 1) -> None:
-        self._typed = True
-        await super().press(keys, repeat)
-
     async def type_text(self, text: str) -> None:
-        self._typed = True
         await self.guarded(self.opened.page.keyboard.type(text))
 
     async def select_option(self, x: float, y: float, choice: str) -> None:
@@ -204,17 +197,18 @@ class MiniWoBEnvironment(LocalPage):
     async def _look(self) -> Observation:
         return Observation(await self.screenshot(), WIDTH, HEIGHT, f"miniwob:{self.task}", self.task)
 
-    async def _park_mouse(self, stays: bool) -> None:
+    async def _park_mouse(self, leave: bool) -> None:
         """Beside the task's area: the mouse outlives the page, and what lies under it would look touched.
 
-        Where the page `stays` and keys were pressed, a click: until then what has the focus is outlined.
+        leave: the page stays, and must forget by which means something was focused last.
         """
         await self.release()
-        if stays and self._typed:
+        if leave:
+            await self.guarded(self.opened.page.keyboard.press("Tab"))
             await self.guarded(self.opened.page.mouse.click(*PARKED))
         elif self.mouse_used:
             await self.guarded(self.opened.page.mouse.move(*PARKED))
-        self.mouse_used = self._typed = False
+        self.mouse_used = False
 
 
 def _number(reward: float | None) -> float:

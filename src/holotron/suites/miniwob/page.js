@@ -129,26 +129,19 @@
     return typeof said === "string" ? said : said.utterance; // some tasks add the fields to fill in
   };
 
-  // Text that was edited: Control+Z would take it back in the next episode, too. A field that changes its type for a
-  // moment forgets; other texts must have left the page by then.
-  let edited = new Set();
-  window.addEventListener("input", (event) => { if (event instanceof InputEvent) edited.add(event.target); }, true);
-  const forget_edits = () => {
-    for (const field of edited) {
-      if (field.isConnected && !(field instanceof HTMLInputElement)) return false;
-      const type = field.getAttribute("type");
-      field.type = field.type === "text" ? "password" : "text";
-      if (type === null) field.removeAttribute("type"); else field.type = type;
-    }
-    edited = new Set();
-    return true;
-  };
-
-  // The page's own parts of `core`, kept when it first starts.
-  const own = {};
+  // What the page was before its first episode: elements as they were parsed, the task's variables, parts of `core`.
+  const own = { names: new Set(Object.getOwnPropertyNames(window)) };
+  document.addEventListener("DOMContentLoaded", () => { own.body = document.body.cloneNode(true); });
+  const plain = (value) => value === null || !["object", "function"].includes(typeof value);
+  const copied = (value) => (Array.isArray(value) ? [...value] : value);
+  const variables = () => Object.keys(window).filter((name) => {
+    const value = window[name];
+    return !own.names.has(name) && (plain(value) || Array.isArray(value) && value.every(plain));
+  });
   const prepare = () => {
+    core.setDataMode("train");
+    own.variables = new Map(variables().map((name) => [name, copied(window[name])]));
     own.time = core.EPISODE_MAX_TIME;
-    own.style = document.body.getAttribute("style");
     own.start = core.startEpisodeReal;
     own.countdown = core.countdownTimer;
     const end = core.endEpisode;
@@ -159,7 +152,6 @@
       result = [WOB_RAW_REWARD_GLOBAL, WOB_REWARD_GLOBAL, String(WOB_REWARD_REASON || "")];
       core.startEpisodeReal = () => {};
     };
-    core.setDataMode("train");
   };
   // limit: milliseconds until the episode times out, 0 for never, -1 for the task's own.
   const begin = async (seed, limit) => {
@@ -182,32 +174,26 @@
     await document.fonts.ready;
     return utterance();
   };
-  // Whatever of an episode would show in the next and is not the task's own. False: only loading brings it back.
-  const clean = async () => {
-    if (!started) return false;
-    // The next Tab looks from where the focus was last: before all that the page shows.
-    const first = document.createElement("a");
-    first.tabIndex = 0;
-    document.body.prepend(first);
-    first.focus({ preventScroll: true });
-    first.remove();
-    await until(() => !busy(), SHORT_TIMEOUT_MS);
-    if (!still()) return false;
-    if (location.href.includes("#")) history.replaceState(null, "", location.pathname); // of links that lead nowhere
-    if (own.style === null) document.body.removeAttribute("style"); // what a drag leaves there
-    for (const element of document.querySelectorAll("*")) {
-      if (element.scrollTop) element.scrollTop = 0;
-      if (element.scrollLeft) element.scrollLeft = 0;
-      element.removeAttribute("data-tampered");
+  // Takes the last episode off the page.
+  const clean = () => {
+    const { body } = document;
+    const kept = [core.cover_div, document.getElementById("click-canvas"), document.getElementById("reward-display")];
+    for (const node of [...body.childNodes]) {
+      if (kept.includes(node)) continue;
+      if (window.jQuery) jQuery(node).remove(); else node.remove(); // jQuery's widgets then undo what they did elsewhere
     }
-    document.getElementById("reward-display").innerHTML = core.DISPLAY_HTML;
-    WOB_EPISODE_ID = 0;
+    for (const name of body.getAttributeNames()) body.removeAttribute(name);
+    for (const name of own.body.getAttributeNames()) body.setAttribute(name, own.body.getAttribute(name));
+    body.prepend(...own.body.cloneNode(true).childNodes);
+    for (const name of variables()) if (!own.variables.has(name)) delete window[name];
+    for (const [name, value] of own.variables) window[name] = copied(value);
+    kept[2].innerHTML = core.DISPLAY_HTML;
     core.wob_latest = "-";
     core.wob_scores = [];
+    if (location.href.includes("#")) history.replaceState(null, "", location.pathname); // of links that lead nowhere
     clipboard = "";
     restless = false;
     result = scrolled = running_since = null;
-    return true;
   };
 
   window.holotron = {
@@ -217,11 +203,20 @@
       prepare();
       return begin(seed, limit);
     },
-    // Another one, as if the page had just been loaded; null where that is not certain.
-    async restart(seed, limit) {
-      if (!await clean()) return null;
-      const instruction = await begin(seed, limit);
-      return forget_edits() ? instruction : null;
+    // Whether the page has come to rest, so that another episode can begin in it. The Tab key and a click beside the
+    // task must follow: the browser then outlines what a task focuses as in a new page.
+    async leave() {
+      if (!started) return false;
+      const links = [0, 1].map(() => Object.assign(document.createElement("a"), { tabIndex: 0 }));
+      document.body.prepend(...links);
+      links[0].focus({ preventScroll: true });
+      await until(() => !busy(), SHORT_TIMEOUT_MS);
+      return still();
+    },
+    // Another episode, as if the page had just been loaded.
+    restart(seed, limit) {
+      clean();
+      return begin(seed, limit);
     },
     // Whether the page then stays as it was seen.
     run_clock() {

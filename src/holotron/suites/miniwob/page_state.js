@@ -30,7 +30,7 @@
     if (Array.isArray(thing)) return thing.slice(0, 500).map((part) => value(part, depth - 1, seen));
     return Object.fromEntries(Object.keys(thing).slice(0, 500).map((key) => [plain(key), value(thing[key], depth - 1, seen)]));
   };
-  const SKIPPED = new Set(["jQuery", "$", "d3", "holotron", "page_state", "played"]);
+  const SKIPPED = new Set(["jQuery", "$", "d3", "holotron", "page_state"]);
   const OF_THE_EPISODE = ["EP_TIMER", "CD_TIMER", "previousDOMInfo", "clickTrackCtx", "startEpisodeReal"];
 
   window.page_state = () => {

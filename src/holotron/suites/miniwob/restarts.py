@@ -57,7 +57,7 @@ async def play(
     """One episode by actions that are given, or by those of the oracle or of chance. The page must know STATE."""
     images = [(await env.reset(as_task(task), seed)).image]
     await env.result()
-    restarted, state = await env.evaluate("[window.played === true, (window.played = true, page_state())]")
+    restarted, state = await env.evaluate("[holotron.played === true, (holotron.played = true, page_state())]")
     draw, actions = random.Random(f"{task}/{seed}"), list[Action]()
     for index in range(MOST_STEPS[kind]):
         if kind == "timed out":
