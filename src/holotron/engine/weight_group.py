@@ -35,15 +35,16 @@ class TensorSpec:
     dtype: str
     shape: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        if self.dtype.removeprefix("torch.") not in DTYPES:
+            raise EngineError(f"{self.name} is announced as {self.dtype}; weights are one of {', '.join(DTYPES)}")
+
     def empty(self, device: torch.device) -> Tensor:
         return torch.empty(self.shape, dtype=self.torch_dtype, device=device)
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        dtype = DTYPES.get(self.dtype.removeprefix("torch."))
-        if dtype is None:
-            raise EngineError(f"{self.name} is announced as {self.dtype}; weights are one of {', '.join(DTYPES)}")
-        return dtype
+        return DTYPES[self.dtype.removeprefix("torch.")]
 
     @property
     def bytes(self) -> int:
