@@ -141,7 +141,7 @@ def answered(out: Path) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=120, help="of each layout")
+    parser.add_argument("--items", type=int, default=40, help="of each layout")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     load = os.getloadavg()[0]

@@ -375,7 +375,7 @@ def test_a_trainer_that_dies_leaves_the_old_weights(trainer, served, trained):
         check_weights(trainer, trained)
 
 
-def test_what_does_not_fit_changes_nothing(trainer, served):
+def test_what_does_not_fit_changes_nothing(trainer, served, trained):
     refused(trainer.post("/update_weights_from_distributed", json=announced({}) | {"group_name": "none"}), "no group")
     nowhere = {"master_address": "127.0.0.1", "master_port": 9, "rank_offset": 1, "world_size": 2}
     refused(trainer.post("/init_weights_update_group", json=nowhere), "nccl needs a GPU")
@@ -394,7 +394,11 @@ def test_what_does_not_fit_changes_nothing(trainer, served):
             refused(group.send(bucket.values(), call), next(iter(bucket)))
         body = {"names": ["a"], "dtypes": ["string"], "shapes": [[1]], "group_name": "wrong"}
         refused(trainer.post("/update_weights_from_distributed", json=body), "string")
-    ok(trainer.post("/continue_generation", json={}))
+        ok(trainer.post("/continue_generation", json={}))
+        ok(trainer.post("/pause_generation", json={"mode": "in_place"}))
+        refused(trainer.post("/update_weights_from_distributed", json=body), "string")
+        send_buckets(trainer, group, trained)  # by a trainer that does not mind
+        refused(trainer.post("/continue_generation", json={}), "none is used", status=409)
     check_weights(trainer, served)
 
 

@@ -45,7 +45,7 @@ async def _look(page: Path) -> None:
         sample = opened.locator(".sample", has_text="onerror")
         assert await sample.locator(".sentence").inner_text() == HOSTILE
         shot, box, dot = [
-            await sample.locator(part).bounding_box() for part in ("img", "rect.box", ".marks circle.dot")
+            await sample.locator(part).bounding_box() for part in ("img", "polygon.box", ".marks circle.dot")
         ]
         assert shot is not None
         assert box is not None

@@ -50,16 +50,12 @@ class WeightReceiver:
             group = self._group(name)
             self._senders.add(name)
             try:
-                for spec in specs:
-                    _ = spec.torch_dtype
                 came = dict(group.receive_packed(specs, most) if packed else group.receive(specs))
                 part = read_weights(self._engine.model, came)
-            except TransferFailed:
+            except Exception as error:
                 self._discard()
-                self._leave(name)
-                raise
-            except EngineError:
-                self._discard()
+                if isinstance(error, TransferFailed):
+                    self._leave(name)
                 raise
             # In host memory: the device's is the sessions'.
             tensors = tuple((name, place, tensor.cpu()) for name, place, tensor in part.tensors)

@@ -25,6 +25,10 @@ class TensorSpec:
     dtype: str
     shape: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        if self.dtype.removeprefix("torch.") not in DTYPES:
+            raise EngineError(f"{self.name} is announced as {self.dtype}; weights are one of {', '.join(DTYPES)}")
+
     def empty(self, device: torch.device) -> Tensor:
         import torch
 
@@ -34,10 +38,7 @@ class TensorSpec:
     def torch_dtype(self) -> torch.dtype:
         import torch
 
-        name = self.dtype.removeprefix("torch.")
-        if name not in DTYPES:
-            raise EngineError(f"{self.name} is announced as {self.dtype}; weights are one of {', '.join(DTYPES)}")
-        dtype: torch.dtype = getattr(torch, name)
+        dtype: torch.dtype = getattr(torch, self.dtype.removeprefix("torch."))
         return dtype
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from holotron.engine.weight_spec import GroupAddress, TensorSpec
@@ -28,6 +28,7 @@ class EngineControl:
         self.paused = self.asleep = False
         self._open = False  # an update that is to be finished
         self._staged = 0  # tensors that wait to be taken
+        self._failed = False  # a part of those did not come, so that the others are of no use
         self._version: str | None = None  # of those
         self._deferred: asyncio.Task[None] | None = None
         self.packed: int | None = None  # bytes of the buffers in which a vLLM trainer sends them; None: one by one
@@ -43,6 +44,7 @@ class EngineControl:
             if self._staged and not self._open:
                 await self.commit()
         finally:
+            self._failed = False
             await self._client.call("unpause")
             self.paused = False
 
@@ -82,39 +84,42 @@ class EngineControl:
     async def finish_update(self, version: str | None) -> None:
         if not self._open:
             raise ApiError(409, "there is no update that could be finished; start one first", code="no_update")
-        self._open = False
-        if self._staged:
-            await self.commit(version)
+        await self.take(version)
 
     async def receive(
         self,
         group: str,
-        specs: Sequence[TensorSpec],
+        announced: Iterable[tuple[str, str, Sequence[int]]],
         version: str | None = None,
         packed: bool = False,
         most: int | None = None,
         keep: bool = False,
     ) -> None:
-        """Wait for tensors that a trainer sends over a group; on an error what came before them is forgotten, too.
+        """Wait for tensors that a trainer sends over a group, announced by name, type and shape.
 
+        On an error what came before them is forgotten, and what comes after them is not taken either.
         keep: they are taken by `take`, as if an update had been opened.
         """
         self._open |= keep
         try:
+            specs = [TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in announced]
             await self._client.call("receive_weights", group, specs, packed, most)
         except BaseException:
-            self._staged = 0
+            self._staged, self._failed = 0, self._open or self.paused
             raise
         self._staged += len(specs)
         self._version = version or self._version
         if not (self._open or self.paused):
             await self.commit()
 
-    async def take(self) -> None:
+    async def take(self, version: str | None = None) -> None:
         """Let the engine have what came to be kept, if anything did."""
         self._open = False
-        if self._staged:
-            await self.commit()
+        try:
+            if self._staged:
+                await self.commit(version)
+        finally:
+            self._failed = False
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done after all that was put off before, for trainers that send only once they are answered."""
@@ -127,11 +132,16 @@ class EngineControl:
             await deferred
 
     async def commit(self, version: str | None = None) -> None:
+        if self._failed:
+            await self.discard()
+            raise ApiError(
+                409, "a part of the weights did not come, so that none is used; send all again", code="partial"
+            )
         version, self._version, self._staged = version or self._version, None, 0
         await self._client.commit_weights(version)
 
     async def discard(self) -> None:
-        self._version, self._staged, self._open = None, 0, False
+        self._version, self._staged, self._open, self._failed = None, 0, False, False
         await self._client.call("discard_weights")
 
     async def checksums(self) -> dict[str, str]:

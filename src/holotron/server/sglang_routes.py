@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from holotron import __version__
-from holotron.engine.weight_spec import GroupAddress, TensorSpec
+from holotron.engine.weight_spec import GroupAddress
 from holotron.server.answer import respond
 from holotron.server.bodies import BodyRoute
 from holotron.server.engine_client import EngineDown, EngineRefused
@@ -187,10 +187,9 @@ async def update_weights_from_distributed(state: StateDep, body: DistributedUpda
 
     async def receive() -> str:
         _abort_all(state, body.abort_all_requests)
-        announced = zip(body.names, body.dtypes, map(tuple, body.shapes), strict=True)
-        specs = [TensorSpec(*each) for each in announced]
-        await state.control.receive(body.group_name, specs, body.weight_version, body.load_format is not None)
-        return f"{len(specs)} tensors came"
+        announced = zip(body.names, body.dtypes, body.shapes, strict=True)
+        await state.control.receive(body.group_name, announced, body.weight_version, body.load_format is not None)
+        return f"{len(body.names)} tensors came"
 
     return await _outcome(receive())
 

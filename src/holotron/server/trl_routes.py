@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from holotron.engine.weight_spec import GroupAddress, TensorSpec
+from holotron.engine.weight_spec import GroupAddress
 from holotron.server.answer import TurnAnswer
 from holotron.server.auth import Caller
 from holotron.server.bodies import BodyRoute
@@ -199,14 +199,15 @@ async def init_communicator(state: StateDep, body: Communicator) -> Any:
 @router.post("/update_named_param/", dependencies=operator)
 async def update_named_param(state: StateDep, body: NamedParameter) -> Any:
     """Receive one parameter; /reset_prefix_cache/ lets the engine have all that came."""
-    spec = TensorSpec(body.name, body.dtype, tuple(body.shape))
-    state.control.later(state.control.receive(GROUP, [spec], keep=True))
+    announced = [(body.name, body.dtype, body.shape)]
+    state.control.later(state.control.receive(GROUP, announced, keep=True))
     return {"message": "Request received, updating named parameter"}
 
 
 @router.post("/reset_prefix_cache/", dependencies=operator)
 async def reset_prefix_cache(state: StateDep) -> Any:
-    await state.control.settle()
+    with blaming("name", ValueError):
+        await state.control.settle()
     await state.control.take()
     await state.control.flush()
     return {"message": "Request received, resetting prefix cache status: True", "weight_version": state.client.version}

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from holotron.engine.weight_spec import PACKED_BYTES, GroupAddress, TensorSpec
+from holotron.engine.weight_spec import PACKED_BYTES, GroupAddress
 from holotron.server.answer import respond
 from holotron.server.auth import Caller
 from holotron.server.bodies import BodyRoute
@@ -258,8 +258,7 @@ async def _from_folder(state: ServerState, path: str, field: str) -> dict[str, A
 
 
 async def _receive(state: ServerState, info: UpdateInfo) -> None:
-    announced = zip(info.names, info.dtype_names, map(tuple, info.shapes), strict=True)
-    specs = [TensorSpec(*each) for each in announced]
+    announced = zip(info.names, info.dtype_names, info.shapes, strict=True)
     most = PACKED_BYTES if info.packed and state.control.packed is None else state.control.packed
-    with blaming("update_info", EngineRefused):
-        await state.control.receive(GROUP, specs, packed=most is not None, most=most)
+    with blaming("update_info", ValueError, EngineRefused):
+        await state.control.receive(GROUP, announced, packed=most is not None, most=most)

@@ -38,7 +38,9 @@ def write_accepted(folder: Path) -> Counter[str]:
     A label that a person rejected after it was written stays there: remove the store, and write it anew.
     """
     labels = [label for label in LabelFolder(folder).read() if label.state == "accepted"]
-    store, images, count = EpisodeStore(folder / ACCEPTED), LabelFolder(folder).images, Counter[str]()
+    # It can be made anew from the labels, so that a sync for each of thousands of episodes is not worth its time.
+    store = EpisodeStore(folder / ACCEPTED, sync="never")
+    images, count = LabelFolder(folder).images, Counter[str]()
     for label in labels:
         if label.kind == "instruction" and label.box is not None and label.size is not None:
             copy_in(store, *_grounding(label, images))

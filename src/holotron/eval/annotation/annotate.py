@@ -87,10 +87,10 @@ class Annotation:
                 Speaker(*model, logs[name]) if model is not None else None
                 for name, model in ((ANSWERS, self.policy), (JUDGED, self.judge))
             ]
-            panel = Annotators(speakers[0], speakers[1], self.localizer, self.method, self.settings.votes)
+            annotators = Annotators(speakers[0], speakers[1], self.localizer, self.method, self.settings.votes)
             for problem in damaged:
-                panel.problem("not readable", problem)
-            labels = await self._labels(panel, items, screens, await self._pages(stack, items, screens))
+                annotators.problem("not readable", problem)
+            labels = await self._labels(annotators, items, screens, await self._pages(stack, items, screens))
             spent = {each.name: self._spent(each) for each in speakers if each is not None}
         distinct = {label.id: label for label in labels}
         LabelFolder(out).write(distinct.values())
@@ -102,8 +102,8 @@ class Annotation:
             "models": spent,
             "seconds": round(seconds, 1),
             "items_per_second": round(len(items) / seconds, 2),
-            "problems": dict(panel.problems),
-            "examples": panel.examples,
+            "problems": dict(annotators.problems),
+            "examples": annotators.examples,
         }
 
     def _spent(self, speaker: Speaker) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Annotation:
         return await stack.enter_async_context(source)
 
     async def _labels(
-        self, panel: Annotators, items: Sequence[Item], screens: ScreenLog, pages: PageSource | None
+        self, annotators: Annotators, items: Sequence[Item], screens: ScreenLog, pages: PageSource | None
     ) -> list[Label]:
         settings, pictures = self.settings, SourcePictures()
         images = LabelFolder(settings.out).images
@@ -131,12 +131,12 @@ class Annotation:
         async def screen(item: Item) -> list[Label]:
             found = await screens.look(item, pictures, pages, settings.again)
             png = await asyncio.to_thread(images.get, found.digest)
-            return await label_screen(panel, found, png, settings.kinds, settings.elements, settings.per_screen)
+            return await label_screen(annotators, found, png, settings.kinds, settings.elements, settings.per_screen)
 
         works: list[tuple[str, Callable[[], Awaitable[list[Label]]]]] = [
             *((item.name, partial(screen, item)) for item in items),
             *(
-                (info.id, partial(label_episode, panel, store, info, settings.kinds, images))
+                (info.id, partial(label_episode, annotators, store, info, settings.kinds, images))
                 for store, info in episodes
             ),
         ]
@@ -147,7 +147,7 @@ class Annotation:
                 try:
                     return await work()
                 except (InputError, EpisodeError, ActionError) as error:
-                    panel.problem("not readable", f"{name}: {error}")
+                    annotators.problem("not readable", f"{name}: {error}")
                     return []
                 finally:
                     done += 1

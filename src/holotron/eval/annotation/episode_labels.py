@@ -21,33 +21,33 @@ EPISODE_KINDS = ("thoughts", "verdicts", "hindsight")
 
 
 async def label_episode(
-    panel: Annotators, store: EpisodeStore, info: EpisodeInfo, kinds: Sequence[str], images: ImageFolder
+    annotators: Annotators, store: EpisodeStore, info: EpisodeInfo, kinds: Sequence[str], images: ImageFolder
 ) -> list[Label]:
     """images: where the screens of labels that a person may have to look at are kept."""
     steps = await asyncio.to_thread(lambda: list(store.steps(info.id)))
     known = info.outcome.success if info.outcome is not None else None
     labels: list[Label] = []
     if "verdicts" in kinds:
-        labels += await _verdict(panel, store, info, steps, known)
+        labels += await _verdict(annotators, store, info, steps, known)
     judged = next((label.text == "success" for label in labels if label.state == "accepted"), None)
     if "hindsight" in kinds and (known is False or (known is None and judged is False)):
-        labels += await _hindsight(panel, store, info, steps, images)
+        labels += await _hindsight(annotators, store, info, steps, images)
     if "thoughts" in kinds:
-        labels += await _thoughts(panel, store, info, steps, images)
+        labels += await _thoughts(annotators, store, info, steps, images)
     return labels
 
 
 async def _verdict(
-    panel: Annotators, store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], known: bool | None
+    annotators: Annotators, store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], known: bool | None
 ) -> list[Label]:
     """What the environment said counts; where the judge contradicts it a person decides."""
-    opinion, _ = await panel.opinion(f"{info.id} verdict", evidence_of(store, info, steps))
+    opinion, _ = await annotators.opinion(f"{info.id} verdict", evidence_of(store, info, steps))
     if known is None and opinion == "undecided":
         return []
     told = opinion if known is None else "success" if known else "failure"
     sources = () if known is None else (Provenance(source="episode"),)
     if opinion != "undecided":
-        sources = (*sources, panel.judged(opinion == told))
+        sources = (*sources, annotators.judged(opinion == told))
     agrees = opinion in (told, "undecided")
     return [
         Label(
@@ -64,18 +64,18 @@ async def _verdict(
 
 
 async def _hindsight(
-    panel: Annotators, store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], images: ImageFolder
+    annotators: Annotators, store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], images: ImageFolder
 ) -> list[Label]:
     seen = evidence_of(store, info, steps)
     if not seen.actions or not seen.screenshots:
         return []
     shown = [store.image(digest) for digest in seen.screenshots[-LAST_SCREENS:]]
     key = f"{info.id} hindsight"
-    text = await panel.ask(key, q.hindsight_question(info.task.text, seen.actions, shown), q.read_words)
+    text = await annotators.ask(key, q.hindsight_question(info.task.text, seen.actions, shown), q.read_words)
     if text is None or text.strip(".").upper() == "NOTHING":
         return []
-    opinion, cause = await panel.opinion(key, evidence_of(store, info, steps, text))
-    sources = (panel.said(key), panel.judged(opinion == "success"))[: 1 if opinion == "undecided" else 2]
+    opinion, cause = await annotators.opinion(key, evidence_of(store, info, steps, text))
+    sources = (annotators.said(key), annotators.judged(opinion == "success"))[: 1 if opinion == "undecided" else 2]
     state: State = "accepted" if opinion == "success" else "review"
     images.put(shown[-1], False)
     last = next(step.observation for step in reversed(steps) if step.observation.image is not None)
@@ -96,7 +96,7 @@ async def _hindsight(
 
 
 async def _thoughts(
-    panel: Annotators, store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], images: ImageFolder
+    annotators: Annotators, store: EpisodeStore, info: EpisodeInfo, steps: Sequence[Step], images: ImageFolder
 ) -> list[Label]:
     labels, before = [], list[str]()
     for step in steps:
@@ -105,13 +105,13 @@ async def _thoughts(
             continue
         done, key = describe(step.action.parse()), f"{info.id} {step.index} thought"
         png = store.image(seen.image)
-        text = await panel.ask(key, q.thought_question(png, info.task.text, before, done), q.read_words)
+        text = await annotators.ask(key, q.thought_question(png, info.task.text, before, done), q.read_words)
         if text is not None:
             asked = f"Task: {info.task.text}\nThought: {text}\nAction: {done}"
-            found = await panel.check(key, q.check_question("thought", png, asked))
+            found = await annotators.check(key, q.check_question("thought", png, asked))
             images.put(png, False)
             screen = AnnotatedScreen(key, seen.image, (seen.width, seen.height), info.id, step.index)
-            found = found._replace(sources=(panel.said(key), *found.sources))
+            found = found._replace(sources=(annotators.said(key), *found.sources))
             labels.append(screen_label(screen, "thought", text, found, origin=str(store.folder)))
         before.append(done)
     return labels

@@ -46,16 +46,16 @@ def screen_label(
 
 
 async def label_screen(
-    panel: Annotators, screen: AnnotatedScreen, png: bytes, kinds: Sequence[str], most: int, per_screen: int
+    annotators: Annotators, screen: AnnotatedScreen, png: bytes, kinds: Sequence[str], most: int, per_screen: int
 ) -> list[Label]:
     """most: elements that a model names; per_screen: how many of them there are instructions for."""
     labels: list[Label] = []
     if {"elements", "instructions"} & {*kinds}:
         exact = screen.elements is not None
-        elements = screen.elements if screen.elements is not None else await _named(panel, screen, png, most)
+        elements = screen.elements if screen.elements is not None else await _named(annotators, screen, png, most)
         usable = [each for each in elements if each.usable]
         words = [""] * len(usable) if exact else told_apart(usable)
-        asked = (_element(panel, screen, png, *each, exact) for each in zip(usable, words, strict=True))
+        asked = (_element(annotators, screen, png, *each, exact) for each in zip(usable, words, strict=True))
         standings = await asyncio.gather(*asked)
         if "elements" in kinds:
             labels += [
@@ -65,36 +65,36 @@ async def label_screen(
         if "instructions" in kinds:
             known = {id(each): found for each, found in zip(usable, standings, strict=True)}
             chosen = list(instructed(elements, screen.digest, per_screen))
-            labels += await _instructions(panel, screen, png, chosen, [known[id(each)] for each, _, _ in chosen])
+            labels += await _instructions(annotators, screen, png, chosen, [known[id(each)] for each, _, _ in chosen])
     if "captions" in kinds:
         key = f"{screen.digest} caption"
-        text = await panel.ask(key, [Message("user", q.CAPTION, png)], q.read_words)
+        text = await annotators.ask(key, [Message("user", q.CAPTION, png)], q.read_words)
         if text is not None:
-            found = await panel.check(key, q.check_question("caption", png, text))
+            found = await annotators.check(key, q.check_question("caption", png, text))
             labels.append(
-                screen_label(screen, "caption", text, found._replace(sources=(panel.said(key), *found.sources)))
+                screen_label(screen, "caption", text, found._replace(sources=(annotators.said(key), *found.sources)))
             )
     return labels
 
 
-async def _named(panel: Annotators, screen: AnnotatedScreen, png: bytes, most: int) -> Sequence[ScreenElement]:
+async def _named(annotators: Annotators, screen: AnnotatedScreen, png: bytes, most: int) -> Sequence[ScreenElement]:
     """What the model says is on a screen that has no page."""
     read = partial(q.read_elements, size=screen.size, most=most)
-    return await panel.ask(f"{screen.digest} elements", q.elements_question(png, most), read) or ()
+    return await annotators.ask(f"{screen.digest} elements", q.elements_question(png, most), read) or ()
 
 
 async def _element(
-    panel: Annotators, screen: AnnotatedScreen, png: bytes, element: ScreenElement, words: str, exact: bool
+    annotators: Annotators, screen: AnnotatedScreen, png: bytes, element: ScreenElement, words: str, exact: bool
 ) -> Standing:
     """What a page says of its element is exact; a model's word for one is tried by asking where that is."""
     if exact:
         return EXACT
-    found = await panel.point(screen.digest, screen.size, png, words, element.box)
-    return found._replace(sources=(panel.said(f"{screen.digest} elements"), *found.sources))
+    found = await annotators.point(screen.digest, screen.size, png, words, element.box)
+    return found._replace(sources=(annotators.said(f"{screen.digest} elements"), *found.sources))
 
 
 async def _instructions(
-    panel: Annotators,
+    annotators: Annotators,
     screen: AnnotatedScreen,
     png: bytes,
     chosen: Sequence[tuple[ScreenElement, str, str]],
@@ -105,7 +105,7 @@ async def _instructions(
         return []
     exact, functions_key = screen.elements is not None, f"{screen.digest} functions"
     question = q.functions_question(png, [element for element, _, _ in chosen], screen.size)
-    functions = await panel.ask(functions_key, question, partial(q.read_functions, count=len(chosen))) or {}
+    functions = await annotators.ask(functions_key, question, partial(q.read_functions, count=len(chosen))) or {}
     labels = []
     for place, ((element, basic, spatial), own) in enumerate(zip(chosen, standings, strict=True)):
         for level, text, key in (
@@ -115,11 +115,11 @@ async def _instructions(
         ):
             found = own
             if text and key:
-                found = await panel.point(screen.digest, screen.size, png, text, element.box)
+                found = await annotators.point(screen.digest, screen.size, png, text, element.box)
                 if own.state != "accepted" and found.state == "accepted":
                     found = found._replace(state="review", reason="the element itself is not certain")
                 known = own.sources[:1] if exact else ()
-                found = found._replace(sources=(*known, panel.said(key), *found.sources))
+                found = found._replace(sources=(*known, annotators.said(key), *found.sources))
             if text:
                 about = screen_label(
                     screen, "instruction", text, found, level=level, element=element.kind, box=element.box
