@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 from holotron.actions.action import Click
@@ -196,11 +196,12 @@ def main() -> None:
     args = parser.parse_args()
     with TemporaryDirectory() as folder:
         found = campaign(Path(folder), [round(args.scale * each) for each in KILLS], args.scale)
-    report = circumstances("python -m tests.eval.annotate_kills") | found
-    text = json.dumps(report, indent=1)
-    print(text)
-    if args.out is not None:
-        args.out.write_text(text + "\n", encoding="utf-8")
+        scale = "" if args.scale == 1 else f" --scale {args.scale:g}"
+        report = circumstances(f"python -m tests.eval.annotate_kills{scale}") | {"folder": gettempdir()} | found
+        text = json.dumps(report, indent=1)
+        print(text, flush=True)  # before the folder is removed, which takes its time
+        if args.out is not None:
+            args.out.write_text(text + "\n", encoding="utf-8")
     sys.exit(0 if report["answers_lost"] == report["answers_kept_twice"] == 0 else 1)
 
 
