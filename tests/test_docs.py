@@ -56,12 +56,18 @@ def shown_commands() -> list[str]:
     return sorted({line for line in lines if line.startswith("holotron ")})
 
 
-def test_every_command_that_is_shown_can_be_typed():
-    """Each is parsed as typed: its command exists, and takes these options."""
+def test_every_command_that_is_shown_can_be_typed(tmp_path, monkeypatch):
+    """Each is parsed as typed: its command exists, and takes these options. The files that it names are there."""
     found = shown_commands()
+    monkeypatch.chdir(tmp_path)
     assert len(found) > 40
     for line in found:
         command, words = get_command(app), shlex.split(line, comments=True)[1:]
+        for word in words:
+            if re.fullmatch(r"[\w/.-]+\.(toml|jsonl?|txt)", word):
+                path = tmp_path / word
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
         while hasattr(command, "commands"):
             command, words = command.commands[words[0]], words[1:]
         if command.name != "bench" and words[:1] != ["train"]:  # `bench` and `plan train` have parsers of their own

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from holotron.engine.errors import EngineError
-from holotron.engine.weight_group import GroupAddress, TensorSpec, TransferFailed, WeightGroup
+from holotron.engine.weight_group import TransferFailed, WeightGroup
+from holotron.engine.weight_spec import GroupAddress, TensorSpec
 from tests.server.trainer_side import LastRank, free_port
 
 CPU = torch.device("cpu")

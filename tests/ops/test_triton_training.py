@@ -20,14 +20,14 @@ from holotron.ops import fixed  # noqa: E402
 from holotron.ops.fixed_packing import FixedPacking, ScanTables  # noqa: E402
 from holotron.ops.triton import conv_training, scan_training  # noqa: E402
 
-LENGTHS, TOKENS, CHUNK = (37, 5, 16), 61, 32
+LENGTHS, TOKENS, CHUNK = (37, 5), 45, 32
 NAMES = ("x", "dt", "A", "B", "C", "D")
 HEADS, HEAD_DIM, STATE, GROUPS = 4, 20, 24, 2
 
 
 def packing() -> FixedPacking:
     lengths = np.array(LENGTHS)
-    tables = ScanTables.build(lengths, tokens=TOKENS, sequences=4, chunk=CHUNK, chunks=5, taps=3)
+    tables = ScanTables.build(lengths, tokens=TOKENS, sequences=4, chunk=CHUNK, chunks=4, taps=3)
     return FixedPacking.build(lengths, tokens=TOKENS, sequences=4, longest=64, scan=tables)
 
 

@@ -197,7 +197,7 @@ def test_what_the_model_cannot_do_is_refused_before_its_weights_are_read(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"recompute": "some"}, "recompute is 'some'; known are none, selective, mamba, full"),
+        ({"recompute": "some"}, "recompute is 'some'; known are none, selective, half, mamba, full"),
         ({"frozen": ("tower",)}, "frozen has 'tower'; names begin with vision, projector, decoder"),
         ({"batches": -1}, "batches is -1"),
     ],

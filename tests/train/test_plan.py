@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, MoeCo
 from holotron.model.initialize import random_model
 from holotron.plan.gpus import gpu
 from holotron.train.batches import BatchBudget, Packer
-from holotron.train.forward import hidden_of_learned, prepare_layers
+from holotron.train.forward import Recompute, hidden_of_learned, layer_choices, prepare_layers
 from holotron.train.learner import Learner
 from holotron.train.lora import LoraConfig
 from holotron.train.optimizer import OptimizerConfig
@@ -142,13 +142,19 @@ def test_the_command(tmp_path: Path) -> None:
     assert "holotron plan train" in CliRunner().invoke(app, ["plan", "train", "--help"]).output
 
 
+def test_every_second_mamba_layer_is_computed_again() -> None:
+    assert layer_choices("M-M*M", "half") == ["selective", "selective", "full", "selective", "selective"]
+    assert layer_choices("M-M*M", "mamba") == ["full", "selective", "full", "selective", "full"]
+    assert layer_choices("M-", "full") == ["full", "full"]
+
+
 def test_options_change_what_they_should() -> None:
     def planned(**changes: Any) -> TrainingPlan:
         gpus = changes.pop("gpus", 1)
         return TrainingPlan(CONFIG, gpu("H100"), TrainingSetup(planned_recipe("a", **changes), 4096, gpus))
 
-    by_recompute = [planned(recompute=each).memory.activations for each in ("none", "selective", "mamba", "full")]
-    assert by_recompute == sorted(by_recompute, reverse=True)
+    by_recompute = [planned(recompute=each).memory.activations for each in get_args(Recompute)]
+    assert by_recompute == sorted(set(by_recompute), reverse=True)
     assert planned(frozen=("vision",)).memory.images < planned().memory.images
     assert planned(gpus=4).memory.optimizer == planned().memory.optimizer / 4
     assert planned(gpus=4).memory.gathered > 0

@@ -43,7 +43,7 @@ def plan_train(
     tokens: Annotated[int, typer.Option(help="Tokens of a batch.")] = 32768,
     lora: Annotated[int, typer.Option(min=0, help="Rank of low-rank changes; 0 trains everything.")] = 0,
     recompute: Annotated[
-        str | None, typer.Option(help="none, selective, mamba or full; default: what keeps the most and fits.")
+        str | None, typer.Option(help="none, selective, half, mamba or full; default: what keeps the most and fits.")
     ] = None,
     frozen: Annotated[
         list[str] | None, typer.Option(help="A part that does not learn: vision, projector, decoder.")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,58 +16,11 @@ from torch.distributed import distributed_c10d as c10d
 from torch.distributed.rendezvous import rendezvous
 
 from holotron.engine.errors import EngineError
-
-DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float64, torch.float32, torch.float16)}
-DTYPES |= {"bfloat16": torch.bfloat16, "int8": torch.int8}
-BACKENDS = ("gloo", "nccl")
+from holotron.engine.weight_spec import GroupAddress, TensorSpec
 
 
 class TransferFailed(EngineError):
     """The trainer is gone, too slow, or sends something else than it announced."""
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """A tensor that is about to come."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if self.dtype.removeprefix("torch.") not in DTYPES:
-            raise EngineError(f"{self.name} is announced as {self.dtype}; weights are one of {', '.join(DTYPES)}")
-
-    def empty(self, device: torch.device) -> Tensor:
-        return torch.empty(self.shape, dtype=self.torch_dtype, device=device)
-
-    @property
-    def torch_dtype(self) -> torch.dtype:
-        return DTYPES[self.dtype.removeprefix("torch.")]
-
-    @property
-    def bytes(self) -> int:
-        return math.prod(self.shape) * self.torch_dtype.itemsize
-
-
-@dataclass(frozen=True)
-class GroupAddress:
-    """Where a group meets, who of it this process is, and who the trainer. Rank 0 holds the store."""
-
-    name: str
-    host: str
-    port: int
-    rank: int
-    world_size: int
-    backend: str = ""  # nccl or gloo, as the model's device has it, if it is not said
-    trainer: int = 0
-
-    def __post_init__(self) -> None:
-        if self.backend and self.backend not in BACKENDS:
-            raise EngineError(f"the backend is {self.backend!r}; it must be one of {', '.join(BACKENDS)}")
-        if not 0 <= self.rank < self.world_size or self.rank == self.trainer:
-            problem = f"rank {self.rank} of {self.world_size} is none that a server can have"
-            raise EngineError(f"{problem}: the trainer is rank {self.trainer}, and ranks are below the size")
 
 
 class WeightGroup:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError
-from holotron.engine.weight_group import GroupAddress, TensorSpec, TransferFailed, WeightGroup
+from holotron.engine.weight_group import TransferFailed, WeightGroup
+from holotron.engine.weight_spec import GroupAddress, TensorSpec
 from holotron.engine.weights import NewWeights, join_weights, read_weights
 
 SECONDS = 300.0  # that a trainer may take to join a group, or to send the next tensor
-PACKED_BYTES = 2**30  # after which vLLM's trainers begin another buffer
 
 
 class WeightReceiver:

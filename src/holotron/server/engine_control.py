@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
-from holotron.engine.weight_group import GroupAddress, TensorSpec
+from holotron.engine.weight_spec import GroupAddress, TensorSpec
 from holotron.server.engine_client import EngineClient
 from holotron.server.errors import ApiError
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from holotron import __version__
-from holotron.engine.weight_group import GroupAddress
+from holotron.engine.weight_spec import GroupAddress
 from holotron.server.answer import respond
 from holotron.server.bodies import BodyRoute
 from holotron.server.engine_client import EngineDown, EngineRefused

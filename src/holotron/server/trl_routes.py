@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from holotron.engine.weight_group import GroupAddress
+from holotron.engine.weight_spec import GroupAddress
 from holotron.server.answer import TurnAnswer
 from holotron.server.auth import Caller
 from holotron.server.bodies import BodyRoute

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from holotron.engine.weight_group import GroupAddress
-from holotron.engine.weight_receiver import PACKED_BYTES
+from holotron.engine.weight_spec import PACKED_BYTES, GroupAddress
 from holotron.server.answer import respond
 from holotron.server.auth import Caller
 from holotron.server.bodies import BodyRoute

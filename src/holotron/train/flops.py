@@ -11,7 +11,7 @@ from holotron.model.config import ModelConfig, QwenVisionConfig, VisionConfig
 from holotron.model.model import Model
 from holotron.ops import FixedPacking
 from holotron.train.batches import TrainingBatch
-from holotron.train.forward import Recompute
+from holotron.train.forward import PARTLY, Recompute, layer_choices
 
 # Dense 16-bit matrix products a second, as the makers give them.
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "B200": 2250e12}
@@ -97,7 +97,6 @@ def tower_attention_flops(tower: VisionConfig, batch: TrainingBatch, passes: Pas
 
 def recomputed_flops(config: ModelConfig, batch: TrainingBatch, passes: Passes, recompute: Recompute) -> float:
     """What is computed again of products; a layer's last one is not needed again, and attention's results are kept."""
-    again = {"full": "M*-", "mamba": "M"}.get(recompute, "")
     mamba, attention, mlp = config.mamba, config.attention, config.mlp
     last = {
         "M": mamba.inner_size if mamba else 0,
@@ -105,10 +104,11 @@ def recomputed_flops(config: ModelConfig, batch: TrainingBatch, passes: Passes, 
         "-": mlp.size if mlp else 0,
     }
     total = 0.0
-    for symbol in again:
-        first = config.layer_parameters.get(symbol, 0) - config.hidden_size * last[symbol]
-        total += 2.0 * batch.used_tokens * config.count(symbol) * first
-    if again and (tower := config.vision) and passes.vision >= 2:
+    for symbol, choice in zip(config.pattern, layer_choices(config.pattern, recompute), strict=True):
+        if choice == "full" and symbol in last:
+            first = config.layer_parameters[symbol] - config.hidden_size * last[symbol]
+            total += 2.0 * batch.used_tokens * first
+    if recompute in (*PARTLY, "full") and (tower := config.vision) and passes.vision >= 2:
         block = 4 * tower.width**2 + (2 if tower.gated else 1) * tower.width * tower.mlp_size
         total += 2.0 * batch.used_patches * tower.depth * block
     return total

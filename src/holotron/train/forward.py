@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
+from itertools import accumulate
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
@@ -17,7 +18,6 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from holotron.model.batch import Batch
 from holotron.model.config import VisionConfig
 from holotron.model.decoder import Layer
-from holotron.model.mixers import MambaMixer
 from holotron.model.model import Model
 from holotron.model.qwen_vision import QwenVisionTower
 from holotron.model.tiling import patches_of_whole_images
@@ -28,7 +28,9 @@ from holotron.train.batches import TrainingBatch
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-Recompute = Literal["none", "selective", "mamba", "full"]
+Recompute = Literal["none", "selective", "half", "mamba", "full"]
+# Full in all Mamba layers, or in every second of them, and in the tower; selective elsewhere.
+PARTLY = ("half", "mamba")
 _ATEN = torch.ops.aten
 # What is always kept: attention takes the longest for its size, and the more so the longer sequences are.
 ATTENTION = {_ATEN._scaled_dot_product_flash_attention.default, _ATEN._flash_attention_forward.default}
@@ -49,18 +51,27 @@ def prepare_layers(model: Model, recompute: Recompute = "none", compile_them: bo
     Each kind is compiled once for all of it: in seconds rather than minutes.
     """
     forwards: dict[tuple[type[nn.Module], Recompute], Callable[..., object]] = {}
-    for module in (*model.decoder.layers, *(model.vision.blocks if model.vision is not None else ())):
-        key = type(module), _for_layer(module, recompute)
+    blocks = model.vision.blocks if model.vision is not None else ()
+    of_blocks: Recompute = "full" if recompute in PARTLY else recompute
+    choices = [*layer_choices(model.config.pattern, recompute), *[of_blocks] * len(blocks)]
+    for module, choice in zip((*model.decoder.layers, *blocks), choices, strict=True):
+        key = type(module), choice
         if key not in forwards:
             forward = recomputed(*key)
             forwards[key] = compiled(forward) if compile_them else forward
         module.forward = partial(forwards[key], module)
 
 
-def _for_layer(module: nn.Module, recompute: Recompute) -> Recompute:
-    if recompute != "mamba":
-        return recompute
-    return "selective" if isinstance(module, Layer) and not isinstance(module.mixer, MambaMixer) else "full"
+def layer_choices(pattern: str, recompute: Recompute) -> list[Recompute]:
+    """What each layer of a decoder computes again."""
+    if recompute not in PARTLY:
+        return [recompute] * len(pattern)
+    every = 2 if recompute == "half" else 1
+    mambas = accumulate(symbol == "M" for symbol in pattern)
+    return [
+        "full" if symbol == "M" and count % every == 0 else "selective"
+        for symbol, count in zip(pattern, mambas, strict=True)
+    ]
 
 
 def recomputed(kind: type[nn.Module], recompute: Recompute) -> Callable[..., object]:

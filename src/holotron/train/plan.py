@@ -6,6 +6,7 @@ by what layers keep. What is assumed stands in `plan_constants`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -24,7 +25,7 @@ from holotron.plan.errors import PlanError
 from holotron.plan.gpus import Gpu
 from holotron.plan.workload import Workload
 from holotron.train.flops import Passes, recomputed_flops, tower_attention_flops, training_flops
-from holotron.train.forward import Recompute
+from holotron.train.forward import PARTLY, Recompute, layer_choices
 from holotron.train.loss import MOST_LOGITS
 from holotron.train.optimizer import OptimizerConfig, make_optimizers, trained
 from holotron.train.plan_constants import ASSUMED, TrainingConstants
@@ -32,7 +33,6 @@ from holotron.train.recipe import DataSource, Recipe
 from holotron.train.starting_model import choose_learned, kept_type
 
 HALF, FULL = 2, 4  # bytes of a value
-STEPS: tuple[Recompute, ...] = ("none", "selective", "mamba", "full")  # from the most memory to the least
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,9 @@ class TrainingPlan:
         seen = training_flops(self.config, batch, Passes(passes.vision, 0.0, 0.0)) if tower else 0.0
         # Images of one size have a faster kernel.
         attended = tower_attention_flops(tower, batch, passes) if tower and tower.mode != "tiles" else 0.0
-        again = recomputed_flops(self.config, batch, passes, recipe.recompute)
-        if recipe.recompute == "mamba" and (m := self.config.mamba):
-            first = self.config.layer_parameters["M"] - self.config.hidden_size * m.inner_size
-            again = 2.0 * self.setup.tokens * self.config.count("M") * first
+        again = recomputed_flops(
+            self.config, batch, Passes(1.0) if recipe.recompute in PARTLY else passes, recipe.recompute
+        )
         runs = 3.0 if recipe.recompute == "none" else 4.0  # of a layer: forward, again, and twice as much backward
         values = sum(kept_bytes(self.config, s, "none", HALF, HALF, c) for s in self.config.pattern)
         learned = trained(self.model).values()
@@ -221,19 +220,22 @@ class TrainingPlan:
         """Bytes of a value of the residual stream, which has the type of the embeddings."""
         return int(self.model.decoder.embeddings.weight.dtype.itemsize)
 
+    def _choices(self) -> Iterable[tuple[str, str]]:
+        pattern = self.config.pattern
+        return zip(pattern, layer_choices(pattern, self.setup.recipe.recompute), strict=True)
+
     def _activations(self) -> float:
-        recompute = self.setup.recipe.recompute
         kept = (
-            kept_bytes(self.config, symbol, _for_layer(symbol, recompute), HALF, self._stream, self.constants)
-            for symbol in self.config.pattern
+            kept_bytes(self.config, symbol, choice, HALF, self._stream, self.constants)
+            for symbol, choice in self._choices()
         )
         return self.setup.tokens * sum(kept)
 
     def _working(self) -> float:
         """What one layer needs for its gradient, beyond what is kept of it."""
-        recompute, largest = self.setup.recipe.recompute, 0.0
-        for symbol in set(self.config.pattern):
-            parts = ("none", _for_layer(symbol, recompute))
+        largest = 0.0
+        for symbol, choice in set(self._choices()):
+            parts = ("none", choice)
             whole, kept = (kept_bytes(self.config, symbol, p, HALF, self._stream, self.constants) for p in parts)
             largest = max(largest, whole - kept)
         return self.setup.tokens * largest
@@ -297,7 +299,7 @@ def kept_bytes(
 def suggestions(plan: TrainingPlan) -> tuple[TrainingPlan | None, list[str]]:
     """The setup that keeps the most and fits, with as few changes as that takes; and what else would make it fit."""
     setup, recipe = plan.setup, plan.setup.recipe
-    for recompute in STEPS:
+    for recompute in get_args(Recompute):  # from the most memory to the least
         tried = plan.changed(recipe=replace(recipe, recompute=recompute))
         if tried.fits:
             return tried, []
@@ -344,10 +346,6 @@ def planned_recipe(
         lora=LoraConfig(lora),
         optimizer=OptimizerConfig(kind=optimizer, average=average),  # type: ignore[arg-type]
     )
-
-
-def _for_layer(symbol: str, recompute: str) -> str:
-    return recompute if recompute != "mamba" else ("full" if symbol == "M" else "selective")
 
 
 def _described(config: ModelConfig, recipe: Recipe) -> Model:

@@ -67,7 +67,8 @@ class Recipe:
     `coordinate_jitter` is how far, in thousandths, points in the action history are off (`coordinate_jitter.py`).
     `max_patches` is how many patches a picture may have from now on, larger ones are shrunk; 0 leaves that as it was.
     `recompute` is what layers compute again for their gradients instead of keeping it: "none", "full", "selective",
-    which keeps the results of matrix products, or "mamba": full in Mamba layers and the tower, selective elsewhere.
+    which keeps the results of matrix products, "mamba": full in Mamba layers and the tower, selective elsewhere, or
+    "half": the same with every second Mamba layer selective.
     `frozen` names parts that do not learn: "vision", "projector", "decoder", or a longer beginning of names.
     `held_out` is measured, not learned: `held_out_batches` of it every `held_out_every` steps.
     `spike` ends the run at a loss so many times the mean before it; 0 ends it only at one that is no number.
