@@ -30,7 +30,8 @@ T = TypeVar("T")
 REPLACE_SECONDS = 30.0
 FACTS = "() => [document.title, document.readyState, Boolean(document.fullscreenElement)]"
 LEAVE_FULL_SCREEN = "() => document.exitFullscreen().catch(() => {})"
-CAPTURES = 3
+CAPTURES = 6  # a page may ask for the full screen again, and drawing it in its view takes a moment
+RESIZE_SECONDS = 0.1
 
 
 class Driver:
@@ -231,7 +232,7 @@ class Driver:
                 await self._come_to_rest()
                 tab, png, title, state = await self._perform("a screenshot", self._look)
             options, redact = self.options, self.options.secrets.redact
-            width, height = struct.unpack(">II", png[16:24])
+            width, height = _size(png)
             if (width, height) != (options.width, options.height):
                 raise InfrastructureError(
                     f"a screenshot is {width}×{height} instead of {options.width}×{options.height}"
@@ -258,13 +259,16 @@ class Driver:
             boxes = await self._secret_boxes(tab)
             capture = tab.session.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
             shot, (title, state, full_screen) = await asyncio.gather(capture, _facts(tab))
-            if not full_screen:
+            png = base64.b64decode(shot["data"])
+            if full_screen:
+                # A full screen has a size of its own, and screenshots have the viewport's.
+                self.events.notice("the page asked for the full screen; it was put back into its view")
+                with suppress(IsolatedWorldGone):
+                    await tab.world.run(LEAVE_FULL_SCREEN)
+            elif _size(png) == (self.options.width, self.options.height):
                 break
-            # A full screen has a size of its own, and screenshots have the viewport's.
-            self.events.notice("the page asked for the full screen; it was put back into its view")
-            with suppress(IsolatedWorldGone):
-                await tab.world.run(LEAVE_FULL_SCREEN)
-        png = base64.b64decode(shot["data"])
+            else:  # the page is back in its view, and what is drawn not yet
+                await asyncio.sleep(RESIZE_SECONDS)
         if self.options.secrets:
             # What moved while the picture was taken is covered in both places.
             boxes += await self._secret_boxes(tab)
@@ -273,6 +277,11 @@ class Driver:
 
     async def _secret_boxes(self, tab: LiveTab) -> list[Box]:
         return await secret_boxes(tab, self.options.secrets) if self.options.secrets else []
+
+
+def _size(png: bytes) -> tuple[int, int]:
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
 
 
 async def _facts(tab: LiveTab) -> tuple[str, str, bool]:
