@@ -11,12 +11,14 @@ import argparse
 import hashlib
 import json
 import os
+import queue
 import re
 import signal
 import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -53,6 +55,7 @@ class Chaos:
     def __init__(self, cluster: Any, every: int) -> None:
         self._cluster, self._every = cluster, every
         self._turn = threading.Lock()
+        self._wanted: queue.Queue[int | None] = queue.Queue()
         self._machines: list[Any] = []
         self.answers = 0
         self.kills: Counter[str] = Counter()
@@ -64,11 +67,16 @@ class Chaos:
         self.kills["machines added"] += 1
 
     def count(self) -> None:
-        """Count an answer. What is killed is killed in a thread of its own: others are being answered meanwhile."""
         with self._turn:
             self.answers += 1
             if self.answers % self._every == 0:
-                threading.Thread(target=self._kill, args=(self.answers // self._every,)).start()
+                self._wanted.put(self.answers // self._every)
+
+    def until(self, done: Future[Any]) -> None:
+        """Kill what is to be killed, in the main thread: Ray starts machines in no other."""
+        done.add_done_callback(lambda _: self._wanted.put(None))
+        while (number := self._wanted.get()) is not None:
+            self._kill(number)
 
     def _kill(self, number: int) -> None:
         if number % 3 == 0 and len(self._machines) == MACHINES:
@@ -116,7 +124,11 @@ def killed_run(folder: Path, seeds: int, every: int, deaths: int) -> dict[str, A
         with scripted_server(answer, policy_format={"format": "json"}) as server:
             command += [server.url, "--out", str(folder / "killed"), "--ray", cluster.address]
             began = time.monotonic()
-            output, runs = run_to_the_end([*command, "--workers", "3", "--sessions", "9"], [driver])
+            command += ["--workers", str(MACHINES), "--sessions", str(3 * MACHINES)]
+            with ThreadPoolExecutor(1) as thread:
+                running = thread.submit(run_to_the_end, command, [driver])
+                chaos.until(running)
+                output, runs = running.result()
             seconds = time.monotonic() - began
     finally:
         left = [line for line in descendants(os.getpid()).values() if re.search("chrom|headless", line)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,25 +30,33 @@ class ClusterError(OSError):
     """A Ray cluster cannot be used as it is."""
 
 
-def connect(address: str) -> Any:
-    """The module `ray`, connected to the cluster; ClusterError where there is none."""
+@contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """The module `ray`, connected to the cluster; ClusterError where there is none.
+
+    What Ray writes to standard output meanwhile, such as the deaths of its workers, goes to standard error.
+    """
     ray = import_ray()
-    if not ray.is_initialized():
+    own = not ray.is_initialized()
+    with redirect_stdout(sys.stderr):
         try:
-            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
+            if own:
+                ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, ValueError, RuntimeError) as error:
-            hint = "`holotron up` or `ray start --head` starts one"
             raise ClusterError(
-                f"there is no Ray cluster at {address} ({' '.join(str(error).split())}); {hint}"
+                f"there is no Ray cluster at {address} ({_last_line(error)}); holotron up or ray start --head starts one"
             ) from error
-    return ray
+        try:
+            yield ray
+        finally:
+            if own:
+                ray.shutdown()
 
 
 def on_ray(address: str, endpoint: str | None = None) -> Player:
     """What plays tasks as play_tasks does, on hosts of the cluster. endpoint: of the model that hosts will ask."""
-    ray = connect(address)
-    check_reachable(endpoint, {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]})
-    return partial(play_on_hosts, partial(open_hosts, ray))
+    import_ray()
+    return partial(play_on_hosts, partial(open_hosts, address, endpoint))
 
 
 def check_reachable(endpoint: str | None, machines: set[str]) -> None:
@@ -62,10 +71,9 @@ def check_reachable(endpoint: str | None, machines: set[str]) -> None:
 
 @asynccontextmanager
 async def open_hosts(
-    ray: Any, how: Play, model: ChatModel | None, *, hosts: int, sessions: int, browsers: int
+    address: str, endpoint: str | None, how: Play, model: ChatModel | None, *, hosts: int, sessions: int, browsers: int
 ) -> AsyncIterator[Sequence[Host]]:
     """One CPU is reserved for each host; those that find no room wait until a machine has it."""
-    actor = ray.remote(BrowserHost)
     run = uuid.uuid4().hex[:8]
     options = {
         "namespace": NAMESPACE,
@@ -74,14 +82,17 @@ async def open_hosts(
         "max_concurrency": sessions + 8,  # beside what is played: questions how it is getting on
         "scheduling_strategy": "SPREAD",
     }
-    actors = [
-        actor.options(name=f"{PREFIX}{run}-{number}", **options).remote(how, model, sessions, browsers, True)
-        for number in range(hosts)
-    ]
-    try:
-        yield [RayHost(ray, each) for each in actors]
-    finally:
-        await asyncio.shield(_end(ray, actors))
+    with connected(address) as ray:
+        check_reachable(endpoint, {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]})
+        actor = ray.remote(BrowserHost)
+        actors = [
+            actor.options(name=f"{PREFIX}{run}-{number}", **options).remote(how, model, sessions, browsers, True)
+            for number in range(hosts)
+        ]
+        try:
+            yield [RayHost(ray, each) for each in actors]
+        finally:
+            await asyncio.shield(_end(ray, actors))
 
 
 async def _end(ray: Any, actors: Sequence[Any]) -> None:
