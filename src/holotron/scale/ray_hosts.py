@@ -44,7 +44,7 @@ def connected(address: str) -> Iterator[Any]:
                 ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ClusterError(
-                f"there is no Ray cluster at {address} ({_last_line(error)}); holotron up or ray start --head starts one"
+                f"there is no Ray cluster at {address} ({_last_line(error)}); holotron up starts one"
             ) from error
         try:
             yield ray
