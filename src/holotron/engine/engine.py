@@ -34,6 +34,7 @@ from holotron.engine.session_state import OnUpdate
 from holotron.engine.stream import Listener
 from holotron.engine.submission import Submission
 from holotron.engine.token_sampler import TokenSampler
+from holotron.engine.warm_up import warm_up
 from holotron.engine.weights import NewWeights, copy_weights, read_weights
 from holotron.model.adapters import read_served
 from holotron.model.checkpoint.adapter import LowRank
@@ -268,10 +269,10 @@ class Engine:
         """Give an adapter's room back; SessionBusy while open sessions have it."""
         self._call(lambda: set_adapter(self.loop, name, None))
 
-    def record_graphs(self, sessions: int) -> None:
-        """Record the CUDA graphs of so many decoding sessions now, not when that many decode for the first time."""
-        adapted = self.model.adapters is not None
-        self._call(lambda: self.loop.runner.record_graphs(sessions, adapted))
+    def warm_up(self, sessions: int, adapter: str | None = None) -> None:
+        """Compile and record now what so many sessions will run, not while they wait; only a GPU has need of it."""
+        if self.model.device.type == "cuda":
+            self._call(lambda: warm_up(self.loop, sessions, adapter))
 
     def sleep(self, *, weights: bool = False) -> None:
         """Free the device's memory: sessions are evicted, and with `weights` the model goes to the host.
