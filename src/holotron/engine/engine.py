@@ -38,7 +38,7 @@ from holotron.engine.warm_up import warm_up
 from holotron.engine.weights import NewWeights, copy_weights, read_weights
 from holotron.model.adapters import read_served
 from holotron.model.checkpoint.adapter import LowRank
-from holotron.model.image import load_image
+from holotron.model.image import DecodedFile, load_image
 from holotron.model.model import Model
 from holotron.model.text.tokenizer import Tokenizer
 from holotron.model.tiling import ImageProcessor, ProcessedImage
@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 
 MOST_WORKERS = 4
 WORKER_NICENESS = 10
+AT_ONCE = 2**20  # bytes of pixels that are sooner prepared than given to a worker
 Result = TypeVar("Result")
 ImageLike = ProcessedImage | Image.Image | bytes | Path
 
@@ -121,8 +122,14 @@ class Engine:
 
         adapter: the LoRA adapter of the model that it and its forks compute with, from now on.
         """
+        return self.opening_session(session_id, on_update, keep_images, adapter).result()
+
+    def opening_session(
+        self, session_id: str | None, on_update: OnUpdate | str, keep_images: int | None, adapter: str | None
+    ) -> Future[Session]:
+        """`open_session`, for callers that must not wait."""
         given: dict[str, Any] = {"on_update": OnUpdate(on_update), "keep_images": keep_images, "adapter": adapter}
-        return Session(self, self._call(lambda: self.loop.open(session_id, **given)))
+        return self._post(lambda: Session(self, self.loop.open(session_id, **given)))
 
     def session(self, session_id: str) -> Session:
         """The open session of that id."""
@@ -166,12 +173,18 @@ class Engine:
         processor = self._processor
 
         def prepare() -> PreparedImage:
+            if isinstance(image, DecodedFile):
+                file = bytes(image)  # without the pixels, which are only needed now
+                decoded = processor(Image.fromarray(image.pixels))
+                return prepare_image(lambda: processor(load_image(file)), decoded)
             # The file may have changed by the time the image is needed again.
             source = image.read_bytes() if isinstance(image, Path) and image.is_file() else image
             return prepare_image(
                 lambda: source if isinstance(source, ProcessedImage) else processor(load_image(source))
             )
 
+        if isinstance(image, DecodedFile) and processor.on_device and image.pixels.nbytes <= AT_ONCE:
+            return prepare()
         return await self._work(self._workers, prepare)
 
     # ---- for callers on an event loop, that must not wait ----

@@ -34,9 +34,9 @@ class PreparedImage:
         return blake2b(b"".join(self.keys), digest_size=16).digest()
 
 
-def prepare_image(make: Callable[[], ProcessedImage]) -> PreparedImage:
-    """Run in a worker: decoding, resizing and fingerprinting take no time from the loop."""
-    image = make()
+def prepare_image(make: Callable[[], ProcessedImage], made: ProcessedImage | None = None) -> PreparedImage:
+    """Run in a worker: decoding, resizing and fingerprinting take no time from the loop. made: what is made already."""
+    image = made or make()
     keys = tuple(
         blake2b(part, digest_size=16, person=f"{grid[0]}x{grid[1]}".encode()).digest()
         for part, grid in zip(_hashed(image), image.grids, strict=True)

@@ -47,7 +47,7 @@ class ImageProcessor:
 
     def __init__(self, vision: VisionConfig, *, on_device: bool = False) -> None:
         self.vision = vision
-        self._on_device = on_device
+        self.on_device = on_device
 
     def __call__(self, image: Image.Image) -> ProcessedImage:
         if image.mode != "RGB":
@@ -60,7 +60,7 @@ class ImageProcessor:
         if self.vision.mode == "scaled":
             image = _scaled(image, self.vision)
         pixels = torch.from_numpy(np.array(image))
-        patches = None if self._on_device else patches_of_whole_images(pixels[None], grids[0], self.vision)
+        patches = None if self.on_device else patches_of_whole_images(pixels[None], grids[0], self.vision)
         return ProcessedImage(grids, tokens, size, patches, pixels)
 
     def _patches_of_tiles(self, image: Image.Image, grids: tuple[Grid, ...]) -> Tensor:

@@ -9,6 +9,7 @@ dim, N pages, Z tokens per page, M pages per sequence at most.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -46,13 +47,13 @@ def paged_prefill_attention(
     shape = q_THD.shape[1], k_pages_NKZD.shape[1], q_THD.shape[2]
     chosen = way or working_way(q_THD.device, q_THD.dtype, *shape)
     pages = k_pages_NKZD, v_pages_NKZD, page_table_SM
-    scales = {"k_scale": k_scale, "v_scale": v_scale}
+    flash = partial(paged_flash_prefill, q_THD, *pages, kv_lengths, packing, k_scale=k_scale, v_scale=v_scale)
     if chosen is None:
-        return paged_flash_prefill(q_THD, *pages, kv_lengths, packing, **scales)
+        return flash()
     lengths = list(zip(packing.lengths, kv_lengths, strict=True))
     short = () if way or q_THD.shape[2] & (q_THD.shape[2] - 1) else _short(lengths)
     if len(short) == len(lengths):
-        return paged_flash_prefill(q_THD, *pages, kv_lengths, packing, **scales, tuning=SHORT_TUNING)
+        return flash(tuning=SHORT_TUNING)
     outputs = []
     for sequence, (new, entries) in enumerate(lengths):
         if new and sequence not in short:
@@ -63,9 +64,7 @@ def paged_prefill_attention(
             outputs.append((slice(start, start + new), attend(q_THD[start : start + new], k_KED, v_KED, WAYS[chosen])))
     if not short and len(outputs) == 1:
         return outputs[0][1]
-    out_THD = paged_flash_prefill(
-        q_THD, *pages, kv_lengths, packing, **scales, tuning=SHORT_TUNING, sequences=tuple(short)
-    )
+    out_THD = flash(tuning=SHORT_TUNING, sequences=tuple(short))
     for rows, output in outputs:
         out_THD[rows] = output
     return out_THD
