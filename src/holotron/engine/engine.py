@@ -183,7 +183,8 @@ class Engine:
                 lambda: source if isinstance(source, ProcessedImage) else processor(load_image(source))
             )
 
-        if isinstance(image, DecodedFile) and processor.on_device and image.pixels.nbytes <= AT_ONCE:
+        left_to_device = processor.on_device and processor.vision.mode == "dynamic"
+        if left_to_device and isinstance(image, DecodedFile) and image.pixels.nbytes <= AT_ONCE:
             return prepare()
         return await self._work(self._workers, prepare)
 

@@ -58,7 +58,7 @@ class ImageProcessor:
             raise ImageError(f"the image is in mode {image.mode}; RGB is needed: pass it through load_image first")
         grids = image_grids(*image.size, self.vision)
         tokens = sum(rows * columns // 4 for rows, columns in grids)
-        if self.vision.mode == "tiles" and self._on_device:
+        if self.vision.mode == "tiles" and self.on_device:
             return ProcessedImage(grids, tokens, image.size, pixels=torch.from_numpy(tower_images(image, self.vision)))
         if self.vision.mode == "tiles":
             return ProcessedImage(grids, tokens, image.size, self._patches_of_tiles(image, grids))
