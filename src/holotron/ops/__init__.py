@@ -57,6 +57,8 @@ __all__ = [
     "write_pages",
 ]
 
+SHORT_IMAGE = 1024  # positions
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -107,7 +109,17 @@ def image_attention(q_XHP: Tensor, k_XHP: Tensor, v_XHP: Tensor, packing: FixedP
     if packing is not None:
         return fixed.attention(q_XHP, k_XHP, v_XHP, packing, causal=False)
     q, k, v = (part.transpose(-3, -2) for part in (q_XHP, k_XHP, v_XHP))
+    if q.is_cuda and not torch.is_grad_enabled() and q.ndim == 4 and _is_short(q):
+        # The library's own choice, cuDNN, plans anew for each number of images, which takes far longer than these.
+        flash: Tensor = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v)[0]
+        return flash.transpose(-3, -2)
     return F.scaled_dot_product_attention(q, k, v).transpose(-3, -2)
+
+
+def _is_short(q_IHXP: Tensor) -> bool:
+    """Whether these are small images that FlashAttention takes as they are."""
+    positions, size = q_IHXP.shape[-2:]
+    return positions <= SHORT_IMAGE and size % 8 == 0 and size <= 256 and q_IHXP.itemsize == 2
 
 
 if torch.cuda.is_available() and find_spec("triton") is not None:
