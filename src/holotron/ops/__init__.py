@@ -27,6 +27,7 @@ from holotron.ops.plain import scan as plain_scan
 from holotron.ops.plain.attention import paged_attention, paged_step_attention, write_pages
 from holotron.ops.plain.conv import causal_conv_
 from holotron.ops.plain.experts import route, run_each_expert, run_experts
+from holotron.ops.plain.fp8 import fp8_linear, quantize_rows
 from holotron.ops.plain.mamba import mamba_step_
 from holotron.ops.plain.norm import add_rms_norm, gated_rms_norm, relu_squared, rms_norm
 from holotron.ops.plain.scan import discretize, ssd_scan_
@@ -40,6 +41,7 @@ __all__ = [
     "causal_conv",
     "causal_conv_",
     "discretize",
+    "fp8_linear",
     "gated_rms_norm",
     "image_attention",
     "low_rank_linear",
@@ -47,6 +49,7 @@ __all__ = [
     "move_rows",
     "paged_attention",
     "paged_step_attention",
+    "quantize_rows",
     "relu_squared",
     "rms_norm",
     "route",
@@ -57,16 +60,24 @@ __all__ = [
     "write_pages",
 ]
 
+FP8_CAPABILITY = (8, 9)  # of the first devices that multiply 8-bit numbers
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-def _choose(plain: Callable[Arguments, Result], fast: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def _choose(
+    plain: Callable[Arguments, Result], fast: Callable[Arguments, Result], capability: tuple[int, int] = (0, 0)
+) -> Callable[Arguments, Result]:
+    """The fast version for CUDA tensors on a device of at least that capability."""
+
     @wraps(plain)
     def chosen(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         first = args[0]
         assert isinstance(first, Tensor)
         use_fast = first.is_cuda and not torch.is_grad_enabled()
+        if use_fast and capability > (0, 0):
+            use_fast = torch.cuda.get_device_capability(first.device) >= capability
         return (fast if use_fast else plain)(*args, **kwargs)
 
     return chosen
@@ -111,14 +122,16 @@ def image_attention(q_XHP: Tensor, k_XHP: Tensor, v_XHP: Tensor, packing: FixedP
 
 
 if torch.cuda.is_available() and find_spec("triton") is not None:
-    from holotron.ops.triton import attention_decode, attention_prefill, conv, experts, mamba, norm, pages, scan
+    from holotron.ops.triton import attention_decode, attention_prefill, conv, experts, fp8, mamba, norm, pages, scan
 
     add_rms_norm = _choose(add_rms_norm, norm.add_rms_norm)
     causal_conv_ = _choose(causal_conv_, conv.causal_conv_)
+    fp8_linear = _choose(fp8_linear, fp8.fp8_linear, FP8_CAPABILITY)
     gated_rms_norm = _choose(gated_rms_norm, norm.gated_rms_norm)
     mamba_step_ = _choose(mamba_step_, mamba.mamba_step_)
     paged_attention = _choose(paged_attention, attention_prefill.paged_prefill_attention)
     paged_step_attention = _choose(paged_step_attention, attention_decode.paged_decode_attention)
+    quantize_rows = _choose(quantize_rows, fp8.quantize_rows, FP8_CAPABILITY)
     relu_squared = _choose(relu_squared, norm.relu_squared)
     rms_norm = _choose(rms_norm, norm.rms_norm)
     route = _choose(route, experts.route)
