@@ -51,6 +51,7 @@ EXAMPLES = """examples:
   holotron bench trace runs/shop --out shop.jsonl && holotron bench agent --random --trace shop.jsonl
   holotron bench phases --model qwen3-8b --random
   holotron bench kernels
+  holotron bench quality runs/shop --model holotron-nano
   holotron bench train --preset holotron-12b --lora 16 --tokens 32768
   holotron bench grpo --preset holotron-12b --screens recorded
 """
@@ -111,10 +112,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     grpo.add_argument("--recompute", default="mamba", choices=get_args(Recompute))
     grpo.add_argument("--no-compile", action="store_true", help="run layers as they are")
     grpo.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    quality = commands.add_parser("quality", help="what fp8 weights change over recorded episodes of a trained policy")
+    quality.add_argument("store", type=Path, help="folder of an episode store")
+    quality.add_argument("--model", default="holotron-nano", help="folder, hub id or preset")
+    quality.add_argument("--episodes", type=int, default=0, help="so many of them (default: all that succeeded)")
+    quality.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernel, loop, soak, edge, browsers, training, grpo):
+    for command in (agent, phases, kernel, loop, soak, edge, browsers, training, grpo, quality):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)

@@ -28,6 +28,7 @@ CASES = {
     "groups-of-8": "--sessions 96 --group 8",
     "text-100-fp8kv": "--sessions 100 --kv fp8",
     "text-100-22k-fp8": "--sessions 100 --ages 8-9 --weights fp8 --kv fp8",
+    "screens-100-22k": "--sessions 100 --ages 8-9 --screen 1920x1080",
     "screens-100-22k-fp8": "--sessions 100 --ages 8-9 --screen 1920x1080 --weights fp8 --kv fp8",
     "transformer-30": "--model qwen3-8b --sessions 30",
     "transformer-100": "--model qwen3-8b --sessions 100 --host 90",
