@@ -17,6 +17,7 @@ from holotron.model.errors import CheckpointError, ConfigError, ModelError
 from holotron.model.fp8 import FP8, Fp8Linear, use_fp8, weight_scales
 from holotron.model.initialize import random_model
 from holotron.ops.plain.fp8 import quantize_rows
+from tests.engine.driver import Driver, greedy_continuation
 
 from .adapter_files import write_adapter
 from .tiny import draw_tokens, tiny_config, tiny_model
@@ -59,7 +60,7 @@ def per_tensor(matrix):
 
 
 def per_row(matrix):
-    values, scale = quantize_rows(matrix)
+    values, scale, _ = quantize_rows(matrix)
     return values, scale[:, None]
 
 
@@ -85,7 +86,7 @@ def test_layers_are_rounded_when_they_are_read(saved):
     for name, parameter in whole.named_parameters():
         ours = read.get_parameter(name)
         if name in scales:
-            values, scale = quantize_rows(parameter)
+            values, scale, _ = quantize_rows(parameter)
             assert torch.equal(ours.float(), values.float())
             assert torch.equal(scales[name], scale)
         else:
@@ -169,3 +170,17 @@ def test_adapters_lie_on_top(saved, tmp_path):
         with read.using("shop"):
             assert not torch.allclose(read.score([sequence])[0], alone)
     assert LAYER + ".weight" in weight_scales(read)
+
+
+def test_sessions_continue_as_if_computed_anew():
+    model = wide_model(torch.float64)
+    use_fp8(model)
+    driver = Driver(model, state_dtype=torch.float64)
+    sessions = [driver.loop.open() for _ in range(3)]
+    for turn in range(2):
+        requests = [driver.start(each, draw_tokens(5 + n, seed=9 * turn + n)) for n, each in enumerate(sessions)]
+        driver.run(*requests)
+        for session, request in zip(sessions, requests, strict=True):
+            answer = driver.answers[request]
+            before = list(session.tokens)[: len(session.tokens) - len(answer)]
+            assert answer == greedy_continuation(model, before, len(answer))

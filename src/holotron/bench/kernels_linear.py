@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from holotron.bench.kernels import Case
-from holotron.ops.triton.fp8 import FEW_ROWS_CONFIGS, fp8_linear, multiply_few_rows, multiply_many_rows, quantize_rows
+from holotron.ops.triton.fp8 import FEW_ROWS_CONFIGS, multiply_few_rows, multiply_many_rows, quantize_rows
 
 # Mamba's two projections, and the MLP's.
 LAYERS = {"in_proj": (22656, 5120), "out_proj": (5120, 10240), "up_proj": (20480, 5120), "down_proj": (5120, 20480)}
@@ -23,14 +23,13 @@ PEAK = (4.3e12, 1580e12)  # what one H200 reaches in copies, and twice what it r
 def cases(device: torch.device) -> Iterator[Case]:
     for name, (outputs, inputs) in LAYERS.items():
         weight_OI = (torch.randn(outputs, inputs, device=device) * inputs**-0.5).bfloat16()
-        values_OI, scale_O = quantize_rows(weight_OI)
+        values_OI, scale_O, _ = quantize_rows(weight_OI)
         for tokens in TOKENS:
             x_TI = torch.randn(tokens, inputs, device=device).bfloat16()
-            values_TI, scale_T = quantize_rows(x_TI)
+            values_TI, scale_T, _ = quantize_rows(x_TI)
             flops = 2.0 * tokens * inputs * outputs
             moved, shape = values_OI.nbytes + 2.0 * tokens * (inputs + outputs), f"{name} {tokens}"
             rows = (values_TI, scale_T, values_OI, scale_O)
-            yield Case("linear", shape, "as used", partial(fp8_linear, x_TI, values_OI, scale_O), moved, flops)
             yield Case("linear", shape, "bf16", partial(F.linear, x_TI, weight_OI), moved + values_OI.nbytes, flops)
             yield Case("linear", shape, "quantize", partial(quantize_rows, x_TI), 3.0 * tokens * inputs)
             yield Case("linear", shape, "library", partial(multiply_many_rows, *rows), moved, flops)

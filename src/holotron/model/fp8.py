@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from holotron import ops
 from holotron.model.errors import ModelError
+from holotron.ops import QuantizedRows
 
 FP8 = torch.float8_e4m3fn
 MULTIPLE = 16  # of inputs and outputs: what matrix instructions take
@@ -31,15 +32,22 @@ class Fp8Linear(nn.Linear):
         # A buffer: no weight of its own, but a part of the one that it belongs to.
         self.register_buffer("weight_scale", torch.empty(len(base.weight), device=base.weight.device))
 
-    def forward(self, x_TI: Tensor) -> Tensor:
+    def forward(self, x_TI: Tensor | QuantizedRows) -> Tensor:
         return linear(x_TI, self.weight, self.bias, self.weight_scale)
 
 
-def linear(x_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, scale_O: Tensor | None) -> Tensor:
+def linear(x_TI: Tensor | QuantizedRows, weight_OI: Tensor, bias_O: Tensor | None, scale_O: Tensor | None) -> Tensor:
     """W x + b, in 8 bits where the weights have scales."""
     if scale_O is None:
+        assert isinstance(x_TI, Tensor)
         return F.linear(x_TI, weight_OI, bias_O)
-    return ops.fp8_linear(x_TI, weight_OI, scale_O, bias_O)
+    rows = ops.quantize_rows(x_TI) if isinstance(x_TI, Tensor) else x_TI
+    return ops.fp8_linear(*rows, weight_OI, scale_O, bias_O)
+
+
+def is_fp8(*layers: nn.Module | None) -> bool:
+    """Whether layers take quantized rows; one with adapters does not, which needs the others, too."""
+    return all(isinstance(layer, Fp8Linear) for layer in layers if layer is not None)
 
 
 def quantizable(model: nn.Module) -> dict[str, nn.Linear]:
@@ -71,7 +79,8 @@ def use_fp8(model: nn.Module, only: Container[str] | None = None) -> None:
 @torch.no_grad()
 def quantized(weight_OI: Tensor) -> tuple[Tensor, Tensor]:
     """A weight in e4m3, and the scales of its rows."""
-    return ops.quantize_rows(weight_OI)
+    values_OI, scale_O, _ = ops.quantize_rows(weight_OI)
+    return values_OI, scale_O
 
 
 def place_fp8(model: nn.Module, name: str, values_OI: Tensor, scale_O: Tensor) -> None:

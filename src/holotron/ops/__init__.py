@@ -27,7 +27,14 @@ from holotron.ops.plain import scan as plain_scan
 from holotron.ops.plain.attention import paged_attention, paged_step_attention, write_pages
 from holotron.ops.plain.conv import causal_conv_
 from holotron.ops.plain.experts import route, run_each_expert, run_experts
-from holotron.ops.plain.fp8 import fp8_linear, quantize_rows
+from holotron.ops.plain.fp8 import (
+    QuantizedRows,
+    add_rms_norm_fp8,
+    fp8_linear,
+    gated_rms_norm_fp8,
+    quantize_rows,
+    relu_squared_fp8,
+)
 from holotron.ops.plain.mamba import mamba_step_
 from holotron.ops.plain.norm import add_rms_norm, gated_rms_norm, relu_squared, rms_norm
 from holotron.ops.plain.scan import discretize, ssd_scan_
@@ -35,14 +42,17 @@ from holotron.ops.plain.scan import discretize, ssd_scan_
 __all__ = [
     "FixedPacking",
     "Packing",
+    "QuantizedRows",
     "ScanTables",
     "add_rms_norm",
+    "add_rms_norm_fp8",
     "attention",
     "causal_conv",
     "causal_conv_",
     "discretize",
     "fp8_linear",
     "gated_rms_norm",
+    "gated_rms_norm_fp8",
     "image_attention",
     "low_rank_linear",
     "mamba_step_",
@@ -51,6 +61,7 @@ __all__ = [
     "paged_step_attention",
     "quantize_rows",
     "relu_squared",
+    "relu_squared_fp8",
     "rms_norm",
     "route",
     "run_each_expert",
@@ -126,15 +137,19 @@ if torch.cuda.is_available() and find_spec("triton") is not None:
 
     add_rms_norm = _choose(add_rms_norm, norm.add_rms_norm)
     causal_conv_ = _choose(causal_conv_, conv.causal_conv_)
-    fp8_linear = _choose(fp8_linear, fp8.fp8_linear, FP8_CAPABILITY)
     gated_rms_norm = _choose(gated_rms_norm, norm.gated_rms_norm)
     mamba_step_ = _choose(mamba_step_, mamba.mamba_step_)
     paged_attention = _choose(paged_attention, attention_prefill.paged_prefill_attention)
     paged_step_attention = _choose(paged_step_attention, attention_decode.paged_decode_attention)
-    quantize_rows = _choose(quantize_rows, fp8.quantize_rows, FP8_CAPABILITY)
     relu_squared = _choose(relu_squared, norm.relu_squared)
     rms_norm = _choose(rms_norm, norm.rms_norm)
     route = _choose(route, experts.route)
     run_experts = _choose(run_experts, experts.run_experts)
     ssd_scan_ = _choose(ssd_scan_, scan.ssd_scan_)
     write_pages = _choose(write_pages, pages.write_pages)
+
+    add_rms_norm_fp8 = _choose(add_rms_norm_fp8, fp8.add_rms_norm_fp8, FP8_CAPABILITY)
+    fp8_linear = _choose(fp8_linear, fp8.fp8_linear, FP8_CAPABILITY)
+    gated_rms_norm_fp8 = _choose(gated_rms_norm_fp8, fp8.gated_rms_norm_fp8, FP8_CAPABILITY)
+    quantize_rows = _choose(quantize_rows, fp8.quantize_rows, FP8_CAPABILITY)
+    relu_squared_fp8 = _choose(relu_squared_fp8, fp8.relu_squared_fp8, FP8_CAPABILITY)

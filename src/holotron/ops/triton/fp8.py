@@ -1,4 +1,4 @@
-"""Linear layers in 8 bits on devices that multiply them (compute capability 8.9 and later).
+"""Linear layers in 8 bits on devices that multiply them (compute capability 8.9 and later), and what comes before them.
 
 Many rows go through the library's product. Few rows wait for the weights, and the library leaves half of the bandwidth:
 a kernel of its own streams them. How it cuts a layer follows from the layer's shape alone, so a row has the same bits
@@ -16,7 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from holotron.ops.plain.fp8 import FP8, LARGEST
+from holotron.ops.plain.fp8 import QuantizedRows
+from holotron.ops.triton.norm import normalise
 
 FEW_ROWS = 128
 PROGRAMS = 264  # two for each multiprocessor of an H200: a layer with fewer tiles is cut along its inputs, too
@@ -46,28 +47,98 @@ FEW_ROWS_CONFIGS = [
 ]
 
 
-def quantize_rows(x_TI: Tensor) -> tuple[Tensor, Tensor]:
+def quantize_rows(x_TI: Tensor, out: QuantizedRows | None = None) -> QuantizedRows:
     """The plain quantize_rows in one pass."""
+    return _row_by_row("", x_TI, out)
+
+
+def relu_squared_fp8(x: Tensor) -> QuantizedRows:
+    """The plain relu_squared_fp8: the same bits as the two ops one after another."""
+    return _row_by_row("relu_squared", x, None)
+
+
+def _row_by_row(activation: str, x_TI: Tensor, out: QuantizedRows | None) -> QuantizedRows:
     rows = x_TI if x_TI.stride(1) == 1 else x_TI.contiguous()
+    out = out or QuantizedRows.empty_like(x_TI)
     count, size = rows.shape
-    values_TI = torch.empty(count, size, dtype=FP8, device=x_TI.device)
-    scale_T = torch.empty(count, dtype=torch.float32, device=x_TI.device)
     if count:
         block = triton.next_power_of_2(size)
-        warps = max(1, min(16, block // 1024))
         _quantize_kernel[(count,)](
-            rows, values_TI, scale_T, rows.stride(0), SIZE=size, LARGEST=LARGEST, BLOCK=block, num_warps=warps
+            rows,
+            out.values_TI,
+            out.scale_T,
+            rows.stride(0),
+            SIZE=size,
+            ACTIVATION=activation,
+            BLOCK=block,
+            num_warps=_warps(block),
         )
-    return values_TI, scale_T
+    return out
 
 
-def fp8_linear(x_TI: Tensor, weight_OI: Tensor, scale_O: Tensor, bias_O: Tensor | None = None) -> Tensor:
+def add_rms_norm_fp8(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, QuantizedRows]:
+    """The plain add_rms_norm_fp8: the same bits as the two ops one after another."""
+    assert x.stride(1) == delta.stride(1) == 1
+    total, out = torch.empty(x.shape, dtype=x.dtype, device=x.device), QuantizedRows.empty_like(x)
+    if out.values_TI.numel():
+        block = triton.next_power_of_2(x.shape[1])
+        _add_rms_norm_quantize_kernel[(len(x),)](
+            x,
+            delta,
+            weight,
+            total,
+            out.values_TI,
+            out.scale_T,
+            eps,
+            x.stride(0),
+            delta.stride(0),
+            SIZE=x.shape[1],
+            BLOCK=block,
+            num_warps=_warps(block),
+        )
+    return total, out
+
+
+def gated_rms_norm_fp8(
+    x: Tensor, gate: Tensor, weight: Tensor, eps: float, groups: int, out: QuantizedRows | None = None
+) -> QuantizedRows:
+    """The plain gated_rms_norm_fp8: the same bits as the two ops one after another."""
+    assert x.stride(1) == gate.stride(1) == 1
+    out = out or QuantizedRows.empty_like(x)
+    if out.values_TI.numel():
+        size, blocks = x.shape[1] // groups, triton.next_power_of_2(groups)
+        block = triton.next_power_of_2(size)
+        _gated_rms_norm_quantize_kernel[(len(x),)](
+            x,
+            gate,
+            weight,
+            out.values_TI,
+            out.scale_T,
+            eps,
+            x.stride(0),
+            gate.stride(0),
+            SIZE=size,
+            GROUPS=groups,
+            BLOCK=block,
+            BLOCK_G=blocks,
+            num_warps=_warps(block * blocks),
+        )
+    return out
+
+
+def _warps(block: int) -> int:
+    """One warp per 1,024 elements: four 16-byte loads of 16-bit values per thread."""
+    return max(1, min(16, block // 1024))
+
+
+def fp8_linear(
+    values_TI: Tensor, scale_T: Tensor, dtype: torch.dtype, weight_OI: Tensor, scale_O: Tensor, bias_O: Tensor | None
+) -> Tensor:
     """The plain fp8_linear; sums are kept in the 22 bits or so that the device's 8-bit products have."""
-    values_TI, scale_T = quantize_rows(x_TI)
-    if len(x_TI) <= FEW_ROWS:
-        out_TO = multiply_few_rows(values_TI, scale_T, weight_OI, scale_O, x_TI.dtype)
+    if len(values_TI) <= FEW_ROWS:
+        out_TO = multiply_few_rows(values_TI, scale_T, weight_OI, scale_O, dtype)
     else:
-        out_TO = multiply_many_rows(values_TI, scale_T, weight_OI, scale_O).to(x_TI.dtype)
+        out_TO = multiply_many_rows(values_TI, scale_T, weight_OI, scale_O).to(dtype)
     return out_TO if bias_O is None else out_TO + bias_O
 
 
@@ -132,17 +203,83 @@ def multiply_few_rows(
 
 
 @triton.jit
+def _store_quantized(y, largest, values_ptr, scale_ptr, index, mask):
+    """largest: of the row's absolute values."""
+    scale = tl.maximum(largest / 448.0, 1.1754943508222875e-38)
+    y = tl.minimum(tl.maximum(y / scale, -448.0), 448.0)
+    tl.store(values_ptr + index, y.to(values_ptr.dtype.element_ty), mask=mask)
+    tl.store(scale_ptr, scale)
+
+
+# Scales may be written from any row on: one compilation serves all.
+@triton.jit(do_not_specialize_on_alignment=["scale_ptr"])
 def _quantize_kernel(
-    x_ptr, values_ptr, scale_ptr, x_stride, SIZE: tl.constexpr, LARGEST: tl.constexpr, BLOCK: tl.constexpr
+    x_ptr, values_ptr, scale_ptr, x_stride, SIZE: tl.constexpr, ACTIVATION: tl.constexpr, BLOCK: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, BLOCK)
+    mask = i < SIZE
+    y = tl.load(x_ptr + row * x_stride + i, mask=mask, other=0.0).to(tl.float32)
+    if ACTIVATION == "relu_squared":
+        y = tl.where(y > 0.0, y, 0.0)
+        y = (y * y).to(x_ptr.dtype.element_ty).to(tl.float32)
+    _store_quantized(y, tl.max(tl.abs(y), 0), values_ptr + row * SIZE, scale_ptr + row, i, mask)
+
+
+@triton.jit
+def _add_rms_norm_quantize_kernel(
+    x_ptr,
+    delta_ptr,
+    weight_ptr,
+    total_ptr,
+    values_ptr,
+    scale_ptr,
+    eps,
+    x_stride,
+    delta_stride,
+    SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, BLOCK)
     mask = i < SIZE
     x = tl.load(x_ptr + row * x_stride + i, mask=mask, other=0.0).to(tl.float32)
-    scale = tl.maximum(tl.max(tl.abs(x), 0) / LARGEST, 1.1754943508222875e-38)
-    x = tl.minimum(tl.maximum(x / scale, -LARGEST), LARGEST)
-    tl.store(values_ptr + row * SIZE + i, x.to(values_ptr.dtype.element_ty), mask=mask)
-    tl.store(scale_ptr + row, scale)
+    delta = tl.load(delta_ptr + row * delta_stride + i, mask=mask, other=0.0).to(tl.float32)
+    total = (x + delta).to(total_ptr.dtype.element_ty)
+    tl.store(total_ptr + row * SIZE + i, total, mask=mask)
+    y = normalise(total.to(tl.float32), weight_ptr, i, mask, eps, SIZE)
+    y = y.to(total_ptr.dtype.element_ty).to(tl.float32)
+    _store_quantized(y, tl.max(tl.abs(y), 0), values_ptr + row * SIZE, scale_ptr + row, i, mask)
+
+
+@triton.jit(do_not_specialize_on_alignment=["scale_ptr"])
+def _gated_rms_norm_quantize_kernel(
+    x_ptr,
+    gate_ptr,
+    weight_ptr,
+    values_ptr,
+    scale_ptr,
+    eps,
+    x_stride,
+    gate_stride,
+    SIZE: tl.constexpr,
+    GROUPS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BLOCK_G: tl.constexpr,
+):
+    """All groups of a row in one program, for they share its scale."""
+    row = tl.program_id(0).to(tl.int64)
+    g, i = tl.arange(0, BLOCK_G)[:, None], tl.arange(0, BLOCK)[None, :]
+    mask = (g < GROUPS) & (i < SIZE)
+    at = g * SIZE + i
+    x = tl.load(x_ptr + row * x_stride + at, mask=mask, other=0.0).to(tl.float32)
+    gate = tl.load(gate_ptr + row * gate_stride + at, mask=mask, other=0.0).to(tl.float32)
+    y = x * (gate / (1.0 + tl.exp(-gate)))
+    y = y * tl.rsqrt(tl.sum(y * y, 1) / SIZE + eps)[:, None]
+    y *= tl.load(weight_ptr + at, mask=mask, other=0.0).to(tl.float32)
+    y = y.to(x_ptr.dtype.element_ty).to(tl.float32)
+    largest = tl.max(tl.max(tl.abs(y), 1), 0)
+    _store_quantized(y, largest, values_ptr + row * (SIZE * GROUPS), scale_ptr + row, at, mask)
 
 
 @triton.jit(do_not_specialize=["rows"])
