@@ -165,6 +165,19 @@ def test_experts_inside_graphs():
     run_schedules(torch.float32, torch.float32, 2e-3, pattern="MEM*EM-*E", schedules=10)
 
 
+def test_patches_of_tiles_made_on_the_device_have_the_bits_of_the_hosts():
+    from PIL import Image
+
+    from holotron.model.presets import PRESETS
+    from holotron.model.tiling import ImageProcessor, patches_of_whole_images
+
+    vision = PRESETS["holotron-12b"].config.vision
+    screen = Image.frombytes("RGB", (1280, 800), random.Random(0).randbytes(1280 * 800 * 3))
+    left = ImageProcessor(vision, on_device=True)(screen)
+    made = patches_of_whole_images(left.pixels.cuda(), left.grids[0], vision)
+    assert torch.equal(made.cpu(), ImageProcessor(vision)(screen).patches)
+
+
 if __name__ == "__main__":
     import traceback
 

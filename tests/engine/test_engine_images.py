@@ -238,9 +238,10 @@ def test_no_request_continues_in_the_middle_of_an_image(seer):
     asyncio.run(main())
 
 
-def test_patches_made_beside_the_encoder_are_the_same():
-    """Whole images given as pixels, several of a size and one of another, encode to the bits of host-made patches."""
-    model = tiny_model("M-*", dtype=torch.float32, vision=tiny_vision())
+@pytest.mark.parametrize("mode", ["dynamic", "tiles"])
+def test_patches_made_beside_the_encoder_are_the_same(mode):
+    """Images given as pixels, several of a size and one of another, encode to the bits of host-made patches."""
+    model = tiny_model("M-*", dtype=torch.float32, vision=tiny_vision(mode=mode))
     vision = model.config.vision
     generator = np.random.default_rng(3)
     shots = [

@@ -42,18 +42,20 @@ def prepare_image(make: Callable[[], ProcessedImage]) -> PreparedImage:
 
 
 def _hashed(image: ProcessedImage) -> Sequence[bytes | memoryview]:
-    """What tells each part of an image from others: its patches, or the pixels of the whole image if those are less."""
+    """What tells each part of an image from others: its patches, or its pixels if those are less."""
     width, height = image.size
+    if image.pixels is not None and image.pixels.dim() == 4:
+        return [tile.numpy().data for tile in image.pixels]
     if image.pixels is not None and (image.patches is None or image.pixels.nbytes < image.patches.nbytes):
         return [f"{width}x{height} ".encode() + image.pixels.numpy().tobytes()]
     return [part.contiguous().numpy().data for part in _parts(image)]
 
 
 def _parts(image: ProcessedImage) -> Sequence[Tensor]:
-    """The patches of each grid, or the pixels of the whole image where patches are made on the device."""
+    """The patches of each grid, or the pixels of the image or its tiles where patches are made on the device."""
     if image.patches is None:
         assert image.pixels is not None
-        return [image.pixels]
+        return list(image.pixels) if image.pixels.dim() == 4 else [image.pixels]
     return image.patches.split([rows * columns for rows, columns in image.grids])
 
 
