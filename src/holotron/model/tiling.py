@@ -51,14 +51,14 @@ class ImageProcessor:
 
     def __init__(self, vision: VisionConfig, *, on_device: bool = False) -> None:
         self.vision = vision
-        self._on_device = on_device
+        self.on_device = on_device
 
     def __call__(self, image: Image.Image) -> ProcessedImage:
         if image.mode != "RGB":
             raise ImageError(f"the image is in mode {image.mode}; RGB is needed: pass it through load_image first")
         grids = image_grids(*image.size, self.vision)
         tokens = sum(rows * columns // 4 for rows, columns in grids)
-        if self.vision.mode == "tiles" and self._on_device:
+        if self.vision.mode == "tiles" and self.on_device:
             return ProcessedImage(grids, tokens, image.size, pixels=torch.from_numpy(tower_images(image, self.vision)))
         if self.vision.mode == "tiles":
             return ProcessedImage(grids, tokens, image.size, self._patches_of_tiles(image, grids))
@@ -66,7 +66,7 @@ class ImageProcessor:
         if self.vision.mode == "scaled":
             image = _scaled(image, self.vision)
         pixels = torch.from_numpy(np.array(image))
-        patches = None if self._on_device else patches_of_whole_images(pixels[None], grids[0], self.vision)
+        patches = None if self.on_device else patches_of_whole_images(pixels[None], grids[0], self.vision)
         return ProcessedImage(grids, tokens, size, patches, pixels)
 
     def _patches_of_tiles(self, image: Image.Image, grids: tuple[Grid, ...]) -> Tensor:
