@@ -22,7 +22,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -39,6 +39,7 @@ from holotron.episodes.datasets.pictures import SourcePictures
 from holotron.eval.benchmark_files import BenchmarkSource, load_benchmark
 from holotron.eval.benchmarks import BENCHMARKS
 from holotron.eval.grounding_run import GroundingRun
+from holotron.eval.regions import RegionRun
 from tests.eval.grounding_fixtures import Box, Labelled, write_layout
 
 ANSWERS, SEED = 1000, 0
@@ -112,14 +113,16 @@ class Scripted:
 
     name = "scripted"
 
-    def __init__(self, answers: Answers) -> None:
-        self.answers = answers
+    def __init__(self, answers: Answers, boxes: Mapping[str, dict[str, int] | None] | None = None) -> None:
+        self.answers, self.boxes = answers, boxes
 
     async def open(self) -> Scripted:
         return self
 
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         said = "element " + new[-1].text.rpartition("element ")[2].strip().strip('".')
+        if self.boxes is not None:
+            return Reply(json.dumps(self.boxes[said]))
         point = self.answers[said]
         return Reply("it is over there" if point is None else json.dumps({"x": point[0], "y": point[1]}))
 
@@ -322,6 +325,55 @@ def compared(peer: Peer, checkout: Path, count: int) -> dict[str, Any]:
     }
 
 
+def regions(checkout: Path, file: str, count: int) -> dict[str, Any]:
+    """UI-Vision's layout task: their whole evaluation and ours, with random boxes for answers."""
+    items, _ = items_and_answers(count, refusals=False)
+    chance, answers = random.Random(SEED), dict[str, list[int] | None]()
+    for item in items:
+        assert item.box is not None
+        near = [round(1000 * side / item.size[axis % 2]) for axis, side in enumerate(item.box)]
+        said = [min(1000, max(0, side + chance.choice((0, 0, -1, 20, -60)))) for side in near]
+        answers[item.instruction] = None if chance.random() < 0.05 else said
+    module = _module(checkout / file)
+    model = SimpleNamespace(
+        layout_gen=lambda name, explanation, image: {
+            "bbox": [side / 1000 for side in answers[name] or ()],
+            "raw_response": "",
+        }
+    )
+    with TemporaryDirectory() as scratch:
+        named = [replace(item, instruction=f"{item.instruction}: a part") for item in items]
+        folder = write_layout("ui-vision-layout", Path(scratch) / "data", named)
+        path = folder / "annotations/layout_grounding/layout_grounding.json"
+        with _standing_in(checkout / file):
+            theirs = module.process_layout_eval(
+                SimpleNamespace(uivision_test_file=str(path), uivision_imgs=str(folder / "images")), model
+            )
+        benchmark = BENCHMARKS["ui-vision-layout"]
+        loaded = load_benchmark(benchmark, BenchmarkSource(folder), SourcePictures())
+        run = RegionRun(benchmark, loaded, LOCALIZERS["json"], Path(scratch) / "out", "scripted")
+        run.claim()
+        boxes = {
+            f"{said}: a part": None if box is None else dict(zip(("x1", "y1", "x2", "y2"), box, strict=True))
+            for said, box in answers.items()
+        }
+        asyncio.run(run.infer(Scripted({}, boxes), SourcePictures()))
+        mine = run.judge()
+        report = run.metric(mine)
+    keys = ("iou", "precision", "recall")
+    pairs = list(zip(mine, (row["eval_results"] for row in theirs["details"]), strict=True))
+    agree = sum(all(abs(ours[key] - their[key]) < 1e-9 for key in keys) for ours, their in pairs)
+    figures = {f"mean_{key}": float(theirs["metrics"][f"mean_{key}"]) for key in keys}
+    return {
+        "benchmark": benchmark.name,
+        "answers": len(answers),
+        "agree": agree,
+        "without_a_box": sum(box is None for box in answers.values()),
+        "figures": figures,
+        "figures_agree": all(abs(report[key] - figures[key]) < 1e-9 for key in figures),
+    }
+
+
 def _on_edge(item: Labelled, point: Answer) -> bool:
     """Whether an answer lies exactly on an edge of a box, and not outside of it."""
     if item.box is None or point is None:
@@ -338,7 +390,7 @@ def _figure(report: Mapping[str, Any], name: str) -> float:
 
 
 def find_peer(word: str) -> tuple[Peer, Path, str]:
-    """The repository of a checkout, with its commit."""
+    """The repository of a checkout, and its commit."""
     folder, _, commit = word.partition("@")
     for peer in PEERS:
         if (Path(folder) / peer.file).is_file():
@@ -361,9 +413,11 @@ def main(arguments: list[str] | None = None) -> int:
         digest = hashlib.sha256((checkout / peer.file).read_bytes()).hexdigest()
         source = {"repository": peer.repository, "commit": commit, "file": peer.file, "sha256": digest}
         rows.append(source | compared(peer, checkout, options.answers))
-        found = rows[-1]
-        figures = "" if found["figures_agree"] else ", figures differ"
-        print(f"{peer.repository}: {found['agree']} of {found['answers']} agree on {peer.benchmark}{figures}")
+        if peer.theirs is ui_vision:
+            rows.append(source | regions(checkout, peer.file, options.answers))
+    for row in rows:
+        figures = "" if row["figures_agree"] else ", figures differ"
+        print(f"{row['repository']}: {row['agree']} of {row['answers']} agree on {row['benchmark']}{figures}")
     if options.out:
         report = {
             "date": datetime.now(UTC).date().isoformat(),
