@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from PIL import Image
 from torch import Tensor
 
 from holotron.engine.adapters import set_adapter, update_adapter
@@ -24,8 +23,9 @@ from holotron.engine.config import EngineConfig
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
-from holotron.engine.images import PreparedImage, prepare_image
+from holotron.engine.images import ImageFile, ImageLike, PreparedImage, prepare_image
 from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
+from holotron.engine.migration import attach, detach, discard, read_session, write_session
 from holotron.engine.prefix import close_unused, continue_or_open
 from holotron.engine.requests import AnyEvent, FinishEvent, GenerationRequest, PlacedImages
 from holotron.engine.sampling_params import SamplingParams
@@ -37,17 +37,15 @@ from holotron.engine.token_sampler import TokenSampler
 from holotron.engine.weights import NewWeights, copy_weights, read_weights
 from holotron.model.adapters import read_served
 from holotron.model.checkpoint.adapter import LowRank
-from holotron.model.image import load_image
 from holotron.model.model import Model
 from holotron.model.text.tokenizer import Tokenizer
-from holotron.model.tiling import ImageProcessor, ProcessedImage
+from holotron.model.tiling import ImageProcessor
 
 log = logging.getLogger(__name__)
 
 MOST_WORKERS = 4
 WORKER_NICENESS = 10
 Result = TypeVar("Result")
-ImageLike = ProcessedImage | Image.Image | bytes | Path
 
 
 class Engine:
@@ -156,6 +154,33 @@ class Engine:
         )
         return Session(self, session), position
 
+    def send_session(
+        self, session_id: str, write: Callable[[memoryview], object], arrived: Callable[[], None] = lambda: None
+    ) -> None:
+        """Have an idle session leave for another engine, as buffers given to `write`; called on a thread that may wait.
+
+        It is gone from here when `arrived` returns; where anything fails it stays, as it was.
+        """
+        detached = self._call(lambda: detach(self.loop, self.loop.find(session_id)))
+        try:
+            for buffer in write_session(self.loop, self._post, detached):
+                write(buffer)
+            arrived()
+        except BaseException:
+            self._call(lambda: attach(self.loop, detached))
+            raise
+        self._call(lambda: discard(self.loop, detached))
+
+    def receive_session(self, read: Callable[[memoryview], None]) -> Session:
+        """The session that another engine sends; `read` fills buffers with the next bytes. EngineError: refused."""
+
+        def image_file(data: bytes) -> ImageFile:
+            assert self._processor is not None  # engines of one model have, or have not, a vision tower
+            return ImageFile(data, self._processor)
+
+        detached = read_session(self.loop, self._post, read, image_file)
+        return Session(self, self._call(lambda: attach(self.loop, detached)))
+
     async def prepare_image(self, image: ImageLike) -> PreparedImage:
         """Decode, resize and fingerprint an image in a worker."""
         if self._processor is None:
@@ -167,9 +192,7 @@ class Engine:
         def prepare() -> PreparedImage:
             # The file may have changed by the time the image is needed again.
             source = image.read_bytes() if isinstance(image, Path) and image.is_file() else image
-            return prepare_image(
-                lambda: source if isinstance(source, ProcessedImage) else processor(load_image(source))
-            )
+            return prepare_image(ImageFile(source, processor))
 
         return await self._work(self._workers, prepare)
 
