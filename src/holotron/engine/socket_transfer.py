@@ -32,9 +32,8 @@ def send_over(end: socket.socket, engine: Engine, session_id: str) -> int:
             words += more
             if words == TAKEN:
                 return
-        raise MoveFailed(
-            f"the session {session_id!r} was not taken: {words.decode(errors='replace').strip() or 'gone'}"
-        )
+        said = words.decode(errors="replace").strip() or "the other end is gone"
+        raise MoveFailed(f"the session {session_id!r} was not taken: {said}")
 
     try:
         engine.send_session(session_id, write, arrived)
