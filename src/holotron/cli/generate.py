@@ -30,6 +30,7 @@ SCREENS_EXAMPLES = examples(
 )
 MINIWOB_EXAMPLES = examples(
     "holotron data miniwob --out data/miniwob --split train --episodes 5000 --workers 2",
+    "holotron data miniwob --out data/miniwob-varied --varied --episodes 5000 --workers 2",
     "holotron data miniwob --out data/dagger --model runs/navigation/weights --episodes 2000",
     "holotron data miniwob click-button login-user --episodes 20 --noise 0.2 --table teachers.md",
 )
@@ -42,6 +43,9 @@ EPISODES = 1000
 TRIALS = 20  # of each task, where nothing is kept
 WILD = 0.5  # the temperature of a policy that is corrected: it shall go astray in more than one way
 
+VariedOption = Annotated[
+    bool, typer.Option("--varied", help="On canvases, at zooms, in colours and letters that are drawn from the seed.")
+]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes, each with a browser of its own.")]
 
 
@@ -61,6 +65,7 @@ def screens(
         list[Path] | None,
         typer.Option(exists=True, file_okay=False, help="Where the source packages looks for HTML; may be repeated."),
     ] = None,
+    varied: VariedOption = False,
     shard_mib: Annotated[int, typer.Option(min=1, help="Size of a shard.")] = 64,
     view: Annotated[
         tuple[Path, int] | None,
@@ -85,6 +90,7 @@ def screens(
             tuple(folder or ()),
             shard_mib << 20,
             asks=asks,
+            varied=varied,
         )
     with _making(miniwob=weights.get("miniwob", 0) > 0):
         if view is not None:
@@ -128,6 +134,7 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
             ),
         ] = None,
         split: Annotated[str | None, typer.Option(help="Only tasks of that part of the suite.")] = None,
+        varied: VariedOption = False,
         model: Annotated[
             str | None, typer.Option(help="A policy: it plays, and the teacher says where it should do otherwise.")
         ] = None,
@@ -157,7 +164,8 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
         from holotron.suites.play import Play, play_tasks
         from holotron.suites.suite import SuiteError, find_suite
 
-        suite, chance = find_suite(suite_name), (0.0 if out is None else 0.1) if noise is None else noise
+        suite = find_suite(f"{suite_name}-varied" if varied else suite_name)
+        chance = (0.0 if out is None else 0.1) if noise is None else noise
         with misuse(SuiteError):
             names = suite.select(tasks or (), split, training=out is not None)
             if out is None:
@@ -194,7 +202,7 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
                 async with opened(chosen, style, device) as policy:
                     return await run(policy)
 
-        with _making(miniwob=suite.name == "miniwob"), agent_failures(), tempfile.TemporaryDirectory() as scratch:
+        with _making(miniwob=suite_name == "miniwob"), agent_failures(), tempfile.TemporaryDirectory() as scratch:
             store = EpisodeStore(out or Path(scratch))
             counters = asyncio.run(main(store.folder))
             rows = summarise(store, names)
