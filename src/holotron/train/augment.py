@@ -26,7 +26,7 @@ class AugmentConfig:
     """share: of the examples, the part that is shown otherwise; 0 leaves all as they were recorded.
 
     canvas: how long, in pixels, a side of the canvas around a smaller picture may be; pictures that are larger get a
-    quarter more at most. zoom: from how many hundredths to how many. crop: the share of those examples that lose
+    quarter more at most, and no zoom. zoom: from how many hundredths to how many. crop: the share of those examples that lose
     margins instead, of up to `cropped` of a side.
     """
 
@@ -78,9 +78,8 @@ class Augment:
         if chance.random() < config.crop:
             return self._cropped(chance, size, points)
         longest = max(config.canvas, round(1.25 * max(size)))
-        zooms = range(config.zoom[0], config.zoom[1] + 1)
-        if max(size) > config.canvas:  # it is shrunk for the tower anyway; a zoom would only blur it
-            zooms = range(max(90, zooms[0]), min(110, zooms[-1]) + 1)
+        # A large picture is shrunk for the tower anyway: a zoom would only blur it, and takes time.
+        zooms = range(100, 101) if max(size) > config.canvas else range(config.zoom[0], config.zoom[1] + 1)
         return draw_placement(chance, size, held_out=False, longest=longest, zooms=zooms)
 
     def _cropped(self, chance: random.Random, size: Size, points: list[NDArray[np.int64]]) -> Placement:
