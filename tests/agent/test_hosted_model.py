@@ -27,7 +27,8 @@ from holotron.agent.policy_format import BareJsonFormat
 from holotron.bench.tiny import TINY
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
-from holotron.model.errors import ModelError
+from holotron.model.errors import ImageError, ModelError
+from holotron.model.image import DecodedFile
 from holotron.model.initialize import random_model
 from holotron.model.text.byte_tokenizer import byte_tokenizer
 from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
@@ -336,3 +337,30 @@ def test_nobody_else_can_enter():
         folder = os.path.dirname(host.handle().path)
         assert os.stat(folder).st_mode & 0o777 == 0o700
     assert not os.path.exists(folder)
+
+
+def test_screenshots_come_decoded_and_are_the_same(model, monkeypatch):
+    """The pixels are decoded where the browser is; a file that is no image is refused by the model."""
+    engine, seen = model.engine, []
+    prepare = engine.prepare_image
+
+    async def noted(image):
+        seen.append((image, await prepare(image)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(engine, "prepare_image", noted)
+
+    async def main(hosted):
+        chat = await hosted.open()
+        await chat.say([Message("user", "look", screenshot(3))])
+        with pytest.raises(ImageError):
+            await chat.say([Message("user", "look", b"no image")])
+        return await prepare(screenshot(3))
+
+    with ModelHost(model) as host:
+        expected = asyncio.run(through(host.handle(), main))
+    [(image, prepared)] = seen
+    assert isinstance(image, DecodedFile)
+    assert image == screenshot(3)
+    assert prepared.key == expected.key
+    assert type(prepared.again().patches) is type(expected.image.patches)

@@ -23,6 +23,7 @@ except ImportError:
 from holotron.engine.errors import EngineError
 from holotron.engine.sampling_params import SamplingParams
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, MoeConfig
+from holotron.model.fp8 import use_fp8
 from holotron.model.initialize import random_model
 from tests.engine.driver import Driver
 
@@ -98,8 +99,12 @@ def check(model, sessions, tolerance):
     return tokens, ties
 
 
-def run_schedules(dtype, state_dtype, tolerance, kv_dtype=None, graphs=True, pattern="M-M*-M*-", schedules=SCHEDULES):
+def run_schedules(
+    dtype, state_dtype, tolerance, kv_dtype=None, graphs=True, pattern="M-M*-M*-", schedules=SCHEDULES, fp8=False
+):
     model = small_model(dtype, pattern)
+    if fp8:
+        use_fp8(model)
     tokens = ties = 0
     with tempfile.TemporaryDirectory() as folder:
         from pathlib import Path
@@ -146,6 +151,11 @@ def test_sixteen_bit_states_and_eight_bit_keys():
     run_schedules(torch.bfloat16, torch.float16, 0.5, torch.float8_e4m3fn)
 
 
+def test_eight_bit_weights():
+    # Inputs are rounded to 8 bits layer by layer, so that a last bit of 16 may become one of 8.
+    run_schedules(torch.bfloat16, torch.float32, 1.0, schedules=10, fp8=True)
+
+
 def test_without_graphs():
     run_schedules(torch.float32, torch.float32, 2e-3, graphs=False)
 
@@ -153,6 +163,19 @@ def test_without_graphs():
 def test_experts_inside_graphs():
     # Few schedules and experts: where two of them score equal within rounding, another choice is right as well.
     run_schedules(torch.float32, torch.float32, 2e-3, pattern="MEM*EM-*E", schedules=10)
+
+
+def test_patches_of_tiles_made_on_the_device_have_the_bits_of_the_hosts():
+    from PIL import Image
+
+    from holotron.model.presets import PRESETS
+    from holotron.model.tiling import ImageProcessor, patches_of_whole_images
+
+    vision = PRESETS["holotron-12b"].config.vision
+    screen = Image.frombytes("RGB", (1280, 800), random.Random(0).randbytes(1280 * 800 * 3))
+    left = ImageProcessor(vision, on_device=True)(screen)
+    made = patches_of_whole_images(left.pixels.cuda(), left.grids[0], vision)
+    assert torch.equal(made.cpu(), ImageProcessor(vision)(screen).patches)
 
 
 if __name__ == "__main__":

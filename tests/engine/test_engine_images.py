@@ -14,6 +14,7 @@ from holotron.engine.errors import EngineError
 from holotron.engine.images import ImageEncoder, ImageSpan, prepare_image
 from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import Residency
+from holotron.engine.warm_up import warm_up
 from holotron.model.errors import ImageError
 from holotron.model.tiling import ImageProcessor
 from tests.engine.driver import GREEDY
@@ -238,9 +239,10 @@ def test_no_request_continues_in_the_middle_of_an_image(seer):
     asyncio.run(main())
 
 
-def test_patches_made_beside_the_encoder_are_the_same():
-    """Whole images given as pixels, several of a size and one of another, encode to the bits of host-made patches."""
-    model = tiny_model("M-*", dtype=torch.float32, vision=tiny_vision())
+@pytest.mark.parametrize("mode", ["dynamic", "tiles"])
+def test_patches_made_beside_the_encoder_are_the_same(mode):
+    """Images given as pixels, several of a size and one of another, encode to the bits of host-made patches."""
+    model = tiny_model("M-*", dtype=torch.float32, vision=tiny_vision(mode=mode))
     vision = model.config.vision
     generator = np.random.default_rng(3)
     shots = [
@@ -257,3 +259,17 @@ def test_patches_made_beside_the_encoder_are_the_same():
         found.append([span.embeddings for span in spans])
     for host, device in zip(*found, strict=True):
         assert torch.equal(host, device)
+
+
+def test_a_warm_up_leaves_nothing_behind(seer):
+    """It meets prompts beside none, one and two that decode, and gives all memory back."""
+    with engine_for(seer, slots=9, pages=512, prefill_tokens=1024, prefill_every=2) as engine:
+        loop, met = engine.loop, set()
+        run = loop.runner.run
+        loop.runner.run = lambda decode, prefill: met.add((len(decode), len(prefill))) or run(decode, prefill)
+        free = loop.memory.slots.free, loop.memory.pages.free
+        engine._call(lambda: warm_up(loop, 4))
+        assert {(0, 1), (1, 1), (2, 1), (0, 2), (0, 4)} <= met
+        assert not loop.sessions
+        assert (loop.memory.slots.free, loop.memory.pages.free) == free
+        assert not loop.counters.failures

@@ -17,6 +17,7 @@ if isinstance(triton.language.zeros, triton.JITFunction):
 from holotron.ops.packing import Packing  # noqa: E402
 from holotron.ops.plain import attention as plain  # noqa: E402
 from holotron.ops.triton import attention_library as library  # noqa: E402
+from holotron.ops.triton import attention_prefill  # noqa: E402
 from holotron.ops.triton.attention_decode import (  # noqa: E402
     DecodeTuning,
     DecodeWorkspace,
@@ -223,6 +224,21 @@ def test_prefill_without_library_kernels():
     assert library.working_way(q.device, q.dtype, 2, 1, 16) is None
     y = prefill(None, q, pages, packing)
     torch.testing.assert_close(y, pages.expected(q, packing), rtol=1e-5, atol=1e-5)
+
+
+def test_short_sequences_beside_long_ones(monkeypatch):
+    """Short ones go into one launch of our own kernel, and the library takes the others."""
+    monkeypatch.setattr(attention_prefill, "working_way", lambda *_: "formula")
+    monkeypatch.setattr(attention_prefill, "SHORT_NEW", 8)
+    monkeypatch.setattr(attention_prefill, "SHORT_TUNING", PrefillTuning(rows=16, block=32))
+    by_library = []
+    monkeypatch.setattr(attention_prefill, "attend", lambda q, *_: by_library.append(len(q)) or attend(q, *_))
+    for new in ((5, 20, 8, 0, 9), (5, 8), (20, 9)):
+        packing, by_library[:] = Packing(new), []
+        pages = Pages([count + 13 for count in new], 2, 16, 16)
+        q = draw(packing.tokens, 4, 16, seed=14)
+        torch.testing.assert_close(prefill(None, q, pages, packing), pages.expected(q, packing), rtol=1e-5, atol=1e-5)
+        assert by_library == [count for count in new if count > 8]
 
 
 def test_prefill_of_nothing():

@@ -165,6 +165,8 @@ def test_options_change_what_they_should() -> None:
     ("measured", "options"),
     [
         ("train-12b-lora", ["--lora", "16"]),
+        ("train-12b-lora-selective", ["--lora", "16"]),
+        ("train-12b-lora-tower", ["--lora", "16", "--train-tower"]),
         ("train-12b-lora-64k", ["--lora", "16"]),
         ("train-8b-full", ["--no-average", "--text-only"]),
         ("train-4b-full", ["--no-average"]),

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -23,6 +23,8 @@ from typing import Any, Self
 
 from holotron.agent.chat import Chat, ChatModel, Message, ModelUnavailable, Reply, SeededModel
 from holotron.env.workers import portable
+from holotron.model.errors import ImageError
+from holotron.model.image import DecodedFile
 
 MAX_FRAME_BYTES = 256 * 2**20
 _LENGTH = struct.Struct("<I")
@@ -286,12 +288,23 @@ class HostedChat:
 
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         wanted = None if schema is None else self._model.number_of(schema)
-        reply: Reply = await self._model.ask("say", self.number, list(new), wanted)
+        # There are many workers and one parent, whose threads take the engine's time.
+        told = await asyncio.to_thread(lambda: [_decoded(message) for message in new])
+        reply: Reply = await self._model.ask("say", self.number, told, wanted)
         return reply
 
     async def close(self) -> None:
         with suppress(ModelUnavailable):  # a host that is gone has closed everything
             await self._model.ask("close", self.number)
+
+
+def _decoded(message: Message) -> Message:
+    """With the pixels of its screenshot; one that is no image is for the model to refuse."""
+    if message.image is None:
+        return message
+    with suppress(ImageError):
+        return replace(message, image=DecodedFile(message.image))
+    return message
 
 
 async def _end(opening: asyncio.Future[Chat]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -67,13 +68,18 @@ class EngineModel:
 
     async def _first_session(self) -> Session | None:
         """None where it is forked from others of the group once its prompt is known."""
-        return None if self.shared is not None else await asyncio.to_thread(self.open_session)
+        if self.shared is not None:
+            return None
+        return await asyncio.wrap_future(self._opening_session())
 
     def open_session(self) -> Session:
+        return self._opening_session().result()
+
+    def _opening_session(self) -> Future[Session]:
         config = self.engine.model.config
         can_forget = config.count("M") > 0 and not config.uses_rope
         keep = self.style.keep_images if can_forget else None
-        return self.engine.open_session(keep_images=keep, adapter=self.adapter, on_update=self.on_update)
+        return self.engine.opening_session(None, self.on_update, keep, self.adapter)
 
     def sampling(self, schema: Mapping[str, Any] | None, seed: int | None, turn: int) -> SamplingParams:
         """How a turn is drawn; seed: the conversation's, where it has one."""
@@ -122,7 +128,7 @@ class EngineChat:
 
     async def close(self) -> None:
         if self._session is not None:
-            await asyncio.to_thread(self._session.close)
+            await asyncio.shield(asyncio.wrap_future(self._session.closing()))
 
 
 def _turn_seed(seed: int, turn: int) -> int:
@@ -174,7 +180,7 @@ class WindowChat:
 
     async def close(self) -> None:
         if self._session is not None:
-            await asyncio.to_thread(self._session.close)
+            await asyncio.shield(asyncio.wrap_future(self._session.closing()))
 
 
 @lru_cache(maxsize=64)

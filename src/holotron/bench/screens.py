@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 
+import torch
 from PIL import Image, ImageDraw
 
 from holotron.engine.images import PreparedImage, prepare_image
@@ -19,7 +20,7 @@ class Screens:
     """PNG files that sessions take turns with. `changed` is the share of the screen in which they differ."""
 
     def __init__(self, size: tuple[int, int], vision: VisionConfig, changed: float) -> None:
-        self._processor = ImageProcessor(vision)
+        self._processor = ImageProcessor(vision, on_device=torch.cuda.is_available())
         self._files = [png(draw_screen(size, kind, changed)) for kind in range(KINDS)]
         self._taken = 0
 

@@ -19,7 +19,6 @@ from holotron.agent.chat import Message
 from holotron.bench.measuring import time_when_idle
 from holotron.bench.report import machine, print_figures
 from holotron.bench.screens import draw_screen, png
-from holotron.model.checkpoint.adapter import linear_layers
 from holotron.model.config import ModelConfig
 from holotron.model.heartbeat import Heartbeat
 from holotron.model.presets import PRESETS
@@ -28,7 +27,7 @@ from holotron.train.batches import BatchBudget, Packer, TrainingBatch
 from holotron.train.flops import Passes, peak_flops, recomputed_flops, training_flops
 from holotron.train.forward import Recompute
 from holotron.train.learner import Learner
-from holotron.train.lora import LoraConfig
+from holotron.train.lora import LoraConfig, all_targets
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import DataSource, Recipe
 from holotron.train.sequences import Exchange, Sequence, SequenceWriter
@@ -127,7 +126,7 @@ def _recipe(options: argparse.Namespace) -> Recipe:
     frozen: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     if options.lora:
-        targets = _all_targets(config) if options.train_tower else ()
+        targets = all_targets(config) if options.train_tower else ()
     elif config.vision is not None and not options.train_tower:
         frozen = ("vision",)
     return Recipe(
@@ -144,16 +143,6 @@ def _recipe(options: argparse.Namespace) -> Recipe:
         lora=LoraConfig(options.lora, targets=targets),
         optimizer=OptimizerConfig(kind=options.optimizer, rate=1e-4, average=0.0),
     )
-
-
-def _all_targets(config: ModelConfig) -> tuple[str, ...]:
-    """The linear layers of decoder, tower and projector, by the ends of their names."""
-    from holotron.model.model import Model
-
-    with torch.device("meta"):
-        model = Model(config)
-    ends = {".".join(name.split(".")[-2:]) for name in linear_layers(model)}
-    return tuple(sorted(end for end in ends if not end.startswith("decoder.")))
 
 
 def _sequences(writer: SequenceWriter, config: ModelConfig, options: argparse.Namespace) -> list[Sequence]:

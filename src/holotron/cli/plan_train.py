@@ -42,6 +42,9 @@ def plan_train(
     gpus: Annotated[int, typer.Option(help="GPUs that share the model, each with a batch of its own.")] = 1,
     tokens: Annotated[int, typer.Option(help="Tokens of a batch.")] = 32768,
     lora: Annotated[int, typer.Option(min=0, help="Rank of low-rank changes; 0 trains everything.")] = 0,
+    train_tower: Annotated[
+        bool, typer.Option("--train-tower", help="With --lora: tower and projector have changes, too.")
+    ] = False,
     recompute: Annotated[
         str | None, typer.Option(help="none, selective, half, mamba or full; default: what keeps the most and fits.")
     ] = None,
@@ -55,20 +58,24 @@ def plan_train(
     json: JsonOption = False,
 ) -> None:
     """Work out the memory and the time of a training step, what fits, and what to write into a recipe."""
+    from holotron.train.lora import all_targets
     from holotron.train.plan import TrainingPlan, TrainingSetup, planned_recipe, suggestions
     from holotron.train.recipe import RecipeError
 
     with misuse(PlanError, ImageError, RecipeError, ValueError):
+        config = find_model(model)
+        if train_tower and not (lora and config.vision):
+            raise PlanError("--train-tower goes with --lora and a model that sees; without --lora everything learns")
         recipe = planned_recipe(
             model,
             lora=lora,
+            targets=all_targets(config) if train_tower else (),
             frozen=tuple(frozen or ()),
             recompute=recompute or "full",
             optimizer=optimizer,
             average=0.999 if average else 0.0,
         )
         setup = TrainingSetup(recipe, tokens, gpus, parse_size("--screen", screen), text_only)
-        config = find_model(model)
         chosen = TrainingPlan(config, gpu(gpu_name), setup)
         fitting, ways = suggestions(chosen)
     if recompute is None and fitting is not None:
@@ -84,6 +91,7 @@ def _print(plan: TrainingPlan, fitting: TrainingPlan | None, ways: list[str]) ->
     told, out = plan.to_dict(), console()
     setup, memory, seconds = plan.setup, told["memory_bytes"], told["seconds"]
     learns = f"rank {told['lora']}" if told["lora"] else "everything"
+    learns += ", tower included" if setup.recipe.lora.targets else ""
     learns += f" but {', '.join(told['frozen'])}" if told["frozen"] else ""
     out.print(f"{plan.config.name} on {setup.gpus} × {plan.gpu.name}, {setup.tokens:,} tokens a batch", style="bold")
     print_wrapped(

@@ -179,11 +179,11 @@ async def opened(
     if not chosen.random:
         async with open_model(chosen.local or "", style, device) as policy:
             # On a GPU this takes seconds, in which browsers start.
-            recording = asyncio.ensure_future(asyncio.to_thread(policy.engine.record_graphs, sessions))
+            warming = asyncio.ensure_future(asyncio.to_thread(policy.engine.warm_up, sessions))
             try:
                 yield policy
             finally:
-                await recording
+                await warming
         return
     from holotron.agent.in_process import EngineModel
     from holotron.engine.build import EngineOptions, build_engine

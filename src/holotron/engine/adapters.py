@@ -33,7 +33,7 @@ def set_adapter(loop: EngineLoop, name: str, changes: Mapping[str, LowRank] | No
     adapters.free({session.adapter for session in loop.sessions.values()})
     loop.model.adapters = adapters
     fill_layers(loop.model)
-    loop.runner.forget_graphs()
+    loop.forget_graphs()
 
 
 @torch.no_grad()

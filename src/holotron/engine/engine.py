@@ -34,10 +34,11 @@ from holotron.engine.session_state import OnUpdate
 from holotron.engine.stream import Listener
 from holotron.engine.submission import Submission
 from holotron.engine.token_sampler import TokenSampler
+from holotron.engine.warm_up import warm_up
 from holotron.engine.weights import NewWeights, copy_weights, read_weights
 from holotron.model.adapters import read_served
 from holotron.model.checkpoint.adapter import LowRank
-from holotron.model.image import load_image
+from holotron.model.image import DecodedFile, load_image
 from holotron.model.model import Model
 from holotron.model.text.tokenizer import Tokenizer
 from holotron.model.tiling import ImageProcessor, ProcessedImage
@@ -46,6 +47,7 @@ log = logging.getLogger(__name__)
 
 MOST_WORKERS = 4
 WORKER_NICENESS = 10
+AT_ONCE = 2**20  # bytes of pixels that are sooner prepared than given to a worker
 Result = TypeVar("Result")
 ImageLike = ProcessedImage | Image.Image | bytes | Path
 
@@ -120,8 +122,14 @@ class Engine:
 
         adapter: the LoRA adapter of the model that it and its forks compute with, from now on.
         """
+        return self.opening_session(session_id, on_update, keep_images, adapter).result()
+
+    def opening_session(
+        self, session_id: str | None, on_update: OnUpdate | str, keep_images: int | None, adapter: str | None
+    ) -> Future[Session]:
+        """`open_session`, for callers that must not wait."""
         given: dict[str, Any] = {"on_update": OnUpdate(on_update), "keep_images": keep_images, "adapter": adapter}
-        return Session(self, self._call(lambda: self.loop.open(session_id, **given)))
+        return self._post(lambda: Session(self, self.loop.open(session_id, **given)))
 
     def session(self, session_id: str) -> Session:
         """The open session of that id."""
@@ -165,12 +173,19 @@ class Engine:
         processor = self._processor
 
         def prepare() -> PreparedImage:
+            if isinstance(image, DecodedFile):
+                file = bytes(image)  # without the pixels, which are only needed now
+                decoded = processor(Image.fromarray(image.pixels))
+                return prepare_image(lambda: processor(load_image(file)), decoded)
             # The file may have changed by the time the image is needed again.
             source = image.read_bytes() if isinstance(image, Path) and image.is_file() else image
             return prepare_image(
                 lambda: source if isinstance(source, ProcessedImage) else processor(load_image(source))
             )
 
+        left_to_device = processor.on_device and processor.vision.mode == "dynamic"
+        if left_to_device and isinstance(image, DecodedFile) and image.pixels.nbytes <= AT_ONCE:
+            return prepare()
         return await self._work(self._workers, prepare)
 
     # ---- for callers on an event loop, that must not wait ----
@@ -268,10 +283,10 @@ class Engine:
         """Give an adapter's room back; SessionBusy while open sessions have it."""
         self._call(lambda: set_adapter(self.loop, name, None))
 
-    def record_graphs(self, sessions: int) -> None:
-        """Record the CUDA graphs of so many decoding sessions now, not when that many decode for the first time."""
-        adapted = self.model.adapters is not None
-        self._call(lambda: self.loop.runner.record_graphs(sessions, adapted))
+    def warm_up(self, sessions: int, adapter: str | None = None) -> None:
+        """Compile and record now what so many sessions will run, not while they wait; only a GPU has need of it."""
+        if self.model.device.type == "cuda":
+            self._call(lambda: warm_up(self.loop, sessions, adapter))
 
     def sleep(self, *, weights: bool = False) -> None:
         """Free the device's memory: sessions are evicted, and with `weights` the model goes to the host.

@@ -41,7 +41,7 @@ class EngineLoop:
         self.runner = Runner(model, config)
         self.memory = MemoryManager(self.runner, config)
         self.scheduler = Scheduler(config, self.memory)
-        self.encoder = ImageEncoder(model, config.image_cache_bytes)
+        self.encoder = ImageEncoder(model, config.image_cache_bytes, cuda_graphs=config.cuda_graphs)
         self.sampler = sampler or TokenSampler(model.config)
         self.sessions: dict[str, SessionState] = {}
         self.requests: list[GenerationRequest] = []
@@ -308,11 +308,8 @@ class EngineLoop:
 
     def _run(self, plan: Plan) -> tuple[list[GenerationRequest], Tensor]:
         """The model over the plan; the requests whose session is now computed to its end, and their logits."""
-        finished: list[GenerationRequest] = []
-        parts: list[Tensor] = []
-        if plan.ready:
-            finished = list(plan.ready)
-            parts = [request.session.logits[None] for request in plan.ready if request.session.logits is not None]
+        finished = list(plan.ready)
+        parts = [request.session.logits[None] for request in plan.ready if request.session.logits is not None]
         if plan.decode or plan.prefill:
             self._begin_prefill(plan.prefill)
             prefill = [PrefillChunk(request.session, count, _scorer(request)) for request, count in plan.prefill]
@@ -465,6 +462,11 @@ class EngineLoop:
                 self.memory.free(session, recompute=True)
                 session.epoch = self.epoch
 
+    def forget_graphs(self) -> None:
+        """After layers were replaced or moved, what was recorded of them is recorded again."""
+        self.runner.forget_graphs()
+        self.encoder.graphs.clear()
+
     def retract(self) -> None:
         """Free the memory of every session at work; its tokens are computed again when it goes on."""
         for request in self.requests:
@@ -478,6 +480,7 @@ class EngineLoop:
             )
         self.asleep = True
         self.encoder.clear()
+        self.forget_graphs()
         self.memory.evict_all(self.sessions.values(), weights=weights)
 
     def wake(self) -> None:

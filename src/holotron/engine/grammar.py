@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
@@ -15,7 +17,7 @@ from holotron.model.text.policy_tokenizer import has_pieces
 from holotron.model.text.tokenizer import GUARD, Tokenizer
 
 if TYPE_CHECKING:
-    from llguidance import LLMatcher, LLTokenizer
+    from llguidance import LLExecutor, LLMatcher, LLTokenizer
     from torch import Tensor
 
 Kind = Literal["json_schema", "json_object", "regex", "lark", "choice"]
@@ -28,6 +30,7 @@ COMPILE_SECONDS = 20.0
 # compiling gets one that no source of the size above can fill; it is only address space until it is used.
 COMPILE_STACK_BYTES = 512 * 1024 * 1024
 KEPT_GRAMMARS = 32
+MASK_THREADS = 4
 # Without a bound a model can pour blanks into the gaps of a JSON text until its tokens run out.
 WHITESPACE = r"[ \n\t]{1,64}"
 
@@ -158,6 +161,31 @@ class GrammarState:
     def _check(self) -> None:
         if self._matcher.is_error():
             raise GrammarError(f"the grammar has failed: {_first_line(self._matcher.get_error())}")
+
+
+def fill_masks(states: Sequence[GrammarState | None], bitmask_SW: Tensor) -> dict[int, GrammarError]:
+    """`mask_into` for a row of each state at once, by other threads, and what went wrong with some of them.
+
+    Rows without a state stay as they are.
+    """
+    having = [(state, row) for row, state in enumerate(states) if state is not None]
+    if not bitmask_SW.is_contiguous() or bitmask_SW.device.type != "cpu" or bitmask_SW.itemsize != 4:
+        raise ValueError("a bitmask is int32 on the CPU, its rows one after another")
+    matchers = [(state._matcher, row) for state, row in having]
+    _executor().unsafe_compute_mask_ptr(matchers, bitmask_SW.data_ptr(), 4 * bitmask_SW.shape[1], len(bitmask_SW))
+    errors: dict[int, GrammarError] = {}
+    for state, row in having:
+        try:
+            state._check()
+        except GrammarError as error:
+            errors[row] = error
+    return errors
+
+
+@cache
+def _executor() -> LLExecutor:
+    executor: LLExecutor = _import_llguidance().LLExecutor(min(MASK_THREADS, os.cpu_count() or 1))
+    return executor
 
 
 class GrammarCompiler:

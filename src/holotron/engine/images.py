@@ -12,10 +12,13 @@ import torch
 from torch import Tensor
 
 from holotron.engine.errors import EngineError
+from holotron.engine.tower_graph import TowerGraphs
 from holotron.model.config import ModelConfig
 from holotron.model.grids import Grid
 from holotron.model.model import Model
 from holotron.model.tiling import ProcessedImage, patches_of_whole_images
+
+SMALL_BATCH = 4 * 2**20  # bytes of embeddings that may stay for the sake of one image among them
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,9 @@ class PreparedImage:
         return blake2b(b"".join(self.keys), digest_size=16).digest()
 
 
-def prepare_image(make: Callable[[], ProcessedImage]) -> PreparedImage:
-    """Run in a worker: decoding, resizing and fingerprinting take no time from the loop."""
-    image = make()
+def prepare_image(make: Callable[[], ProcessedImage], made: ProcessedImage | None = None) -> PreparedImage:
+    """Run in a worker: decoding, resizing and fingerprinting take no time from the loop. made: what is made already."""
+    image = made or make()
     keys = tuple(
         blake2b(part, digest_size=16, person=f"{grid[0]}x{grid[1]}".encode()).digest()
         for part, grid in zip(_hashed(image), image.grids, strict=True)
@@ -42,18 +45,20 @@ def prepare_image(make: Callable[[], ProcessedImage]) -> PreparedImage:
 
 
 def _hashed(image: ProcessedImage) -> Sequence[bytes | memoryview]:
-    """What tells each part of an image from others: its patches, or the pixels of the whole image if those are less."""
+    """What tells each part of an image from others: its patches, or its pixels if those are less."""
     width, height = image.size
+    if image.pixels is not None and image.pixels.dim() == 4:
+        return [tile.numpy().data for tile in image.pixels]
     if image.pixels is not None and (image.patches is None or image.pixels.nbytes < image.patches.nbytes):
         return [f"{width}x{height} ".encode() + image.pixels.numpy().tobytes()]
     return [part.contiguous().numpy().data for part in _parts(image)]
 
 
 def _parts(image: ProcessedImage) -> Sequence[Tensor]:
-    """The patches of each grid, or the pixels of the whole image where patches are made on the device."""
+    """The patches of each grid, or the pixels of the image or its tiles where patches are made on the device."""
     if image.patches is None:
         assert image.pixels is not None
-        return [image.pixels]
+        return list(image.pixels) if image.pixels.dim() == 4 else [image.pixels]
     return image.patches.split([rows * columns for rows, columns in image.grids])
 
 
@@ -111,8 +116,9 @@ class ImageEncoder:
     Consecutive screenshots share most of their tiles, which is why the cache is keyed by part and not by image.
     """
 
-    def __init__(self, model: Model, cache_bytes: int) -> None:
+    def __init__(self, model: Model, cache_bytes: int, *, cuda_graphs: bool = True) -> None:
         self._model = model
+        self.graphs = TowerGraphs(model, cuda_graphs)
         self._cache: OrderedDict[bytes, Tensor] = OrderedDict()
         self._cache_bytes = cache_bytes
         self._held = 0
@@ -136,19 +142,34 @@ class ImageEncoder:
                     self.reused_parts += 1
                 else:
                     wanted[key] = (part, grid)
-        if wanted:
-            grids = [grid for _, grid in wanted.values()]
-            patches = self._patches([part for part, _ in wanted.values()], grids)
-            with self._model.adapters.using(adapter) if adapter and self._model.adapters else nullcontext():
-                tokens = self._model.encode_patches(patches, grids)
-            self.encoded_parts += len(wanted)
-            for key, part in zip(wanted, tokens, strict=True):
-                found[key] = part
-                self._remember(key, part)
+        for key, part in zip(wanted, self._encoded(list(wanted.values()), adapter), strict=True):
+            found[key] = part
+            self._remember(key, part)
+        self.encoded_parts += len(wanted)
         for span in spans:
             assert span.prepared is not None
-            span.embeddings = torch.cat([found[key] for key in _keys(span.prepared, adapter)])
+            parts = [found[key] for key in _keys(span.prepared, adapter)]
+            span.embeddings = parts[0] if len(parts) == 1 else torch.cat(parts)
             span.prepared = None
+
+    def _encoded(self, wanted: Sequence[tuple[Tensor, Grid]], adapter: int) -> list[Tensor]:
+        """Token embeddings of each part; small whole images of a size that comes again by graphs."""
+        tokens: dict[int, Tensor] = {}
+        by_size: dict[tuple[torch.Size, Grid], list[int]] = {}
+        for index, (part, grid) in enumerate(wanted):
+            if part.dtype == torch.uint8 and not self._model.adapters:
+                by_size.setdefault((part.shape, grid), []).append(index)
+        for (size, grid), members in by_size.items():
+            if self.graphs.takes(size, grid):
+                found = self.graphs.encode([wanted[index][0] for index in members], grid)
+                tokens.update(zip(members, found, strict=True))
+        left = [index for index in range(len(wanted)) if index not in tokens]
+        if left:
+            grids = [wanted[index][1] for index in left]
+            patches = self._patches([wanted[index][0] for index in left], grids)
+            with self._model.adapters.using(adapter) if adapter and self._model.adapters else nullcontext():
+                tokens.update(zip(left, self._model.encode_patches(patches, grids), strict=True))
+        return [tokens[index] for index in range(len(wanted))]
 
     def _patches(self, parts: Sequence[Tensor], grids: Sequence[Grid]) -> Tensor:
         """All patches on the device; those of images of one size, given as pixels, are made there at once."""
@@ -178,7 +199,8 @@ class ImageEncoder:
     def _remember(self, key: bytes, tokens: Tensor) -> None:
         if tokens.nbytes > self._cache_bytes:
             return
-        self._cache[key] = tokens.clone()  # not a view that would keep the whole batch alive
+        is_small = tokens.untyped_storage().nbytes() <= SMALL_BATCH
+        self._cache[key] = tokens if is_small else tokens.clone()  # not a view that would keep a large batch alive
         self._held += tokens.nbytes
         while self._held > self._cache_bytes:
             _, oldest = self._cache.popitem(last=False)

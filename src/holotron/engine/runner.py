@@ -58,6 +58,7 @@ class Runner:
         self.device = model.device
         self.memory = self._allocate(self.device)
         self._table = self._allocate_table(self.device)
+        self._new_pages: dict[int, int] = {}  # by place in the table: told to the device with the next step
         self._graphs: dict[tuple[int, bool], DecodeGraph] = {}  # by rows, and whether any of them has an adapter
         parameters = sum(parameter.numel() for parameter in model.decoder.parameters())
         self._is_small = self.device.type == "cpu" and parameters < SMALL_LAYER * len(model.config.pattern)
@@ -87,6 +88,7 @@ class Runner:
         self.forget_graphs()
         if self.device.type == "cuda":
             wait_for_device(self.device)  # copies to the host may still be reading
+        self._new_pages.clear()
         nowhere = torch.device("meta")  # shapes without memory: sizes can still be asked for
         self.memory, self._table = self._allocate(nowhere), self._allocate_table(nowhere)
         if weights:
@@ -103,10 +105,20 @@ class Runner:
     # ---- memory ----
 
     def set_pages(self, slot: int, pages: list[int], start: int = 0) -> None:
-        """Tell the device which pages a slot has, from page number `start` on."""
-        if pages[start:]:
-            values = torch.tensor(pages[start:], dtype=torch.int32)
-            self._table[slot, start : len(pages)] = values.to(self.device, non_blocking=True)
+        """Note which pages a slot has, from page number `start` on."""
+        row = slot * self.config.pages_per_session
+        self._new_pages.update(zip(range(row + start, row + len(pages)), pages[start:], strict=True))
+
+    def _tell_pages(self) -> None:
+        """Bring the device's table up to date, by one copy for all sessions."""
+        if self._new_pages:
+            changes = np.array([list(self._new_pages), list(self._new_pages.values())])
+            places, pages = self._to_device(torch.from_numpy(changes)).unbind()
+            self._table.view(-1).index_copy_(0, places, pages.int())
+            self._new_pages.clear()
+
+    def _to_device(self, values: Tensor) -> Tensor:
+        return values.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else values
 
     def clear_slot(self, slot: int) -> None:
         self.memory.ssm_VMHPN[slot].zero_()
@@ -125,6 +137,7 @@ class Runner:
     @torch.inference_mode()
     def run(self, decode: list[SessionState], prefill: list[PrefillChunk]) -> Tensor:
         """Advance these sessions; logits after the last token of each, decode first."""
+        self._tell_pages()
         if not prefill and self._graphed(len(decode)):
             return self._replay(decode)
         numbers = self._numbers(decode, prefill)
@@ -171,9 +184,7 @@ class Runner:
         last = np.cumsum([1] * len(decode) + [chunk.count for chunk in prefill]) - 1
         positions = [np.concatenate(positions, axis=-1).ravel()]
         parts = [*tokens, *positions, *places, *adapters, *slots, *lengths, last]
-        flat = torch.from_numpy(np.concatenate(parts, dtype=np.int64, casting="unsafe"))
-        if self.device.type == "cuda":
-            flat = flat.pin_memory().to(self.device, non_blocking=True)
+        flat = self._to_device(torch.from_numpy(np.concatenate(parts, dtype=np.int64, casting="unsafe")))
         sessions = len(decode) + len(prefill)
         total = (len(flat) - 3 * sessions) // (3 + axes)
         numbers = Numbers(*flat.split([total, axes * total, total, total] + [sessions] * 3))

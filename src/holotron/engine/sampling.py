@@ -97,9 +97,11 @@ class SampleResult:
 
     def read(self, rows: Sequence[RowState]) -> list[SampledToken]:
         """The answers on the host: this waits for the device."""
-        token_ids, errors = torch.stack([self.token_ids_S, self.errors_S]).tolist()
-        sampling_logprobs = self.sampling_logprobs_S.tolist()
-        logprobs = self.logprobs_S.tolist() if self.logprobs_S is not None else []
+        # 64-bit floats hold all of these exactly, and one copy waits once.
+        columns = [self.token_ids_S, self.errors_S, self.sampling_logprobs_S]
+        columns += [] if self.logprobs_S is None else [self.logprobs_S]
+        token_ids, errors, sampling_logprobs, *rest = torch.stack([column.double() for column in columns]).tolist()
+        logprobs = rest[0] if rest else []
         top_ids = self.top_ids_SK.tolist() if self.top_ids_SK is not None else []
         top_logprobs = self.top_logprobs_SK.tolist() if self.top_logprobs_SK is not None else []
         tokens = []
@@ -107,7 +109,7 @@ class SampleResult:
             wanted = row.params.logprobs
             tokens.append(
                 SampledToken(
-                    token_ids[index],
+                    int(token_ids[index]),
                     sampling_logprobs[index],
                     logprobs[index] if wanted is not None else None,
                     tuple(zip(top_ids[index], top_logprobs[index], strict=True))[:wanted] if wanted else (),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -108,4 +109,8 @@ class Session:
 
     def close(self) -> None:
         """Close the session and free its memory."""
-        self._engine._call(lambda: self._engine.loop.close(self._state))
+        self.closing().result()
+
+    def closing(self) -> Future[None]:
+        """`close`, for callers that must not wait."""
+        return self._engine._post(lambda: self._engine.loop.close(self._state))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holotron.engine.errors import GenerationFailed, GrammarFailed
-from holotron.engine.grammar import GrammarError, GrammarState
+from holotron.engine.grammar import GrammarError, GrammarState, fill_masks
 from holotron.engine.requests import FinishEvent, GenerationRequest, TokenEvent, TokenLogprobs
 from holotron.engine.sampling import EMPTY, ERRORS, RowState, SampledToken, sample, sample_plainly
 from holotron.engine.stopping import StopChecker
@@ -66,25 +66,23 @@ class TokenSampler:
             return [
                 self._outcome(request, row, token) for request, row, token in zip(requests, rows, tokens, strict=True)
             ]
-        bitmask, broken = self._bitmask(requests)
+        bitmask, broken = self._bitmask(requests, logits_SV.device)
         tokens = sample(logits_SV, rows, bitmask, self.banned).read(rows)
         return [
             SampledStep(error=broken[i]) if i in broken else self._outcome(request, row, token)
             for i, (request, row, token) in enumerate(zip(requests, rows, tokens, strict=True))
         ]
 
-    def _bitmask(self, requests: Sequence[GenerationRequest]) -> tuple[Tensor | None, dict[int, GrammarFailed]]:
+    def _bitmask(
+        self, requests: Sequence[GenerationRequest], device: torch.device
+    ) -> tuple[Tensor | None, dict[int, GrammarFailed]]:
         if all(request.grammar is None for request in requests):
             return None, {}
-        bitmask = torch.zeros(len(requests), -(-self._config.vocab_size // 32), dtype=torch.int32)
-        broken: dict[int, GrammarFailed] = {}
-        for i, request in enumerate(requests):
-            if request.grammar is not None:
-                try:
-                    request.grammar.mask_into(bitmask[i])
-                except GrammarError as error:
-                    broken[i] = GrammarFailed(str(error))
-        return bitmask, broken
+        words = -(-self._config.vocab_size // 32)
+        # Pinned, so that nothing waits for its copy.
+        bitmask = torch.zeros(len(requests), words, dtype=torch.int32, pin_memory=device.type == "cuda")
+        errors = fill_masks([request.grammar for request in requests], bitmask)
+        return bitmask, {row: GrammarFailed(str(error)) for row, error in errors.items()}
 
     def _outcome(self, request: GenerationRequest, row: RowState, token: SampledToken) -> SampledStep:
         if token.error is not None:

@@ -6,9 +6,10 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import IO
+from typing import IO, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 # Importing the plugins registers them, so that no thread finds Pillow's registry half filled.
 from PIL import (
@@ -33,6 +34,23 @@ PNG_KEPT = (b"IHDR", b"eXIf", b"tEXt", b"zTXt", b"iTXt", b"IEND")
 MAX_CHUNKS = 50_000
 
 ImageSource = bytes | bytearray | memoryview | str | os.PathLike[str] | Image.Image
+
+
+class DecodedFile(bytes):
+    """An image file that brings its pixels along, as load_image sees them, in 8 bits [H, W, 3].
+
+    Another process decoded it, so that this one need not.
+    """
+
+    pixels: NDArray[np.uint8]
+
+    def __new__(cls, data: bytes, pixels: NDArray[np.uint8] | None = None) -> Self:
+        file = super().__new__(cls, data)
+        file.pixels = np.array(load_image(data)) if pixels is None else pixels
+        return file
+
+    def __reduce__(self) -> tuple[type[Self], tuple[bytes, NDArray[np.uint8]]]:
+        return type(self), (bytes(self), self.pixels)
 
 
 def load_image(source: ImageSource, max_pixels: int = MAX_PIXELS) -> Image.Image:

@@ -148,6 +148,14 @@ def add_lora(model: Model, config: LoraConfig, seed: int = 0) -> None:
             model.get_parameter(name).copy_(value)
 
 
+def all_targets(config: ModelConfig) -> tuple[str, ...]:
+    """The linear layers of decoder, tower and projector, by the ends of their names."""
+    with torch.device("meta"):
+        model = Model(config)
+    ends = {".".join(name.split(".")[-2:]) for name in linear_layers(model)}
+    return tuple(sorted(end for end in ends if not end.startswith("decoder.")))
+
+
 def draw_lora(model: Model, seed: int) -> Iterator[tuple[str, Tensor]]:
     """What each A begins with, by name; each B begins with zeros."""
     generator = torch.Generator().manual_seed(seed)

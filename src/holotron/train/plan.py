@@ -211,7 +211,9 @@ class TrainingPlan:
         lines += [f"learned = {min(learned, self.setup.tokens)}", f"patches = {batch.used_patches}"]
         lines += [f"images = {sum(map(len, batch.pixels))}"]
         lines += ["[optimizer]", f'kind = "{recipe.optimizer.kind}"', f"average = {recipe.optimizer.average}"]
-        return lines + (["[lora]", f"rank = {recipe.lora.rank}"] if recipe.lora.rank else [])
+        lines += ["[lora]", f"rank = {recipe.lora.rank}"] if recipe.lora.rank else []
+        targets = ", ".join(f'"{name}"' for name in recipe.lora.targets)
+        return lines + ([f"targets = [{targets}]"] if targets else [])
 
     # ---- parts of the memory ----
 
@@ -325,6 +327,7 @@ def planned_recipe(
     name: str,
     *,
     lora: int = 0,
+    targets: tuple[str, ...] = (),
     frozen: tuple[str, ...] = (),
     recompute: str = "full",
     optimizer: str = "adamw",
@@ -343,7 +346,7 @@ def planned_recipe(
         data=(DataSource(shards="-"),),
         recompute=recompute,  # type: ignore[arg-type]
         frozen=frozen,
-        lora=LoraConfig(lora),
+        lora=LoraConfig(lora, targets=targets),
         optimizer=OptimizerConfig(kind=optimizer, average=average),  # type: ignore[arg-type]
     )
 

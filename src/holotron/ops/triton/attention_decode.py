@@ -173,7 +173,8 @@ def block_pages(table_row, block, entries, BLOCK: tl.constexpr, Z: tl.constexpr)
     return page.to(tl.int64)
 
 
-@triton.jit
+# Tables may start at any of their entries: one compilation serves all.
+@triton.jit(do_not_specialize_on_alignment=["table_ptr", "lengths_ptr"])
 def _decode_split_kernel(
     q_ptr,
     k_ptr,

@@ -1,7 +1,7 @@
-"""Attention of new tokens over a session's pages in one Triton kernel, read in place.
+"""Attention of new tokens over their sessions' pages in one Triton kernel, read in place: one launch for all of them.
 
 Shapes: T packed tokens, L new tokens of a sequence, E entries it attends to, H query heads, K key/value heads, D head
-dim, N pages, Z tokens per page, M pages per sequence at most.
+dim, N pages, Z tokens per page, M pages per sequence at most, Q tiles of queries.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -17,6 +19,7 @@ from torch import Tensor
 
 from holotron.ops.packing import Packing
 from holotron.ops.triton.attention_decode import LOG2_E, block_pages, check_shapes, compute_type, to_compute
+from holotron.ops.triton.scan import to_device
 
 
 @dataclass(frozen=True)
@@ -40,27 +43,29 @@ def paged_flash_prefill(
     k_scale: float = 1.0,
     v_scale: float = 1.0,
     tuning: PrefillTuning | None = None,
+    sequences: tuple[int, ...] | None = None,
 ) -> Tensor:
-    """Each new token attends to its session's entries up to itself; see attention_prefill for the other way."""
+    """Each new token attends to its session's entries up to itself; see attention_prefill for the other way.
+
+    sequences: those that are wanted, by number; the rows of others hold anything.
+    """
     heads, head_dim = q_THD.shape[1:]
     kv_heads, page_size = k_pages_NKZD.shape[1], k_pages_NKZD.shape[2]
     check_shapes(q_THD, k_pages_NKZD, v_pages_NKZD)
     tuning = tuning or PrefillTuning()
     out_THD = torch.empty(q_THD.shape, dtype=q_THD.dtype, device=q_THD.device)
-    for sequence, (new, entries) in enumerate(zip(packing.lengths, kv_lengths, strict=True)):
-        if new == 0:
-            continue
-        start = packing.starts[sequence]
-        _flash_kernel[(-(-new // tuning.rows), heads)](
-            q_THD[start:],
+    tiles_Q5 = query_tiles(packing, tuple(kv_lengths), tuning.rows, sequences)
+    if len(tiles_Q5):
+        _flash_kernel[(len(tiles_Q5), heads)](
+            q_THD,
             k_pages_NKZD,
             v_pages_NKZD,
-            page_table_SM[sequence],
-            out_THD[start:],
+            page_table_SM,
+            out_THD,
+            tiles_Q5,
             k_scale * LOG2_E / math.sqrt(head_dim),
             v_scale,
-            new,
-            entries,
+            page_table_SM.stride(0),
             *q_THD.stride()[:2],
             *k_pages_NKZD.stride()[:3],
             *v_pages_NKZD.stride()[:3],
@@ -77,17 +82,36 @@ def paged_flash_prefill(
     return out_THD
 
 
-@triton.jit(do_not_specialize=["new", "entries"])
+@lru_cache(maxsize=8)
+def query_tiles(
+    packing: Packing, kv_lengths: tuple[int, ...], rows: int, sequences: tuple[int, ...] | None = None
+) -> Tensor:
+    """A row (sequence, its first token, its new tokens, its entries, first of the tile's) per tile, the longest first:
+    the short ones fill the last wave."""
+    new_S, entries_S = np.array(packing.lengths), np.array(kv_lengths)
+    counts_S = -(-new_S // rows)
+    if sequences is not None:
+        counts_S = np.where(np.isin(np.arange(len(new_S)), sequences), counts_S, 0)
+    sequence_Q = np.repeat(np.arange(len(new_S)), counts_S)
+    first_Q = (np.arange(len(sequence_Q)) - (counts_S.cumsum() - counts_S)[sequence_Q]) * rows
+    starts_S = np.array(packing.starts[:-1])
+    columns = sequence_Q, starts_S[sequence_Q], new_S[sequence_Q], entries_S[sequence_Q], first_Q
+    order = np.argsort((new_S - entries_S)[sequence_Q] - first_Q, kind="stable")
+    return to_device(np.stack(columns, axis=1)[order], packing.device)
+
+
+# Tables may start at any of their entries: one compilation serves all.
+@triton.jit(do_not_specialize_on_alignment=["table_ptr", "tiles_ptr"])
 def _flash_kernel(
     q_ptr,
     k_ptr,
     v_ptr,
     table_ptr,
     out_ptr,
+    tiles_ptr,
     score_scale,
     v_scale,
-    new,
-    entries,
+    table_stride_s,
     q_stride_t,
     q_stride_h,
     k_stride_n,
@@ -105,14 +129,20 @@ def _flash_kernel(
     BLOCK: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
-    tile = tl.num_programs(0) - 1 - tl.program_id(0)  # the longest rows first: the short ones fill the last wave
+    tiles_ptr += tl.program_id(0) * 5
+    sequence = tl.load(tiles_ptr).to(tl.int64)
+    start = tl.load(tiles_ptr + 1).to(tl.int64)
+    new = tl.load(tiles_ptr + 2)
+    entries = tl.load(tiles_ptr + 3)
+    first = tl.load(tiles_ptr + 4)
     head = tl.program_id(1)
+    table_ptr += sequence * table_stride_s
     k_ptr += head // GROUP * k_stride_k
     v_ptr += head // GROUP * v_stride_k
-    row = tile * ROWS + tl.arange(0, ROWS)
+    row = first + tl.arange(0, ROWS)
     real = row < new
     d = tl.arange(0, D)
-    row_64 = row.to(tl.int64)
+    row_64 = start + row
     q_offsets = row_64[:, None] * q_stride_t + head * q_stride_h + d[None, :]
     q_RD = to_compute(tl.load(q_ptr + q_offsets, mask=real[:, None], other=0.0), COMPUTE)
 
@@ -120,8 +150,8 @@ def _flash_kernel(
     sum_R = tl.zeros((ROWS,), tl.float32)
     acc_RD = tl.zeros((ROWS, D), tl.float32)
     past = entries - new
-    whole = (past + tile * ROWS + 1) // BLOCK  # blocks that every row of the tile sees whole
-    end = tl.cdiv(tl.minimum(past + (tile + 1) * ROWS, entries), BLOCK)
+    whole = (past + first + 1) // BLOCK  # blocks that every row of the tile sees whole
+    end = tl.cdiv(tl.minimum(past + first + ROWS, entries), BLOCK)
 
     page = block_pages(table_ptr, 0, entries, BLOCK, Z)
     for block in range(whole):

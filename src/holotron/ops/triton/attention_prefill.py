@@ -1,5 +1,7 @@
 """Attention of new tokens over their sessions' pages: pages are gathered into one piece, library kernels do the rest.
 
+Where sequences are short, launches cost more than the attention: those go into one launch of the kernel of our own.
+
 Shapes: T packed tokens, L new tokens of a sequence, E entries it attends to, H query heads, K key/value heads, D head
 dim, N pages, Z tokens per page, M pages per sequence at most.
 """
@@ -7,6 +9,7 @@ dim, N pages, Z tokens per page, M pages per sequence at most.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +18,13 @@ import triton.language as tl
 from torch import Tensor
 
 from holotron.ops.packing import Packing
-from holotron.ops.triton.attention_flash import paged_flash_prefill
+from holotron.ops.triton.attention_flash import PrefillTuning, paged_flash_prefill
 from holotron.ops.triton.attention_library import WAYS, Way, working_way
 from holotron.ops.triton.pages import gather_pages
+
+# Sequences of at most so many new tokens and entries are short, whatever else is in the batch.
+SHORT_NEW, SHORT_ENTRIES = 512, 4096
+SHORT_TUNING = PrefillTuning(rows=64, num_warps=4)
 
 
 def paged_prefill_attention(
@@ -38,23 +45,34 @@ def paged_prefill_attention(
     so that nothing waits for the device. `way` names one of attention_library's; without it the best that works.
     """
     shape = q_THD.shape[1], k_pages_NKZD.shape[1], q_THD.shape[2]
-    way = way or working_way(q_THD.device, q_THD.dtype, *shape)
-    if way is None:
-        return paged_flash_prefill(
-            q_THD, k_pages_NKZD, v_pages_NKZD, page_table_SM, kv_lengths, packing, k_scale=k_scale, v_scale=v_scale
-        )
+    chosen = way or working_way(q_THD.device, q_THD.dtype, *shape)
+    pages = k_pages_NKZD, v_pages_NKZD, page_table_SM
+    flash = partial(paged_flash_prefill, q_THD, *pages, kv_lengths, packing, k_scale=k_scale, v_scale=v_scale)
+    if chosen is None:
+        return flash()
+    lengths = list(zip(packing.lengths, kv_lengths, strict=True))
+    short = () if way or q_THD.shape[2] & (q_THD.shape[2] - 1) else _short(lengths)
+    if len(short) == len(lengths):
+        return flash(tuning=SHORT_TUNING)
     outputs = []
-    for sequence, (new, entries) in enumerate(zip(packing.lengths, kv_lengths, strict=True)):
-        if new == 0:
-            continue
-        table_row = page_table_SM[sequence]
-        k_KED = gather_pages(k_pages_NKZD, table_row, entries, scale=k_scale, dtype=q_THD.dtype)
-        v_KED = gather_pages(v_pages_NKZD, table_row, entries, scale=v_scale, dtype=q_THD.dtype)
-        start = packing.starts[sequence]
-        outputs.append(attend(q_THD[start : start + new], k_KED, v_KED, WAYS[way]))
-    if not outputs:
-        return torch.empty_like(q_THD)
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+    for sequence, (new, entries) in enumerate(lengths):
+        if new and sequence not in short:
+            table_row = page_table_SM[sequence]
+            k_KED = gather_pages(k_pages_NKZD, table_row, entries, scale=k_scale, dtype=q_THD.dtype)
+            v_KED = gather_pages(v_pages_NKZD, table_row, entries, scale=v_scale, dtype=q_THD.dtype)
+            start = packing.starts[sequence]
+            outputs.append((slice(start, start + new), attend(q_THD[start : start + new], k_KED, v_KED, WAYS[chosen])))
+    if not short and len(outputs) == 1:
+        return outputs[0][1]
+    out_THD = flash(tuning=SHORT_TUNING, sequences=tuple(short))
+    for rows, output in outputs:
+        out_THD[rows] = output
+    return out_THD
+
+
+def _short(lengths: Sequence[tuple[int, int]]) -> list[int]:
+    """The numbers of sequences that are."""
+    return [number for number, (new, entries) in enumerate(lengths) if new <= SHORT_NEW and entries <= SHORT_ENTRIES]
 
 
 def attend(q_LHD: Tensor, k_KED: Tensor, v_KED: Tensor, way: Way) -> Tensor:

@@ -90,7 +90,8 @@ def _narrow(x, scale, QUANTISED: tl.constexpr, LIMIT: tl.constexpr, TYPE: tl.con
     return x.to(TYPE)
 
 
-@triton.jit
+# Tables may start at any of their entries: one compilation serves all.
+@triton.jit(do_not_specialize_on_alignment=["places_ptr"])
 def _write_kernel(
     k_ptr,
     v_ptr,
@@ -135,7 +136,7 @@ def _write_kernel(
     tl.store(v_pages_ptr + v_row + head * v_pages_stride_k + d, v_KD, mask=mask)
 
 
-@triton.jit(do_not_specialize=["length"])
+@triton.jit(do_not_specialize=["length"], do_not_specialize_on_alignment=["table_ptr"])
 def _gather_kernel(
     pages_ptr,
     table_ptr,

@@ -96,7 +96,7 @@ class GrpoTrainer:
             model = stack.enter_context(self.rollout.engine(self.learner))
             checksum = send_weights(self.learner, model.engine, self.ledger.version)
             if self.recipe.rollout.staleness:  # while a thread learns, graphs are better not recorded
-                model.engine.record_graphs(self.recipe.rollout.sessions)
+                model.engine.warm_up(self.recipe.rollout.sessions, model.adapter)
             play = stack.enter_context(self.rollout.playing(model))
             if self.device.type == "cuda":  # learning must not stand in the engine's queue, nor it in ours
                 stack.enter_context(torch.cuda.stream(torch.cuda.Stream(self.device)))

@@ -1,0 +1,1 @@
+"""Many machines: engine replicas and what moves between them, on Ray."""
