@@ -26,8 +26,8 @@ class AugmentConfig:
     """share: of the examples, the part that is shown otherwise; 0 leaves all as they were recorded.
 
     canvas: how long, in pixels, a side of the canvas around a smaller picture may be; pictures that are larger get a
-    quarter more at most, and no zoom. zoom: from how many hundredths to how many. crop: the share of those examples that lose
-    margins instead, of up to `cropped` of a side.
+    quarter more at most, and no zoom. zoom: from how many hundredths to how many. crop: the share of those examples
+    that lose margins instead, of up to `cropped` of a side.
     """
 
     share: float = 0.0
