@@ -151,7 +151,7 @@ def _rates(
     groups: dict[str, list[A]] = {name: [] for name in first}
     for each in answers:
         groups.setdefault(part_of(each), []).append(each)
-    others = sorted(groups.keys() - set(first), key=lambda name: -len(groups[name]))
+    others = sorted(groups.keys() - set(first), key=lambda name: (-len(groups[name]), name))
     return {name: _rate(kind, groups[name]) for name in (*first, *others)}
 
 
