@@ -31,7 +31,7 @@ def test_engines_are_the_limit_until_a_front_is(inputs: ClusterInputs) -> None:
 
 
 def test_agents_go_on_through_failures(inputs: ClusterInputs) -> None:
-    run = Simulation(replace(CALM, replica_hours=0.2, repair=30), inputs)
+    run = Simulation(replace(CALM, replica_hours=0.1, repair=30), inputs)
     report = run.run()
     assert report["replicas_failed"] > 2
     assert report["rebuilt"] > 20
