@@ -12,6 +12,7 @@ import heapq
 import json
 import random
 import statistics
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -133,8 +134,14 @@ class Simulation:
             self._put(self._draw.expovariate(1 / (3600 * plan.replica_hours)), "fail", number)
         for _ in range(self._hosts):
             self._put(self._draw.expovariate(1 / (3600 * plan.host_hours)), "host", 0)
-        handle = {"front": self._at_front, "engine": self._at_engine, "told": self._told, "back": self._back}
-        handle |= {"fail": self._fail, "host": self._host_failed}
+        handle: dict[str, Callable[[float, int], None]] = {
+            "front": self._at_front,
+            "engine": self._at_engine,
+            "told": self._told,
+            "fail": self._fail,
+            "back": self._back,
+            "host": self._host_failed,
+        }
         while self._events and self._events[0][0] < end:
             now, _, what, number, life = heapq.heappop(self._events)
             if what not in ("front", "engine", "told") or life == self._agents[number].life:
