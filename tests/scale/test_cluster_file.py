@@ -71,6 +71,12 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         assert "holotron[ray]" in str(error), arguments
 
 
+@pytest.mark.parametrize("model", [[], ["--endpoint", "openai", "--name", "some"]])
+def test_a_model_that_other_machines_cannot_ask_is_refused(model: list[str]) -> None:
+    error = CliRunner().invoke(app, ["eval", "miniwob", "--ray", "auto", *model], standalone_mode=False).exception
+    assert "say --endpoint URL" in str(error)
+
+
 def test_where_nothing_listens_it_is_said_at_once() -> None:
     pytest.importorskip("ray")
     with pytest.raises(ClusterError, match=r"no Ray cluster at 127.0.0.1:1 .*holotron up"), connected("127.0.0.1:1"):
