@@ -23,6 +23,7 @@ except ImportError:
 from holotron.engine.errors import EngineError
 from holotron.engine.sampling_params import SamplingParams
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, ModelConfig, MoeConfig
+from holotron.model.fp8 import use_fp8
 from holotron.model.initialize import random_model
 from tests.engine.driver import Driver
 
@@ -98,8 +99,12 @@ def check(model, sessions, tolerance):
     return tokens, ties
 
 
-def run_schedules(dtype, state_dtype, tolerance, kv_dtype=None, graphs=True, pattern="M-M*-M*-", schedules=SCHEDULES):
+def run_schedules(
+    dtype, state_dtype, tolerance, kv_dtype=None, graphs=True, pattern="M-M*-M*-", schedules=SCHEDULES, fp8=False
+):
     model = small_model(dtype, pattern)
+    if fp8:
+        use_fp8(model)
     tokens = ties = 0
     with tempfile.TemporaryDirectory() as folder:
         from pathlib import Path
@@ -144,6 +149,11 @@ def test_bfloat16_schedules():
 
 def test_sixteen_bit_states_and_eight_bit_keys():
     run_schedules(torch.bfloat16, torch.float16, 0.5, torch.float8_e4m3fn)
+
+
+def test_eight_bit_weights():
+    # Inputs are rounded to 8 bits layer by layer, so that a last bit of 16 may become one of 8.
+    run_schedules(torch.bfloat16, torch.float32, 1.0, schedules=10, fp8=True)
 
 
 def test_without_graphs():

@@ -184,7 +184,7 @@ def test_answers_end_where_generation_config_says(tmp_path):
 @pytest.mark.parametrize(
     ("stated", "named"),
     [
-        ({"quant_method": "fp8"}, "fp8"),
+        ({"quant_method": "fp8", "weight_block_size": [64, 64]}, "fp8"),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "modelopt, NVFP4"),
         ({"quant_method": "compressed-tensors", "format": "pack-quantized"}, "compressed-tensors, pack-quantized"),
     ],
@@ -200,8 +200,8 @@ def test_quantised_checkpoints_are_refused_by_that_name(stated, named):
 
 def test_a_file_can_say_that_a_checkpoint_is_quantised(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(render_config(tiny_config())))
-    edit(tmp_path / "hf_quant_config.json", producer={"name": "modelopt"}, quantization={"quant_algo": "FP8"})
-    with pytest.raises(ConfigError, match=r"quantised \(FP8\)"):
+    edit(tmp_path / "hf_quant_config.json", producer={"name": "modelopt"}, quantization={"quant_algo": "NVFP4"})
+    with pytest.raises(ConfigError, match=r"quantised \(NVFP4\)"):
         read_config(tmp_path)
 
 

@@ -35,7 +35,7 @@ from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, parse_size
 from holotron.train.forward import Recompute
 
 STATE_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-KV_TYPES = {"bf16": None, "fp8": "fp8"}
+KV_TYPES = {"bf16": None, "fp8": "fp8"}  # of weights, too
 # Options of the agent workload that are called as its fields are.
 WORKLOAD_OPTIONS = (
     *("sessions", "steps", "system_tokens", "image_tokens", "text_tokens", "generated_tokens"),
@@ -51,6 +51,7 @@ EXAMPLES = """examples:
   holotron bench trace runs/shop --out shop.jsonl && holotron bench agent --random --trace shop.jsonl
   holotron bench phases --model qwen3-8b --random
   holotron bench kernels
+  holotron bench quality runs/shop --model holotron-nano
   holotron bench train --preset holotron-12b --lora 16 --tokens 32768
   holotron bench grpo --preset holotron-12b --screens recorded
 """
@@ -111,10 +112,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     grpo.add_argument("--recompute", default="mamba", choices=get_args(Recompute))
     grpo.add_argument("--no-compile", action="store_true", help="run layers as they are")
     grpo.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    quality = commands.add_parser("quality", help="what fp8 weights change over recorded episodes of a trained policy")
+    quality.add_argument("store", type=Path, help="folder of an episode store")
+    quality.add_argument("--model", default="holotron-nano", help="folder, hub id or preset")
+    quality.add_argument("--episodes", type=int, default=0, help="so many of them (default: all that succeeded)")
+    quality.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernel, loop, soak, edge, browsers, training, grpo):
+    for command in (agent, phases, kernel, loop, soak, edge, browsers, training, grpo, quality):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)
@@ -144,6 +150,7 @@ def _add_engine_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     command.add_argument("--state", choices=STATE_TYPES, default="fp16", help="type of the SSM state")
     command.add_argument("--kv", choices=KV_TYPES, default="bf16", help="type of keys and values")
+    command.add_argument("--weights", choices=KV_TYPES, default="bf16", help="type of the decoder's layers")
     command.add_argument("--page-size", type=int, default=64)
     command.add_argument("--prefill-tokens", type=int, default=2560, help="most prompt tokens in one step")
     command.add_argument("--checkpoints", type=int, default=0, help="states kept per session for going back")
@@ -178,7 +185,8 @@ def _add_workload_options(command: argparse.ArgumentParser) -> None:
 
 
 def _load(options: argparse.Namespace) -> Model:
-    return load_model(EngineOptions(model=options.model, random=options.random, device=options.device))
+    dtype = KV_TYPES[options.weights]
+    return load_model(EngineOptions(model=options.model, random=options.random, device=options.device, dtype=dtype))
 
 
 def _loop_for(options: argparse.Namespace, model: Model, tokens_per_session: int, max_context: int) -> EngineLoop:
@@ -256,7 +264,7 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
     counted = counters(loop)
     figures |= {f"traffic_{name}": counted[name] for name in ("evicted", "restored", "dropped", "recomputed_tokens")}
     figures |= {name: counted[name] for name in ("encoded_parts", "reused_parts")}
-    return agent_report(model.config, workload, loop.config, figures)
+    return agent_report(model.config, workload, loop.config, figures, options.weights)
 
 
 def _ages(text: str, steps: int) -> tuple[int, int]:
@@ -277,7 +285,11 @@ def _profile(agents: AgentLoad, path: Path) -> None:
 def _phases(options: argparse.Namespace) -> dict[str, Any]:
     model = _load(options)
     loop = _loop_for(options, model, 4608, 8192)
-    figures = machine() | {"model": model.config.name} | measure_phases(loop, sequences=options.sessions)
+    figures = (
+        machine()
+        | {"model": model.config.name, "weights": options.weights}
+        | measure_phases(loop, sequences=options.sessions)
+    )
     if not options.json:
         print_figures(figures, digits=0)
     return figures

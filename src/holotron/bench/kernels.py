@@ -11,7 +11,7 @@ import torch
 
 from holotron.bench.measuring import time_when_idle
 
-PARTS = ("mamba", "attention", "experts")  # modules kernels_…: they import Triton, which is not everywhere
+PARTS = ("mamba", "attention", "experts", "linear")  # modules kernels_…: they import Triton, which is not everywhere
 
 Peak = tuple[float, float]  # bytes and operations per second that a kernel is held against
 

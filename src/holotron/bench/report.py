@@ -51,34 +51,36 @@ def known_gpu() -> Gpu | None:
 
 
 def limit(
-    model: ModelConfig, load: AgentWorkload, config: EngineConfig, history: int, batch: int
+    model: ModelConfig, load: AgentWorkload, stored: Precision, history: int, batch: int
 ) -> dict[str, Any] | None:
     """The planner's limit for this workload on this device, if it knows the device."""
     gpu = known_gpu()
     if gpu is None:
         return None
     try:
-        return step_cost(model, gpu, load, precision(config), history=history, batch=max(1, batch)).to_dict()
+        return step_cost(model, gpu, load, stored, history=history, batch=max(1, batch)).to_dict()
     except PlanError:
         return None
 
 
-def precision(config: EngineConfig) -> Precision:
+def precision(config: EngineConfig, weights: str) -> Precision:
     eight = config.kv_dtype is not None and config.kv_dtype.itemsize == 1
-    return Precision(kv="fp8" if eight else "bf16", state_bits=8 * config.state_dtype.itemsize)
+    return Precision(weights, "fp8" if eight else "bf16", state_bits=8 * config.state_dtype.itemsize)
 
 
 def agent_report(
-    model: ModelConfig, load: AgentWorkload, config: EngineConfig, figures: dict[str, Any]
+    model: ModelConfig, load: AgentWorkload, config: EngineConfig, figures: dict[str, Any], weights: str = "bf16"
 ) -> dict[str, Any]:
     """Everything about one run of the agent workload."""
     tokens = round(figures["tokens_per_session"])
-    predicted = session_bytes(model, precision(config), tokens, config.checkpoints) if tokens else 0
+    stored = precision(config, weights)
+    predicted = session_bytes(model, stored, tokens, config.checkpoints) if tokens else 0
     batch = min(load.sessions, round(figures["resident_sessions"]) or load.sessions)
-    bound = limit(model, load, config, round(figures["mean_history"]), batch)
+    bound = limit(model, load, stored, round(figures["mean_history"]), batch)
     return {
         **machine(),
         "model": model.name,
+        "weights": weights,
         "sessions": load.sessions,
         "workload": load.to_dict(),
         "engine": {key: str(value) for key, value in vars(config).items()},

@@ -27,6 +27,9 @@ CASES = {
     "small-screens-100": "--sessions 100 --image-tokens 256",
     "groups-of-8": "--sessions 96 --group 8",
     "text-100-fp8kv": "--sessions 100 --kv fp8",
+    "text-100-22k-fp8": "--sessions 100 --ages 8-9 --weights fp8 --kv fp8",
+    "screens-100-22k": "--sessions 100 --ages 8-9 --screen 1920x1080",
+    "screens-100-22k-fp8": "--sessions 100 --ages 8-9 --screen 1920x1080 --weights fp8 --kv fp8",
     "transformer-30": "--model qwen3-8b --sessions 30",
     "transformer-100": "--model qwen3-8b --sessions 100 --host 90",
     "screens-30": "--sessions 30 --screen 1920x1080",
@@ -52,15 +55,15 @@ def run_suite(
     if unknown := [name for name in chosen if name not in CASES]:
         raise SystemExit(f"there is no case {unknown[0]!r}; known are {', '.join(CASES)}")
     model: Model | None = None
-    loaded = ""
+    loaded = ("", "")
     reports: dict[str, dict[str, Any]] = {}
     for name in chosen:
         words = ["agent", "--random", *CASES[name].split(), *common.split()]
         options = parse(words)
-        if model is None or options.model != loaded:
+        if model is None or (options.model, options.weights) != loaded:
             model = None
             _free()
-            model, loaded = load(options), options.model
+            model, loaded = load(options), (options.model, options.weights)
         print(f"== {name}: holotron bench {' '.join(words)}", file=sys.stderr, flush=True)
         try:
             report = run(options, model) | {"case": name, "command": f"holotron bench {' '.join(words)}"}
@@ -83,7 +86,8 @@ def plot_sessions(reports: list[dict[str, Any]], path: Path) -> None:
         workload = report["workload"]
         if workload["group"] == 1 and workload["screen"] is None and workload["image_tokens"] == 2304:
             kv = "fp8 KV" if "float8" in report["engine"]["kv_dtype"] else "bf16 KV"
-            lines.setdefault(f"{report['model']}, {kv}", []).append(report)
+            kind = kv if report.get("weights", "bf16") == "bf16" else f"fp8 weights, {kv}"
+            lines.setdefault(f"{report['model']}, {kind}", []).append(report)
 
     def points(key: str, scale: float) -> list[list[Point]]:
         return [sorted((each["sessions"], each[key] * scale) for each in rows) for rows in lines.values()]

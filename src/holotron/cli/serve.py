@@ -18,13 +18,14 @@ EXAMPLES = examples(
     "holotron serve ./my-checkpoint --port 8000",
     "holotron serve holotron-nano --random   # no weights needed: it talks nonsense, quickly",
     "holotron serve Hcompany/Holotron-12B --adapter shop=runs/shop/adapter   # clients ask for the model shop",
-    "holotron serve Hcompany/Holotron-12B --host 0.0.0.0 --api-key-file keys.txt --state fp16 --kv fp8",
+    "holotron serve Hcompany/Holotron-12B --host 0.0.0.0 --api-key-file keys.txt --state fp16 --kv fp8 --weights fp8",
     "curl http://127.0.0.1:8000/v1/models",
 )
 STATE_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 LOGPROBS_MODES = ("raw_logprobs", "processed_logprobs")
 LOOPBACK = ("127.0.0.1", "localhost")
 KV_TYPES = {"same": None, "fp8": "fp8"}
+WEIGHT_TYPES = {"same": None, "bf16": "bfloat16", "fp8": "fp8"}
 
 
 def serve(
@@ -49,6 +50,9 @@ def serve(
         typer.Option(help="Address or network (10.0.0.0/8) of trainers that send no key: they may do what /admin may."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cuda, cuda:1, cpu (default: the GPU if there is one)")] = None,
+    weights: Annotated[
+        str, typer.Option(help="Type of the decoder's layers: same (as stored), bf16, fp8 (rounded when read)")
+    ] = "same",
     state: Annotated[str, typer.Option(help=f"Type of the SSM states: {', '.join(STATE_TYPES)}")] = "fp32",
     kv: Annotated[str, typer.Option(help="Type of keys and values: same (as the weights), fp8")] = "same",
     memory: Annotated[float | None, typer.Option(help="GiB for sessions (default: what is free, less 10)")] = None,
@@ -94,6 +98,7 @@ def serve(
     """Serve a model to OpenAI clients, with sessions that fork, roll back and never compute a token twice."""
     choose("--state", state, STATE_TYPES)
     choose("--kv", kv, KV_TYPES)
+    choose("--weights", weights, WEIGHT_TYPES)
     choose("--logprobs-mode", logprobs_mode, LOGPROBS_MODES)
     choose("--log-format", log_format, ("json", "text"))
     keys = _keys(api_key, api_key_file)
@@ -115,6 +120,7 @@ def serve(
         device=device,
         state_dtype=STATE_TYPES[state],
         kv_dtype=KV_TYPES[kv],
+        dtype=WEIGHT_TYPES[weights],
         memory_gib=memory,
         host_gib=host_memory,
         disk_gib=disk,

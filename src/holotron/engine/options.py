@@ -20,7 +20,7 @@ class EngineOptions:
 
     model: a folder, a hub id or a preset. random: random weights in the shape of a preset.
     dtype: of the weights; None is as stored, and float32 for the small policies on a CPU, most of which are slow in 16
-    bits. kv_dtype: None is as the weights.
+    bits. fp8 is of the decoder's layers alone. kv_dtype: None is as the weights, and 16 bits where those have 8.
     memory_gib: for sessions on the device; None is what is free there less DEVICE_RESERVE, or CPU_MEMORY on a CPU.
     tokens_per_session: how long sessions are expected to be, which divides that memory between states and pages.
     sessions: no more states than so many sessions need; None is as many as fit.
@@ -55,7 +55,7 @@ class EngineOptions:
     adapters: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        known = {"dtype": STATE_BYTES, "state_dtype": STATE_BYTES, "kv_dtype": KV_BYTES}
+        known = {"dtype": KV_BYTES, "state_dtype": STATE_BYTES, "kv_dtype": KV_BYTES}
         for name, kinds in known.items():
             value = getattr(self, name)
             if value not in kinds and not (value is None and name != "state_dtype"):

@@ -16,6 +16,7 @@ from holotron.engine.errors import EngineError
 from holotron.model.checkpoint import int8
 from holotron.model.checkpoint.names import Stored, default_dialect, is_dropped, is_kept
 from holotron.model.checkpoint.reader import load_checkpoint
+from holotron.model.fp8 import FP8, quantized, weight_scales
 from holotron.model.model import Model
 
 NUMBERS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -104,22 +105,27 @@ def _fitting(name: str, tensor: Tensor, target: Tensor, source: Mapping[str, Ten
     if tensor.dtype not in NUMBERS:
         kinds = ", ".join(str(kind).removeprefix("torch.") for kind in NUMBERS)
         raise EngineError(f"{name} holds {str(tensor.dtype).removeprefix('torch.')}; weights are one of {kinds}")
-    if not torch.isfinite(tensor.to(target.dtype)).all():
-        raise EngineError(f"{name} holds NaN or infinity, or a number too large for {target.dtype}")
+    kept = torch.float32 if target.dtype == FP8 else target.dtype  # which scales make large enough
+    if not torch.isfinite(tensor.to(kept)).all():
+        raise EngineError(f"{name} holds NaN or infinity, or a number too large for {kept}")
     return tensor
 
 
 @torch.no_grad()
 def copy_weights(model: Model, weights: NewWeights) -> None:
-    """Write tensors that `read_weights` has checked into the model."""
-    own = dict(model.named_parameters())
+    """Write tensors that `read_weights` has checked into the model, rounded where it has 8 bits."""
+    own, scales = dict(model.named_parameters()), weight_scales(model)
     for name, part, tensor in weights.tensors:
+        if name in scales:
+            tensor, scale_O = quantized(tensor.to(model.device))
+            scales[name].copy_(scale_O)
         part.part_of(own[name].data).copy_(tensor)
 
 
 def weight_checksums(model: Model) -> dict[str, str]:
-    """SHA-256 of every parameter's bytes, by its name; equal where every bit is."""
-    return {name: sha256(_bytes(parameter)).hexdigest() for name, parameter in model.named_parameters()}
+    """SHA-256 of every parameter's bytes, by its name, and of the scales of 8-bit ones; equal where every bit is."""
+    tensors = dict(model.named_parameters()) | {f"{name}_scale": scale for name, scale in weight_scales(model).items()}
+    return {name: sha256(_bytes(tensor)).hexdigest() for name, tensor in tensors.items()}
 
 
 def _bytes(parameter: Tensor) -> Any:

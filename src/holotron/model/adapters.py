@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from holotron.model.checkpoint.adapter import LowRank, linear_layers, read_adapter
 from holotron.model.errors import ModelError
+from holotron.model.fp8 import linear
 from holotron.model.model import Model
 
 # Which adapter a row has, by number; 0 is none. One number stands for all rows, None for no adapter at all.
@@ -92,8 +93,12 @@ class AdapterSet:
 
 
 class AdapterLinear(nn.Linear):
-    """W x + b, and for the rows of an adapter its B (A x), scaled. W and b are the layer's own, under their names."""
+    """W x + b, and for the rows of an adapter its B (A x), scaled. W and b are the layer's own, under their names.
 
+    W may have 8 bits; A and B have those of the model's other weights.
+    """
+
+    weight_scale: Tensor | None
     lora_A: Tensor
     lora_B: Tensor
     owners: Tensor
@@ -102,9 +107,10 @@ class AdapterLinear(nn.Linear):
         nn.Module.__init__(self)  # not Linear's: nothing is to be drawn that is thrown away again
         self.in_features, self.out_features = base.in_features, base.out_features
         self.weight, self.bias = base.weight, base.bias
+        self.register_buffer("weight_scale", getattr(base, "weight_scale", None))
         self._adapters = adapters
 
-    def fill(self, changes: Mapping[int, LowRank]) -> None:
+    def fill(self, changes: Mapping[int, LowRank], dtype: torch.dtype) -> None:
         """Take these changes, by number, in place of those that were there."""
         ranks = torch.tensor([len(change.A_RI) for change in changes.values()], dtype=torch.long)
         ends = ranks.cumsum(0)
@@ -113,13 +119,11 @@ class AdapterLinear(nn.Linear):
         owners_K = torch.tensor(list(changes), dtype=torch.long).repeat_interleave(ranks)
         # Not parameters: they are no weights of the model, and stay where they are when those are replaced or written.
         self.register_buffer("owners", owners_K.to(self.weight.device), persistent=False)
-        none = self.weight.new_zeros
-        lora_A_KI = torch.cat([none(0, self.in_features), *(each.A_RI.to(self.weight) for each in changes.values())])
-        lora_B_OK = torch.cat(
-            [none(self.out_features, 0), *(each.B_OR.to(self.weight) for each in changes.values())], 1
-        )
-        self.register_buffer("lora_A", lora_A_KI, persistent=False)
-        self.register_buffer("lora_B", lora_B_OK, persistent=False)
+        like = torch.empty(0, device=self.weight.device, dtype=dtype)
+        A_KI = [like.new_zeros(0, self.in_features), *(each.A_RI.to(like) for each in changes.values())]
+        B_OK = [like.new_zeros(self.out_features, 0), *(each.B_OR.to(like) for each in changes.values())]
+        self.register_buffer("lora_A", torch.cat(A_KI), persistent=False)
+        self.register_buffer("lora_B", torch.cat(B_OK, 1), persistent=False)
 
     def change(self, number: int) -> LowRank | None:
         """The change of that adapter as it is computed with: a view."""
@@ -127,7 +131,7 @@ class AdapterLinear(nn.Linear):
         return None if place is None else LowRank(self.lora_A[place], self.lora_B[:, place])
 
     def forward(self, x_TI: Tensor) -> Tensor:
-        out_TO, rows = super().forward(x_TI), self._adapters.rows
+        out_TO, rows = linear(x_TI, self.weight, self.bias, self.weight_scale), self._adapters.rows
         if rows is None or not len(self.owners):
             return out_TO
         # All adapters are computed for all rows, and what is not a row's own counts nothing: ranks are small, and so
@@ -169,7 +173,7 @@ def fill_layers(model: Model) -> None:
             base = AdapterLinear(base, model.adapters)
             setattr(model.get_submodule(parent), leaf, base)
         if isinstance(base, AdapterLinear):
-            base.fill(by_layer.get(layer, {}))
+            base.fill(by_layer.get(layer, {}), model.dtype)
 
 
 def held_changes(model: Model, name: str) -> dict[str, LowRank]:

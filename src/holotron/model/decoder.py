@@ -25,6 +25,9 @@ class Layer(nn.Module):
         self, x_TD: Tensor, delta_TD: Tensor | None, batch: Batch, memory: LayerMemory | None = None
     ) -> tuple[Tensor, Tensor]:
         """The stream with what the layer before adds to it (None before the first), and what this one adds."""
+        if delta_TD is not None and self.mixer.takes_fp8:
+            x_TD, rows = ops.add_rms_norm_fp8(x_TD, delta_TD, self.norm.weight, self.norm.eps)
+            return x_TD, self.mixer(rows, batch, memory)
         x_TD, normed_TD = _add_and_norm(x_TD, delta_TD, self.norm)
         return x_TD, self.mixer(normed_TD, batch, memory)
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from holotron.model.config import ModelConfig
+from holotron.model.fp8 import FP8, place_fp8, quantized, use_fp8, weight_scales
 from holotron.model.model import Model
 from holotron.model.parameters import parameter_type, place
 
@@ -19,11 +20,20 @@ SHORTEST_STEP, LONGEST_STEP = 1e-3, 1e-1
 def random_model(
     config: ModelConfig, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0
 ) -> Model:
-    """A model of that shape with random weights; the same seed on the same kind of device gives the same ones."""
+    """A model of that shape with random weights; the same seed on the same kind of device gives the same ones.
+
+    In fp8 the layers' weights are rounded one by one; what stays as it is has bfloat16.
+    """
     with torch.device("meta"):
         model = Model(config)
-    for name, tensor in random_weights(model, device, dtype, seed):
-        place(model, name, tensor)
+    if fp8 := dtype == FP8:
+        use_fp8(model)
+    packed = weight_scales(model)
+    for name, tensor in random_weights(model, device, torch.bfloat16 if fp8 else dtype, seed):
+        if name in packed:
+            place_fp8(model, name, *quantized(tensor))
+        else:
+            place(model, name, tensor)
     return model.eval()
 
 

@@ -32,9 +32,10 @@ def load(
 ) -> Model:
     """The model of a checkpoint folder, a hub id such as "Hcompany/Holotron-12B", or a preset name.
 
-    The device defaults to the GPU where there is one, the dtype to that of the checkpoint. With random_weights a
-    preset is made in memory and nothing is read. adapters: LoRA adapters by name, each a folder as PEFT writes it;
-    `model.using(name)` computes with one, and an engine's sessions name theirs.
+    The device defaults to the GPU where there is one, the dtype to that of the checkpoint; torch.float8_e4m3fn rounds
+    the decoder's layers to 8 bits, one by one. With random_weights a preset is made in memory and nothing is read.
+    adapters: LoRA adapters by name, each a folder as PEFT writes it; `model.using(name)` computes with one, and an
+    engine's sessions name theirs.
     """
     # Here, because finding a checkpoint takes none of it: a server's HTTP process starts without torch.
     import torch

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from holotron import ops
 from holotron.model.batch import Batch, Memory
 from holotron.model.config import AttentionConfig, MambaConfig, MlpConfig, MoeConfig
-from holotron.ops import FixedPacking, Packing
+from holotron.model.fp8 import is_fp8
+from holotron.ops import FixedPacking, Packing, QuantizedRows
 
 
 class RMSNorm(nn.Module):
@@ -51,16 +52,29 @@ class MambaMixer(nn.Module):
         self.norm = RMSNorm(config.inner_size, eps)
         self.out_proj = nn.Linear(config.inner_size, hidden_size, bias=False)
 
-    def forward(self, x_TD: Tensor, batch: Batch, layer: LayerMemory | None) -> Tensor:
+    @property
+    def takes_fp8(self) -> bool:
+        return is_fp8(self.in_proj)
+
+    def forward(self, x_TD: Tensor | QuantizedRows, batch: Batch, layer: LayerMemory | None) -> Tensor:
         c = self.config
         z_TI, xBC_TC, dt_TH = self.in_proj(x_TD).split([c.inner_size, c.conv_channels, c.heads], dim=-1)
-        n = batch.steps
+        n, packing, norm = batch.steps, batch.packing, (self.norm.weight, self.eps, c.groups)
+        if layer is not None and is_fp8(self.out_proj):
+            rows = QuantizedRows.empty_like(z_TI)
+            if n:
+                ops.quantize_rows(self._step(z_TI[:n], xBC_TC[:n], dt_TH[:n], batch, layer), rows.part(0, n))
+            if packing is not None:
+                y_TI = self._scan(xBC_TC[n:], dt_TH[n:], batch, packing, layer)
+                ops.gated_rms_norm_fp8(y_TI, z_TI[n:], *norm, rows.part(n))
+            return self.out_proj(rows)
         parts: list[Tensor] = []
         if n:
             assert layer is not None
             parts.append(self._step(z_TI[:n], xBC_TC[:n], dt_TH[:n], batch, layer))
-        if batch.packing is not None:
-            parts.append(self._scan(z_TI[n:], xBC_TC[n:], dt_TH[n:], batch, batch.packing, layer))
+        if packing is not None:
+            y_TI = self._scan(xBC_TC[n:], dt_TH[n:], batch, packing, layer)
+            parts.append(ops.gated_rms_norm(y_TI, z_TI[n:], *norm))
         return self.out_proj(parts[0] if len(parts) == 1 else torch.cat(parts))
 
     def _step(self, z_SI: Tensor, xBC_SC: Tensor, dt_SH: Tensor, batch: Batch, layer: LayerMemory) -> Tensor:
@@ -86,14 +100,13 @@ class MambaMixer(nn.Module):
 
     def _scan(
         self,
-        z_TI: Tensor,
         xBC_TC: Tensor,
         dt_TH: Tensor,
         batch: Batch,
         packing: Packing | FixedPacking,
         layer: LayerMemory | None,
     ) -> Tensor:
-        """Whole pieces: convolution and scan from the sessions' states to their new ones, then the gated norm."""
+        """Whole pieces: convolution and scan from the sessions' states to their new ones."""
         c = self.config
         conv = self.conv1d.weight.squeeze(1), self.conv1d.bias
         dt_TH, A_H = ops.discretize(dt_TH, self.dt_bias, c.dt_limit), -self.A_log.exp()
@@ -107,7 +120,7 @@ class MambaMixer(nn.Module):
             conv_VCJ, ssm_VHPN = layer.memory.conv_VMCJ[:, layer.index], layer.memory.ssm_VMHPN[:, layer.index]
             xBC_TC = ops.causal_conv_(xBC_TC, *conv, packing, conv_VCJ, slots_S)
             y_THP = ops.ssd_scan_(*self._split(xBC_TC, dt_TH, A_H), self.D, packing, c.chunk_size, ssm_VHPN, slots_S)
-        return ops.gated_rms_norm(y_THP.flatten(1), z_TI, self.norm.weight, self.eps, c.groups)
+        return y_THP.flatten(1)
 
     def _split(self, xBC_TC: Tensor, dt_TH: Tensor, A_H: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """The scan's arguments out of the convolution's output."""
@@ -128,7 +141,11 @@ class AttentionMixer(nn.Module):
         self.q_norm = RMSNorm(config.head_dim, eps) if config.qk_norm else None
         self.k_norm = RMSNorm(config.head_dim, eps) if config.qk_norm else None
 
-    def forward(self, x_TD: Tensor, batch: Batch, layer: LayerMemory | None) -> Tensor:
+    @property
+    def takes_fp8(self) -> bool:
+        return is_fp8(self.q_proj, self.k_proj, self.v_proj)
+
+    def forward(self, x_TD: Tensor | QuantizedRows, batch: Batch, layer: LayerMemory | None) -> Tensor:
         c = self.config
         q_THP = self.q_proj(x_TD).unflatten(-1, (c.heads, c.head_dim))
         k_TKP = self.k_proj(x_TD).unflatten(-1, (c.kv_heads, c.head_dim))
@@ -209,8 +226,16 @@ class MlpMixer(nn.Module):
         self.up_proj = nn.Linear(hidden_size, config.size, bias=False)
         self.down_proj = nn.Linear(config.size, hidden_size, bias=False)
 
-    def forward(self, x_TD: Tensor, batch: Batch | None = None, layer: LayerMemory | None = None) -> Tensor:
+    @property
+    def takes_fp8(self) -> bool:
+        return is_fp8(self.up_proj, self.gate_proj)
+
+    def forward(
+        self, x_TD: Tensor | QuantizedRows, batch: Batch | None = None, layer: LayerMemory | None = None
+    ) -> Tensor:
         up = self.up_proj(x_TD)
+        if self.gate_proj is None and is_fp8(self.down_proj):
+            return self.down_proj(ops.relu_squared_fp8(up))
         inner = ops.relu_squared(up) if self.gate_proj is None else F.silu(self.gate_proj(x_TD)) * up
         return self.down_proj(inner)
 
@@ -262,6 +287,8 @@ class Experts(nn.Module):
 
 
 class MoeMixer(nn.Module):
+    takes_fp8 = False  # the router and the experts do not
+
     def __init__(self, config: MoeConfig, hidden_size: int) -> None:
         super().__init__()
         self.gate = Router(config, hidden_size)

@@ -27,6 +27,14 @@ from holotron.ops.plain import scan as plain_scan
 from holotron.ops.plain.attention import paged_attention, paged_step_attention, write_pages
 from holotron.ops.plain.conv import causal_conv_
 from holotron.ops.plain.experts import route, run_each_expert, run_experts
+from holotron.ops.plain.fp8 import (
+    QuantizedRows,
+    add_rms_norm_fp8,
+    fp8_linear,
+    gated_rms_norm_fp8,
+    quantize_rows,
+    relu_squared_fp8,
+)
 from holotron.ops.plain.mamba import mamba_step_
 from holotron.ops.plain.norm import add_rms_norm, gated_rms_norm, relu_squared, rms_norm
 from holotron.ops.plain.scan import discretize, ssd_scan_
@@ -34,20 +42,26 @@ from holotron.ops.plain.scan import discretize, ssd_scan_
 __all__ = [
     "FixedPacking",
     "Packing",
+    "QuantizedRows",
     "ScanTables",
     "add_rms_norm",
+    "add_rms_norm_fp8",
     "attention",
     "causal_conv",
     "causal_conv_",
     "discretize",
+    "fp8_linear",
     "gated_rms_norm",
+    "gated_rms_norm_fp8",
     "image_attention",
     "low_rank_linear",
     "mamba_step_",
     "move_rows",
     "paged_attention",
     "paged_step_attention",
+    "quantize_rows",
     "relu_squared",
+    "relu_squared_fp8",
     "rms_norm",
     "route",
     "run_each_expert",
@@ -58,17 +72,24 @@ __all__ = [
 ]
 
 SHORT_IMAGE = 1024  # positions
+FP8_CAPABILITY = (8, 9)  # of the first devices that multiply 8-bit numbers
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-def _choose(plain: Callable[Arguments, Result], fast: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def _choose(
+    plain: Callable[Arguments, Result], fast: Callable[Arguments, Result], capability: tuple[int, int] = (0, 0)
+) -> Callable[Arguments, Result]:
+    """The fast version for CUDA tensors on a device of at least that capability."""
+
     @wraps(plain)
     def chosen(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         first = args[0]
         assert isinstance(first, Tensor)
         use_fast = first.is_cuda and not torch.is_grad_enabled()
+        if use_fast and capability > (0, 0):
+            use_fast = torch.cuda.get_device_capability(first.device) >= capability
         return (fast if use_fast else plain)(*args, **kwargs)
 
     return chosen
@@ -123,7 +144,7 @@ def _is_short(q_IHXP: Tensor) -> bool:
 
 
 if torch.cuda.is_available() and find_spec("triton") is not None:
-    from holotron.ops.triton import attention_decode, attention_prefill, conv, experts, mamba, norm, pages, scan
+    from holotron.ops.triton import attention_decode, attention_prefill, conv, experts, fp8, mamba, norm, pages, scan
 
     add_rms_norm = _choose(add_rms_norm, norm.add_rms_norm)
     causal_conv_ = _choose(causal_conv_, conv.causal_conv_)
@@ -137,3 +158,9 @@ if torch.cuda.is_available() and find_spec("triton") is not None:
     run_experts = _choose(run_experts, experts.run_experts)
     ssd_scan_ = _choose(ssd_scan_, scan.ssd_scan_)
     write_pages = _choose(write_pages, pages.write_pages)
+
+    add_rms_norm_fp8 = _choose(add_rms_norm_fp8, fp8.add_rms_norm_fp8, FP8_CAPABILITY)
+    fp8_linear = _choose(fp8_linear, fp8.fp8_linear, FP8_CAPABILITY)
+    gated_rms_norm_fp8 = _choose(gated_rms_norm_fp8, fp8.gated_rms_norm_fp8, FP8_CAPABILITY)
+    quantize_rows = _choose(quantize_rows, fp8.quantize_rows, FP8_CAPABILITY)
+    relu_squared_fp8 = _choose(relu_squared_fp8, fp8.relu_squared_fp8, FP8_CAPABILITY)

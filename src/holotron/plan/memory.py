@@ -18,8 +18,8 @@ _BYTES = {"bf16": 2, "fp8": 1}
 class Precision:
     """How weights, KV and SSM state are stored; by default as `holotron serve` does.
 
-    fp8 weights are the layers' only: embeddings, lm_head and vision tower keep 16 bits, as in published fp8
-    checkpoints. The convolution's state always has 16.
+    fp8 weights are the layers' only: embeddings, lm_head, routed experts and vision tower keep 16 bits. The
+    convolution's state always has 16.
     """
 
     weights: str = "bf16"
@@ -81,6 +81,13 @@ def layer_parameters(model: ModelConfig) -> int:
     return sum(model.count(symbol) * size for symbol, size in model.layer_parameters.items())
 
 
+def expert_parameters(model: ModelConfig) -> int:
+    """The weights of one routed expert in all layers."""
+    if (e := model.moe) is None:
+        return 0
+    return e.matrices * (e.latent_size or model.hidden_size) * e.expert_size * model.count("E")
+
+
 def kv_bytes_per_token(model: ModelConfig, precision: Precision) -> int:
     return model.kv_values_per_token * precision.kv_bytes
 
@@ -119,7 +126,7 @@ def plan_memory(
         raise PlanError(
             f"the reserve is {reserve}; it is a share of the GPU's memory, from 0 up to but not including 1"
         )
-    layers = layer_parameters(model)
+    layers = layer_parameters(model) - (expert_parameters(model) * model.moe.experts if model.moe else 0)
     text = layers * precision.weight_bytes + (model.text_parameters - layers) * 2
     vision = (model.vision_parameters + model.projector_parameters) * 2
     reserved = DEVICE_RESERVE if reserve is None else int(gpu.memory_bytes * reserve)

@@ -10,7 +10,14 @@ from holotron.model.config import ModelConfig, QwenVisionConfig, VisionConfig
 from holotron.plan.efficiency import MEASURED, Efficiency
 from holotron.plan.errors import PlanError
 from holotron.plan.gpus import Gpu
-from holotron.plan.memory import Precision, conv_bytes, kv_bytes_per_token, layer_parameters, ssm_bytes
+from holotron.plan.memory import (
+    Precision,
+    conv_bytes,
+    expert_parameters,
+    kv_bytes_per_token,
+    layer_parameters,
+    ssm_bytes,
+)
 from holotron.plan.workload import Workload
 
 
@@ -156,7 +163,7 @@ def touched_parameters(model: ModelConfig, tokens: float) -> tuple[float, float]
     """Weights that must be read for a batch of so many tokens: of the routed experts, and of all else in the layers."""
     if (e := model.moe) is None:
         return 0.0, float(layer_parameters(model))
-    expert = e.matrices * (e.latent_size or model.hidden_size) * e.expert_size * model.count("E")
+    expert = expert_parameters(model)
     touched = expected_experts(e.experts, e.experts_per_token, tokens)
     return expert * touched, float(layer_parameters(model) - expert * e.experts)
 
@@ -166,19 +173,19 @@ def _layer_seconds(model: ModelConfig, gpu: Gpu, precision: Precision, tokens: i
 
     Routed experts by themselves: a prompt that keeps the other matrices multiplying may leave each expert with so few
     tokens that it waits for its weights. Without fp8 units, fp8 weights are widened on the way in and multiplied at the
-    bf16 rate.
+    bf16 rate. Routed experts are bf16 in either case.
     """
     fp8 = precision.weights == "fp8"
-    flops = gpu.bf16_flops * efficiency.prefill_bf16
-    if fp8 and gpu.fp8_flops is not None:
-        flops = gpu.fp8_flops * efficiency.prefill_fp8
-    bandwidth = gpu.bandwidth * (efficiency.decode_weights_fp8 if fp8 else efficiency.decode_weights_bf16)
+    bf16_flops, bf16_bandwidth = (
+        gpu.bf16_flops * efficiency.prefill_bf16,
+        gpu.bandwidth * efficiency.decode_weights_bf16,
+    )
+    flops = gpu.fp8_flops * efficiency.prefill_fp8 if fp8 and gpu.fp8_flops is not None else bf16_flops
+    bandwidth = gpu.bandwidth * efficiency.decode_weights_fp8 if fp8 else bf16_bandwidth
     experts, others = touched_parameters(model, tokens)
     chosen = touched_parameters(model, 1)[0]
-    return sum(
-        max(2 * active * tokens / flops, touched * precision.weight_bytes / bandwidth)
-        for active, touched in ((chosen, experts), (others, others))
-    )
+    routed = max(2 * chosen * tokens / bf16_flops, 2 * experts / bf16_bandwidth)
+    return routed + max(2 * others * tokens / flops, others * precision.weight_bytes / bandwidth)
 
 
 # ---- vision tower ------------------------------------------------------------------------------------------------

@@ -134,13 +134,24 @@ def read_config(folder: str | Path) -> ModelConfig:
 def _refuse_quantised(raw: Raw, name: str) -> None:
     for part in (raw, raw.get("llm_config"), raw.get("text_config")):
         stated = (part.get("quantization_config") or part.get("compression_config")) if isinstance(part, dict) else None
-        if stated:
+        if stated and not (isinstance(stated, dict) and _is_fp8(stated)):
             within = stated.get("quantization", stated) if isinstance(stated, dict) else {}
             said = [within.get(key) for key in ("quant_method", "quant_algo", "format", "bits")]
             how = ", ".join(str(value) for value in said if value) or "see its quantization_config"
             raise ConfigError(
-                f"{name}: the checkpoint is quantised ({how}), which is not supported; use its release in BF16"
+                f"{name}: the checkpoint is quantised ({how}), which is not supported; use its release in FP8 or BF16"
             )
+
+
+def _is_fp8(stated: Raw) -> bool:
+    """Whether it is in 8 bits by one of the layouts that are read (fp8_scales.py)."""
+    within = stated.get("quantization", stated)
+    method, algorithm = within.get("quant_method"), within.get("quant_algo")
+    if method == "fp8":
+        return within.get("fmt", "e4m3") == "e4m3" and within.get("weight_block_size") in (None, [128, 128])
+    if method == "compressed-tensors":
+        return within.get("format") == "float-quantized"
+    return method in (None, "modelopt") and str(algorithm).startswith("FP8")
 
 
 def _nemotron(raw: Raw, name: str, vision: VisionConfig | None = None) -> ModelConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holotron.model.checkpoint import int8
+from holotron.model.checkpoint import fp8_scales, int8
 from holotron.model.checkpoint.config_json import read_config, read_raw_config
 from holotron.model.checkpoint.names import Dialect, Stored, default_dialect, detect, is_dropped, is_kept
 from holotron.model.checkpoint.source import CheckpointSource
 from holotron.model.checkpoint.storage import WEIGHT_TYPES, TensorHeader, first_non_finite, open_tensors, read_headers
 from holotron.model.config import ModelConfig, QwenVisionConfig
 from holotron.model.errors import CheckpointError
+from holotron.model.fp8 import FP8, place_fp8, quantizable, quantized, use_fp8, weight_scales
 from holotron.model.model import Model
 from holotron.model.parameters import parameter_type, place
 
@@ -49,9 +51,16 @@ def load_checkpoint(
     """The model of a checkpoint folder, read tensor by tensor straight to the device.
 
     Everything that headers can tell is checked before any data is read; on an error nothing is returned. Without a
-    dtype the weights stay in the one they are stored in. `progress` is told bytes done and bytes in all.
+    dtype the weights stay in the one they are stored in; with that of fp8 the decoder's layers are rounded to it, and
+    the rest stays as stored. `progress` is told bytes done and bytes in all.
     """
-    checkpoint = open_checkpoint(folder, dtype)
+    checkpoint = open_checkpoint(folder, None if dtype == FP8 else dtype)
+    if dtype == FP8:
+        use_fp8(checkpoint.model)
+    elif dtype is None:
+        headers, plan = checkpoint.headers, checkpoint.plan
+        stored = [n for n in quantizable(checkpoint.model) if headers[plan[n][0].name].dtype == fp8_scales.STORED]
+        use_fp8(checkpoint.model, stored)
     _fill(checkpoint, torch.device(device), progress)
     return checkpoint.model.eval()
 
@@ -130,6 +139,9 @@ def _plan(
         raise CheckpointError(f"the checkpoint lacks {_listed(missing)}")
     tied = dialect.stored("decoder.lm_head.weight", config)[0].name if config.tied_embeddings else None
     scales = {name + int8.SUFFIX for name in wanted if headers[name].dtype == "I8"}
+    scales |= {fp8_scales.scale_of(name, headers) for name in wanted if headers[name].dtype == fp8_scales.STORED}
+    if any(headers[name].dtype == fp8_scales.STORED for name in wanted):
+        scales |= {name for name in headers if fp8_scales.is_passed_over(name)}
     unexpected = [
         n for n in headers if n not in wanted and n not in scales and not is_kept(n) and not is_dropped(n) and n != tied
     ]
@@ -141,10 +153,10 @@ def _plan(
             raise CheckpointError(f"{stored_name} has shape {list(header.shape)}, the config calls for {list(shape)}")
         if header.dtype == "I8" and stored_name + int8.SUFFIX in headers:
             _check_scale(stored_name, headers)
-        elif header.dtype not in WEIGHT_TYPES:
+        elif header.dtype not in (*WEIGHT_TYPES, fp8_scales.STORED):
             raise CheckpointError(
-                f"{stored_name} is stored as {header.dtype}; quantised checkpoints are not supported, use the "
-                f"release in {' or '.join(WEIGHT_TYPES[1:])}"
+                f"{stored_name} is stored as {header.dtype}; checkpoints quantised so are not supported, use the "
+                f"release in {' or '.join((*WEIGHT_TYPES[1:], fp8_scales.STORED))}"
             )
     return plan
 
@@ -171,25 +183,55 @@ def _fill(checkpoint: OpenCheckpoint, device: torch.device, progress: Progress |
     for name, parameter in parameters.items():
         if name not in plan:
             place(model, name, torch.full(parameter.shape, checkpoint.unstored(name), device=device, dtype=dtype))
+    eight_bit = weight_scales(model)
     for file, wanted in by_file.items():
         with open_tensors(file, device) as tensors:
             read: list[tuple[str, Tensor]] = []
             for name, stored in wanted:
-                target = model.get_parameter(name)
-                if target.is_meta:
-                    place(model, name, torch.empty(target.shape, device=device, dtype=parameter_type(name, dtype)))
-                    target = model.get_parameter(name)
-                part = stored.part_of(target.data)
                 data = tensors.get_tensor(stored.name)
-                if data.dtype == torch.int8:
-                    data = int8.unpack(data, tensors.get_tensor(stored.name + int8.SUFFIX))
-                part.copy_(data)
-                read.append((stored.name, part))
-                done += part.numel() * dtype.itemsize
+                done += data.numel() * dtype.itemsize
+                scale = scale_tensor(stored.name, headers, tensors, device)
+                if name in eight_bit:
+                    values_OI, scale_O = _rows_in_fp8(data, scale)
+                    place_fp8(model, name, values_OI, scale_O)
+                    read += [(stored.name, values_OI), (stored.name, scale_O)]
+                else:
+                    target = model.get_parameter(name)
+                    if target.is_meta:
+                        place(model, name, torch.empty(target.shape, device=device, dtype=parameter_type(name, dtype)))
+                        target = model.get_parameter(name)
+                    part = stored.part_of(target.data)
+                    part.copy_(unpacked(data, scale))
+                    read.append((stored.name, part))
                 if progress:
                     progress(done, total)
             if bad := first_non_finite(read):
                 raise CheckpointError(f"{bad} in {file.name} holds NaN or infinity; the file is damaged")
+
+
+def scale_tensor(name: str, headers: dict[str, TensorHeader], tensors: Any, device: torch.device) -> Tensor | None:
+    """The scales of a matrix in 8 bits, which may lie in another file than its own, which is open."""
+    header = headers[name]
+    if header.dtype not in ("I8", fp8_scales.STORED):
+        return None
+    named = name + int8.SUFFIX if header.dtype == "I8" else fp8_scales.scale_of(name, headers)
+    elsewhere = headers[named].file != header.file
+    with open_tensors(headers[named].file, device) if elsewhere else nullcontext(tensors) as holder:
+        scale: Tensor = holder.get_tensor(named)
+        return scale
+
+
+def unpacked(data: Tensor, scale: Tensor | None) -> Tensor:
+    """What a stored tensor stands for."""
+    if scale is None:
+        return data
+    return int8.unpack(data, scale) if data.dtype == torch.int8 else fp8_scales.unpack(data, scale)
+
+
+def _rows_in_fp8(data: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor]:
+    """A matrix in e4m3 with a scale for each row: as it is stored, where it is stored so, or rounded."""
+    same = None if scale is None or data.dtype != FP8 else fp8_scales.by_row(data, scale)
+    return same or quantized(unpacked(data, scale))
 
 
 def _read_kept(headers: dict[str, TensorHeader]) -> dict[str, Tensor]:

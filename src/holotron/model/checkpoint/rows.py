@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from holotron.model.checkpoint import int8
 from holotron.model.checkpoint.names import Stored
-from holotron.model.checkpoint.reader import OpenCheckpoint
+from holotron.model.checkpoint.reader import OpenCheckpoint, scale_tensor, unpacked
 from holotron.model.checkpoint.storage import first_non_finite, open_tensors
 from holotron.model.errors import CheckpointError
 
@@ -29,9 +28,9 @@ def read_rows(checkpoint: OpenCheckpoint, name: str, start: int, out: Tensor) ->
 def _read(checkpoint: OpenCheckpoint, stored: Stored, low: int, high: int, out: Tensor) -> None:
     header = checkpoint.headers[stored.name]
     with open_tensors(header.file) as tensors:
-        if header.dtype == "I8":
-            data = tensors.get_tensor(stored.name), tensors.get_tensor(stored.name + int8.SUFFIX)
-            out.copy_(int8.unpack(*data)[low:high])
+        scale = scale_tensor(stored.name, checkpoint.headers, tensors, out.device)
+        if scale is not None:
+            out.copy_(unpacked(tensors.get_tensor(stored.name), scale)[low:high])
             return
         part: Tensor = tensors.get_tensor(stored.name) if stored.stacked else tensors.get_slice(stored.name)[low:high]
         out.copy_(part.transpose(-2, -1) if stored.transposed else part)

@@ -87,5 +87,11 @@ def first_non_finite(tensors: list[tuple[str, Tensor]]) -> str | None:
     """Name of the first tensor that holds NaN or infinity, found with one wait for the device."""
     if not tensors:
         return None
-    finite = torch.stack([torch.isfinite(tensor).all() for _, tensor in tensors]).tolist()
+    finite = torch.stack([_is_finite(tensor) for _, tensor in tensors]).tolist()
     return next((name for (name, _), good in zip(tensors, finite, strict=True) if not good), None)
+
+
+def _is_finite(tensor: Tensor) -> Tensor:
+    if tensor.dtype != torch.float8_e4m3fn:
+        return torch.isfinite(tensor).all()
+    return ((tensor.view(torch.uint8) & 0x7F) != 0x7F).all()  # NaN; this type has no infinity

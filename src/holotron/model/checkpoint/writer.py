@@ -21,10 +21,12 @@ from holotron.model.checkpoint.names import Dialect, default_dialect
 from holotron.model.checkpoint.storage import INDEX
 from holotron.model.config import ModelConfig, QwenVisionConfig
 from holotron.model.errors import CheckpointError
+from holotron.model.fp8 import refuse_fp8
 from holotron.model.model import Model
 
 # Files that are weights, in whatever form; everything else beside them is carried over when a model is written again.
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".onnx", ".h5", ".msgpack", ".index.json")
+QUANTIZED = ("quantization_config", "compression_config")  # of what was read: what is written has 16 bits
 
 
 def save_checkpoint(
@@ -44,6 +46,7 @@ def save_checkpoint(
     """
     if bits not in (8, 16):
         raise CheckpointError(f"weights cannot be stored in {bits} bits; choose 8 or 16")
+    refuse_fp8(model, "writing a checkpoint")
     folder = Path(folder)
     if folder.exists() and not overwrite and any(folder.iterdir()):
         raise CheckpointError(f"{folder} exists and is not empty; choose another folder or pass overwrite=True")
@@ -84,7 +87,11 @@ def _write(model: Model, weights: Iterable[tuple[str, Tensor]], folder: Path, ma
         _write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": weight_map})
     if source:
         for companion in source.folder.iterdir():
-            if companion.is_file() and not companion.name.endswith(WEIGHTS) and not companion.name.startswith("."):
+            if (
+                companion.is_file()
+                and not companion.name.endswith((*WEIGHTS, "hf_quant_config.json"))
+                and not companion.name.startswith(".")
+            ):
                 shutil.copyfile(companion, folder / companion.name)
     _write_json(folder / "config.json", raw)
     if model.config.vision:
@@ -105,6 +112,8 @@ def _stated(raw_config: dict[str, Any], config: ModelConfig) -> dict[str, Any]:
     """The config as it was read, with what transformers would take otherwise than it is here said in it."""
     raw = copy.deepcopy(raw_config)
     for part in (part for part in (raw, raw.get("text_config"), raw.get("llm_config")) if isinstance(part, dict)):
+        for key in QUANTIZED:
+            part.pop(key, None)
         if part.get("tie_word_embeddings") and not config.tied_embeddings:
             part["tie_word_embeddings"] = False
         if config.mamba and "mamba_num_heads" in part:

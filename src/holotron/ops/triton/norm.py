@@ -98,7 +98,7 @@ def _warps(block: int) -> int:
 
 
 @triton.jit
-def _normalise(x, weight_ptr, index, mask, eps, SIZE: tl.constexpr):
+def normalise(x, weight_ptr, index, mask, eps, SIZE: tl.constexpr):
     """x · 1/rms · weight; x must be zero outside the mask."""
     scale = tl.rsqrt(tl.sum(x * x, 0) / SIZE + eps)
     return x * scale * tl.load(weight_ptr + index, mask=mask, other=0.0).to(tl.float32)
@@ -110,7 +110,7 @@ def _rms_norm_kernel(x_ptr, weight_ptr, out_ptr, eps, x_stride, SIZE: tl.constex
     i = tl.arange(0, BLOCK)
     mask = i < SIZE
     x = tl.load(x_ptr + row * x_stride + i, mask=mask, other=0.0).to(tl.float32)
-    y = _normalise(x, weight_ptr, i, mask, eps, SIZE)
+    y = normalise(x, weight_ptr, i, mask, eps, SIZE)
     tl.store(out_ptr + row * SIZE + i, y.to(out_ptr.dtype.element_ty), mask=mask)
 
 
@@ -134,7 +134,7 @@ def _add_rms_norm_kernel(
     delta = tl.load(delta_ptr + row * delta_stride + i, mask=mask, other=0.0).to(tl.float32)
     total = (x + delta).to(total_ptr.dtype.element_ty)
     tl.store(total_ptr + row * SIZE + i, total, mask=mask)
-    y = _normalise(total.to(tl.float32), weight_ptr, i, mask, eps, SIZE)
+    y = normalise(total.to(tl.float32), weight_ptr, i, mask, eps, SIZE)
     tl.store(out_ptr + row * SIZE + i, y.to(out_ptr.dtype.element_ty), mask=mask)
 
 
@@ -149,7 +149,7 @@ def _gated_rms_norm_kernel(
     i += group * SIZE
     x = tl.load(x_ptr + row * x_stride + i, mask=mask, other=0.0).to(tl.float32)
     gate = tl.load(gate_ptr + row * gate_stride + i, mask=mask, other=0.0).to(tl.float32)
-    y = _normalise(x * (gate / (1.0 + tl.exp(-gate))), weight_ptr, i, mask, eps, SIZE)
+    y = normalise(x * (gate / (1.0 + tl.exp(-gate))), weight_ptr, i, mask, eps, SIZE)
     tl.store(out_ptr + row * SIZE * tl.num_programs(1) + i, y.to(out_ptr.dtype.element_ty), mask=mask)
 
 
