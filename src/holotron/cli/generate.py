@@ -16,7 +16,7 @@ import typer
 
 from holotron.cli.errors import FAILED, Misuse, failure, misuse
 from holotron.cli.output import examples
-from holotron.cli.policies import Chosen, agent_failures, opened
+from holotron.cli.policies import Chosen, RayOption, agent_failures, opened, player
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
 
@@ -30,18 +30,23 @@ SCREENS_EXAMPLES = examples(
 )
 MINIWOB_EXAMPLES = examples(
     "holotron data miniwob --out data/miniwob --split train --episodes 5000 --workers 2",
+    "holotron data miniwob --out data/miniwob-varied --varied --episodes 5000 --workers 2",
     "holotron data miniwob --out data/dagger --model runs/navigation/weights --episodes 2000",
     "holotron data miniwob click-button login-user --episodes 20 --noise 0.2 --table teachers.md",
 )
 PAGES_EXAMPLES = examples(
     "holotron data pages --out data/pages --episodes 5000 --workers 4",
     "holotron data pages --out data/pages-dagger --model runs/navigation/weights --episodes 2000",
+    "holotron data pages --out data/pages --episodes 50000 --ray 10.0.0.1:6379 --workers 32",
     "holotron data pages login table_ask --episodes 10 --save pictures",
 )
 EPISODES = 1000
 TRIALS = 20  # of each task, where nothing is kept
 WILD = 0.5  # the temperature of a policy that is corrected: it shall go astray in more than one way
 
+VariedOption = Annotated[
+    bool, typer.Option("--varied", help="On canvases, at zooms, in colours and letters that are drawn from the seed.")
+]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes, each with a browser of its own.")]
 
 
@@ -61,6 +66,7 @@ def screens(
         list[Path] | None,
         typer.Option(exists=True, file_okay=False, help="Where the source packages looks for HTML; may be repeated."),
     ] = None,
+    varied: VariedOption = False,
     shard_mib: Annotated[int, typer.Option(min=1, help="Size of a shard.")] = 64,
     view: Annotated[
         tuple[Path, int] | None,
@@ -85,6 +91,7 @@ def screens(
             tuple(folder or ()),
             shard_mib << 20,
             asks=asks,
+            varied=varied,
         )
     with _making(miniwob=weights.get("miniwob", 0) > 0):
         if view is not None:
@@ -128,11 +135,14 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
             ),
         ] = None,
         split: Annotated[str | None, typer.Option(help="Only tasks of that part of the suite.")] = None,
+        varied: VariedOption = False,
         model: Annotated[
             str | None, typer.Option(help="A policy: it plays, and the teacher says where it should do otherwise.")
         ] = None,
+        endpoint: Annotated[str | None, typer.Option(help="The same, behind an OpenAI-compatible address.")] = None,
         device: Annotated[str | None, typer.Option(help="Of the policy: cpu or cuda.")] = None,
         workers: WorkersOption = 1,
+        ray: RayOption = None,
         sessions: Annotated[
             int | None, typer.Option(min=1, max=512, help="Episodes at once (4 a worker).", show_default=False)
         ] = None,
@@ -147,24 +157,26 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
 
         Without --out the teachers are tried out: a few episodes of each task, of which only the table stays.
         """
-        if out is None and model is not None:
-            raise Misuse("--model goes with --out FOLDER, where its episodes go")
+        if out is None and (model or endpoint) is not None:
+            raise Misuse("--model and --endpoint go with --out FOLDER, where its episodes go")
         from holotron.agent.agent import Budget
         from holotron.agent.policy_format import NANO
         from holotron.episodes.record import PolicyInfo
         from holotron.episodes.store import EpisodeStore
         from holotron.episodes.summary import markdown, save_pictures, summarise
-        from holotron.suites.play import Play, play_tasks
+        from holotron.suites.play import Play
         from holotron.suites.suite import SuiteError, find_suite
 
-        suite, chance = find_suite(suite_name), (0.0 if out is None else 0.1) if noise is None else noise
+        suite = find_suite(f"{suite_name}-varied" if varied else suite_name)
+        chance = (0.0 if out is None else 0.1) if noise is None else noise
         with misuse(SuiteError):
             names = suite.select(tasks or (), split, training=out is not None)
             if out is None:
                 wanted = suite.tasks(names, range(first_seed, first_seed + (episodes or TRIALS)))
             else:
                 wanted = suite.training_tasks(names, first_seed, episodes or EPISODES)
-        chosen = None if model is None else Chosen(model, False, None, None)
+        chosen = None if model is None and endpoint is None else Chosen(model, False, endpoint, None)
+        playing = player(ray, chosen)
         policy_format, who = NANO.with_kinds(suite.kinds), PolicyInfo(model="teacher")
         if chosen is not None:
             chosen.check()
@@ -187,14 +199,14 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
             )
             with fleet_progress(f"{suite.name}, {who.model}") as update:
                 run = partial(
-                    play_tasks, play, wanted, sessions=sessions or 4 * workers, workers=workers, on_change=update
+                    playing, play, wanted, sessions=sessions or 4 * workers, workers=workers, on_change=update
                 )
                 if chosen is None:
                     return await run(None)
                 async with opened(chosen, style, device) as policy:
                     return await run(policy)
 
-        with _making(miniwob=suite.name == "miniwob"), agent_failures(), tempfile.TemporaryDirectory() as scratch:
+        with _making(miniwob=suite_name == "miniwob"), agent_failures(), tempfile.TemporaryDirectory() as scratch:
             store = EpisodeStore(out or Path(scratch))
             counters = asyncio.run(main(store.folder))
             rows = summarise(store, names)
