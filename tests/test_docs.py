@@ -61,8 +61,9 @@ def test_every_command_that_is_shown_can_be_typed(tmp_path, monkeypatch):
     found = shown_commands()
     monkeypatch.chdir(tmp_path)
     assert len(found) > 40
+    commands = get_command(app)
     for line in found:
-        command, words = get_command(app), shlex.split(line, comments=True)[1:]
+        command, words = commands, shlex.split(line, comments=True)[1:]
         for word in words:
             if re.fullmatch(r"[\w/.-]+\.(toml|jsonl?|txt)", word):
                 path = tmp_path / word
