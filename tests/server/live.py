@@ -14,7 +14,7 @@ import httpx
 
 from holotron.bench.tiny import TINY, write_checkpoint
 from holotron.engine.options import EngineOptions
-from holotron.server.app import create_app
+from holotron.server.app import ReplicaSet, create_app
 from holotron.server.http_server import HttpServer
 from holotron.server.loading import load_texts
 from holotron.server.settings import ServerSettings
@@ -55,7 +55,9 @@ def options(folder: Path, **changes: object) -> EngineOptions:
 
 
 @contextmanager
-def serving(folder: Path, engine: dict[str, object] | None = None, **settings: object) -> Iterator[Live]:
+def serving(
+    folder: Path, engine: dict[str, object] | None = None, replicas: ReplicaSet | None = None, **settings: object
+) -> Iterator[Live]:
     settings = {"grace_seconds": 5.0} | settings
     wanted = ServerSettings(engine=options(folder, **(engine or {})), served_name="tiny", **settings)
     with socket.socket() as probe:
@@ -63,7 +65,7 @@ def serving(folder: Path, engine: dict[str, object] | None = None, **settings: o
         port = probe.getsockname()[1]
     wanted = replace(wanted, port=port)
     failures: list[str] = []
-    app = create_app(wanted, load_texts(wanted.engine), failures.append)
+    app = create_app(wanted, load_texts(wanted.engine), failures.append, replicas=replicas)
     server = HttpServer(app, wanted)
     loops: list[asyncio.AbstractEventLoop] = []
 

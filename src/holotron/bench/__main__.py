@@ -51,6 +51,7 @@ EXAMPLES = """examples:
   holotron bench trace runs/shop --out shop.jsonl && holotron bench agent --random --trace shop.jsonl
   holotron bench phases --model qwen3-8b --random
   holotron bench kernels
+  holotron bench move --random --tokens 25000
   holotron bench quality runs/shop --model holotron-nano
   holotron bench train --preset holotron-12b --lora 16 --tokens 32768
   holotron bench grpo --preset holotron-12b --screens recorded
@@ -112,6 +113,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     grpo.add_argument("--recompute", default="mamba", choices=get_args(Recompute))
     grpo.add_argument("--no-compile", action="store_true", help="run layers as they are")
     grpo.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    move = commands.add_parser("move", help="a session that moves to another engine, beside computing it again")
+    move.add_argument("--model", default="holotron-12b", help="folder, hub id or preset")
+    move.add_argument("--random", action="store_true", help="random weights in the shape of the preset")
+    move.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    move.add_argument("--state-type", choices=STATE_TYPES.values(), default="float16", help="type of the SSM state")
+    move.add_argument("--tokens", type=int, default=25_000)
+    move.add_argument("--repeats", type=int, default=5)
+    move.add_argument("--memory", type=float, default=4.0, help="GiB for sessions, of each of the two engines")
+    move.add_argument("--host", type=float, default=2.0, help="GiB of host memory, of each of them")
     quality = commands.add_parser("quality", help="what fp8 weights change over recorded episodes of a trained policy")
     quality.add_argument("store", type=Path, help="folder of an episode store")
     quality.add_argument("--model", default="holotron-nano", help="folder, hub id or preset")
@@ -120,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernel, loop, soak, edge, browsers, training, grpo, quality):
+    for command in (agent, phases, kernel, loop, soak, edge, browsers, training, grpo, quality, move):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)

@@ -19,6 +19,7 @@ EXAMPLES = examples(
     "holotron serve holotron-nano --random   # no weights needed: it talks nonsense, quickly",
     "holotron serve Hcompany/Holotron-12B --adapter shop=runs/shop/adapter   # clients ask for the model shop",
     "holotron serve Hcompany/Holotron-12B --host 0.0.0.0 --api-key-file keys.txt --state fp16 --kv fp8 --weights fp8",
+    "holotron serve Hcompany/Holotron-12B --replicas 8 --ray auto   # an engine on each of eight GPUs of a Ray cluster",
     "curl http://127.0.0.1:8000/v1/models",
 )
 STATE_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -91,6 +92,12 @@ def serve(
     logprobs_mode: Annotated[
         str, typer.Option(help=f"Log-probabilities of completions and chats: {', '.join(LOGPROBS_MODES)} (of the draw)")
     ] = "raw_logprobs",
+    replicas: Annotated[
+        int, typer.Option(min=1, max=1024, help="Engines behind this server, a GPU each; sessions move between them.")
+    ] = 1,
+    ray: Annotated[
+        str | None, typer.Option(help="Have them on this Ray cluster: HOST:PORT, or auto for the one that runs here.")
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse unknown fields of requests (default: told in a header, ignored).")
     ] = False,
@@ -130,31 +137,35 @@ def serve(
         checkpoints=checkpoints,
         adapters=_adapters(adapter or [], served_name or model),
     )
-    run(
-        ServerSettings(
-            engine=engine,
-            served_name=served_name,
-            host=host,
-            port=port,
-            api_keys=keys,
-            admin_key=admin_key,
-            trainers=_networks(trainer or []),
-            max_queue=max_queue,
-            max_per_key=max_per_key,
-            max_body_bytes=max_body * 2**20,
-            request_seconds=timeout,
-            session_seconds=session_ttl,
-            grace_seconds=grace,
-            image_hosts=tuple(image_host or ()),
-            cors_origins=tuple(cors_origin or ()),
-            allowed_hosts=tuple(allowed_host or ()),
-            log_format=log_format,
-            strict=strict,
-            logprobs_mode=logprobs_mode,
-            episodes=str(episodes) if episodes else None,
-            policy_format=format_,
-        )
+    settings = ServerSettings(
+        engine=engine,
+        served_name=served_name,
+        host=host,
+        port=port,
+        api_keys=keys,
+        admin_key=admin_key,
+        trainers=_networks(trainer or []),
+        max_queue=max_queue,
+        max_per_key=max_per_key,
+        max_body_bytes=max_body * 2**20,
+        request_seconds=timeout,
+        session_seconds=session_ttl,
+        grace_seconds=grace,
+        image_hosts=tuple(image_host or ()),
+        cors_origins=tuple(cors_origin or ()),
+        allowed_hosts=tuple(allowed_host or ()),
+        log_format=log_format,
+        strict=strict,
+        logprobs_mode=logprobs_mode,
+        episodes=str(episodes) if episodes else None,
+        policy_format=format_,
     )
+    several = None
+    if replicas > 1 or ray is not None:
+        from holotron.scale.serve import replica_set
+
+        several = replica_set(settings, replicas, ray)
+    run(settings, several)
 
 
 def _networks(given: list[str]) -> tuple[str, ...]:

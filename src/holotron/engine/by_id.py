@@ -3,13 +3,14 @@ a step are done together after it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.info import SessionInfo, describe
-from holotron.engine.session_state import OnUpdate
+from holotron.engine.requests import PlacedImages
+from holotron.engine.session_state import OnUpdate, Turn
 
 Result = TypeVar("Result")
 
@@ -36,6 +37,25 @@ class SessionsById:
     ) -> Future[str]:
         policy = OnUpdate(on_update)
         return self._post(lambda: self._loop.open(on_update=policy, keep_images=keep_images, adapter=adapter).id)
+
+    def rebuild(
+        self, session_id: str, images: PlacedImages, token_ids: Sequence[int], turns: Sequence[Turn], **options: Any
+    ) -> Future[None]:
+        """A session that another engine had, from its tokens; they are computed with its next turn."""
+
+        def rebuild() -> None:
+            if session_id in self._loop.sessions:  # a rebuilding whose end was not heard of
+                self._loop.close(self._loop.find(session_id))
+            policy = OnUpdate(options.pop("on_update", OnUpdate.KEEP))
+            session = self._loop.open(session_id, on_update=policy, **options)
+            try:
+                self._loop.append(session, token_ids, images)
+            except BaseException:
+                self._loop.close(session)
+                raise
+            session.turns = list(turns)
+
+        return self._post(rebuild)
 
     def describe(self, session_id: str) -> Future[SessionInfo]:
         return self._post(lambda: describe(self._loop, self._loop.find(session_id)))

@@ -24,8 +24,9 @@ from holotron.engine.config import EngineConfig
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
-from holotron.engine.images import PreparedImage, prepare_image
+from holotron.engine.images import ImageFile, ImageLike, PreparedImage, prepare_image
 from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
+from holotron.engine.migration import attach, detach, discard, read_session, write_session
 from holotron.engine.prefix import close_unused, continue_or_open
 from holotron.engine.requests import AnyEvent, FinishEvent, GenerationRequest, PlacedImages
 from holotron.engine.sampling_params import SamplingParams
@@ -38,10 +39,10 @@ from holotron.engine.warm_up import warm_up
 from holotron.engine.weights import NewWeights, copy_weights, read_weights
 from holotron.model.adapters import read_served
 from holotron.model.checkpoint.adapter import LowRank
-from holotron.model.image import DecodedFile, load_image
+from holotron.model.image import DecodedFile
 from holotron.model.model import Model
 from holotron.model.text.tokenizer import Tokenizer
-from holotron.model.tiling import ImageProcessor, ProcessedImage
+from holotron.model.tiling import ImageProcessor
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,6 @@ MOST_WORKERS = 4
 WORKER_NICENESS = 10
 AT_ONCE = 2**20  # bytes of pixels that are sooner prepared than given to a worker
 Result = TypeVar("Result")
-ImageLike = ProcessedImage | Image.Image | bytes | Path
 
 
 class Engine:
@@ -164,6 +164,33 @@ class Engine:
         )
         return Session(self, session), position
 
+    def send_session(
+        self, session_id: str, write: Callable[[memoryview], object], arrived: Callable[[], None] = lambda: None
+    ) -> None:
+        """Have an idle session leave for another engine, as buffers given to `write`; called on a thread that may wait.
+
+        It is gone from here when `arrived` returns; where anything fails it stays, as it was.
+        """
+        detached = self._call(lambda: detach(self.loop, self.loop.find(session_id)))
+        try:
+            for buffer in write_session(self.loop, self._post, detached):
+                write(buffer)
+            arrived()
+        except BaseException:
+            self._call(lambda: attach(self.loop, detached))
+            raise
+        self._call(lambda: discard(self.loop, detached))
+
+    def receive_session(self, read: Callable[[memoryview], None]) -> Session:
+        """The session that another engine sends; `read` fills buffers with the next bytes. EngineError: refused."""
+
+        def image_file(data: bytes) -> ImageFile:
+            assert self._processor is not None  # engines of one model have, or have not, a vision tower
+            return ImageFile(data, self._processor)
+
+        detached = read_session(self.loop, self._post, read, image_file)
+        return Session(self, self._call(lambda: attach(self.loop, detached)))
+
     async def prepare_image(self, image: ImageLike) -> PreparedImage:
         """Decode, resize and fingerprint an image in a worker."""
         if self._processor is None:
@@ -176,12 +203,10 @@ class Engine:
             if isinstance(image, DecodedFile):
                 file = bytes(image)  # without the pixels, which are only needed now
                 decoded = processor(Image.fromarray(image.pixels))
-                return prepare_image(lambda: processor(load_image(file)), decoded)
+                return prepare_image(ImageFile(file, processor), decoded)
             # The file may have changed by the time the image is needed again.
             source = image.read_bytes() if isinstance(image, Path) and image.is_file() else image
-            return prepare_image(
-                lambda: source if isinstance(source, ProcessedImage) else processor(load_image(source))
-            )
+            return prepare_image(ImageFile(source, processor))
 
         left_to_device = processor.on_device and processor.vision.mode == "dynamic"
         if left_to_device and isinstance(image, DecodedFile) and image.pixels.nbytes <= AT_ONCE:

@@ -91,7 +91,7 @@ class EngineLoop:
         self, session: SessionState, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = ()
     ) -> None:
         """Add tokens to the end; images come with the offset of their first token among these."""
-        self._check_idle(session)
+        self.check_idle(session)
         vocabulary, vision = self.model.config.vocab_size, self.model.config.vision
         image_token = vision.image_token_id if vision else None  # it may lie beyond the vocabulary
         if token_ids and not (min(token_ids) >= 0 and max(token_ids) < vocabulary):
@@ -131,7 +131,7 @@ class EngineLoop:
         ):
             session.request.following = lambda: self._follow(request, token_ids, images)
             return
-        self._check_idle(session)
+        self.check_idle(session)
         if request.sampling is not None:
             if not session.tokens and not token_ids:
                 raise EngineError("there is nothing to continue: append at least one token before generating")
@@ -175,7 +175,7 @@ class EngineLoop:
 
     def fork(self, parent: SessionState, count: int) -> list[SessionState]:
         """So many sessions that continue from here. What the parent has not computed yet is computed once, for all."""
-        self._check_idle(parent)
+        self.check_idle(parent)
         if count < 1:
             raise EngineError(f"cannot fork into {count} sessions; at least 1 is needed")
         children = [self.new_child(parent) for _ in range(count)]
@@ -188,7 +188,7 @@ class EngineLoop:
 
     def fork_after(self, parent: SessionState, turns: int) -> SessionState:
         """A session as the parent was after its first so many turns; what no checkpoint holds is computed again."""
-        self._check_idle(parent)
+        self.check_idle(parent)
         if not 0 <= turns <= len(parent.turns):
             raise EngineError(f"there are no {turns} turns: the session has {len(parent.turns)}")
         child = self.new_child(parent)
@@ -227,7 +227,7 @@ class EngineLoop:
 
     def rollback(self, session: SessionState, turn: int, *, keep_prompt: bool = False) -> None:
         """Remove the turn of that number and all after it; with keep_prompt only its answer, to generate it anew."""
-        self._check_idle(session)
+        self.check_idle(session)
         turns = session.turns
         if not -len(turns) <= turn < len(turns):
             raise EngineError(f"there is no turn {turn}: the session has {len(turns)}")
@@ -239,13 +239,13 @@ class EngineLoop:
 
     def park(self, session: SessionState) -> None:
         """Evict the session's memory from the device now."""
-        self._check_idle(session)
+        self.check_idle(session)
         if session.slot is not None:
             self.memory.evict(session)
 
     def resume(self, session: SessionState) -> bool:
         """Bring the session's memory back ahead of its next turn; False if there is no room or nothing to bring."""
-        self._check_idle(session)
+        self.check_idle(session)
         if session.offloaded is None or self.asleep:
             return session.slot is not None
         self.memory.offload_store.prefetch(session.offloaded)
@@ -263,7 +263,8 @@ class EngineLoop:
         self.memory.free(session)
         self.sessions.pop(session.id, None)
 
-    def _check_idle(self, session: SessionState) -> None:
+    def check_idle(self, session: SessionState) -> None:
+        """SessionClosed or SessionBusy where nothing can be asked of it now."""
         if session.closed:
             raise SessionClosed(f"the session {session.id!r} is closed")
         if session.request is not None:

@@ -7,16 +7,22 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from io import BytesIO
+from pathlib import Path
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from holotron.engine.errors import EngineError
 from holotron.engine.tower_graph import TowerGraphs
 from holotron.model.config import ModelConfig
 from holotron.model.grids import Grid
+from holotron.model.image import load_image
 from holotron.model.model import Model
-from holotron.model.tiling import ProcessedImage, patches_of_whole_images
+from holotron.model.tiling import ImageProcessor, ProcessedImage, patches_of_whole_images
+
+ImageLike = ProcessedImage | Image.Image | bytes | Path
 
 SMALL_BATCH = 4 * 2**20  # bytes of embeddings that may stay for the sake of one image among them
 
@@ -60,6 +66,27 @@ def _parts(image: ProcessedImage) -> Sequence[Tensor]:
         assert image.pixels is not None
         return list(image.pixels) if image.pixels.dim() == 4 else [image.pixels]
     return image.patches.split([rows * columns for rows, columns in image.grids])
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """How an image is made: from the file, the pixels or the patches that it was given as."""
+
+    source: ImageLike
+    processor: ImageProcessor = field(repr=False)
+
+    def __call__(self) -> ProcessedImage:
+        return self.source if isinstance(self.source, ProcessedImage) else self.processor(load_image(self.source))
+
+    def file(self) -> bytes:
+        """A file that gives the same image."""
+        if isinstance(self.source, bytes):
+            return self.source
+        if isinstance(self.source, ProcessedImage):
+            raise EngineError("the image was given as patches; give its file or its pixels")
+        file = BytesIO()
+        load_image(self.source).save(file, "PNG", compress_level=1)
+        return file.getvalue()
 
 
 @dataclass(eq=False)

@@ -68,6 +68,7 @@ def counters(loop: EngineLoop) -> dict[str, Any]:
         "redundancy": loop.counters.redundancy,
         "sessions": len(loop.sessions),
         "running": len(loop.requests),
+        "slots": memory.slots.size,
         "free_slots": memory.slots.free,
         "free_pages": memory.pages.free,
         "host_bytes": memory.offload_store.host_used,

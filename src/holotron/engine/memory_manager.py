@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from holotron.engine.config import EngineConfig
-from holotron.engine.offload import OffloadStore
+from holotron.engine.offload import Arrival, OffloadStore
 from holotron.engine.pools import PagePool, StatePool
 from holotron.engine.runner import Runner
-from holotron.engine.session_state import Checkpoint, SessionState
+from holotron.engine.session_state import Checkpoint, OffloadedCheckpoint, SessionState
 
 
 @dataclass
@@ -86,6 +86,7 @@ class MemoryManager:
                 return self._place(session, victims)
             self.evictions.restored += 1
             session.offloaded = None
+            arrival = self._restore_checkpoints(session) or arrival
             session.arrival = None if arrival.done else arrival
         self.runner.set_pages(slot, pages)
         return True
@@ -133,8 +134,28 @@ class MemoryManager:
 
     # ---- away from it ----
 
-    def evict(self, session: SessionState) -> None:
-        """Copy the session off the device; what cannot be copied is freed and computed again."""
+    def _restore_checkpoints(self, session: SessionState) -> Arrival | None:
+        """Bring back the checkpoints of a session that moved, while there are slots to spare: the latest first."""
+        last = None
+        for kept in sorted(session.offloaded_checkpoints, key=lambda kept: -kept.position):
+            slot = self.slots.acquire() if len(session.checkpoints) <= self.config.checkpoints else None
+            arrival = None if slot is None else self.offload_store.restore(kept.offloaded, slot, [])
+            if arrival is not None and slot is not None:
+                session.checkpoints.insert(0, Checkpoint(kept.position, slot, kept.logits))
+                last = arrival
+            elif slot is not None:
+                self.slots.release(slot)
+            self.offload_store.free(kept.offloaded)
+        session.offloaded_checkpoints = []
+        if len(session.checkpoints) > self.config.checkpoints:
+            self._surplus[session] = None
+        return last
+
+    def evict(self, session: SessionState, *, leaving: bool = False) -> None:
+        """Copy the session off the device; what cannot be copied is freed and computed again.
+
+        One that is leaving for another engine takes its checkpoints with it.
+        """
         assert session.slot is not None
         self._await_restore(session)
         # Pages that it was given for tokens which were not computed after all stay here: it comes back without them.
@@ -145,6 +166,12 @@ class MemoryManager:
         if session.offloaded is None and session.computed:
             self.free(session, recompute=True)
             return
+        if leaving and session.offloaded is not None:
+            self.offload_store.hold(session.offloaded)
+            for kept in session.checkpoints:
+                if (saved := self.offload_store.save(kept.slot, [])) is not None:
+                    self.offload_store.hold(saved)
+                    session.offloaded_checkpoints.append(OffloadedCheckpoint(kept.position, saved, kept.logits))
         self._free_device(session)
 
     def free(self, session: SessionState, *, recompute: bool = False) -> None:
@@ -155,6 +182,9 @@ class MemoryManager:
         if session.offloaded is not None:
             self.offload_store.free(session.offloaded)
             session.offloaded = None
+        for kept in session.offloaded_checkpoints:
+            self.offload_store.free(kept.offloaded)
+        session.offloaded_checkpoints = []
         self._free_device(session)
         session.computed = session.dropped = session.dropped_before = 0
         session.logits = None

@@ -61,6 +61,11 @@ class Arrival:
         if self._event is not None:
             self._event.wait()
 
+    def synchronize(self) -> None:
+        """Wait until the copy is done."""
+        if self._event is not None:
+            self._event.synchronize()
+
 
 class OffloadStore:
     """Host memory first, least recently saved to disk when that is full.
@@ -120,12 +125,42 @@ class OffloadStore:
                 ):
                     piece.copy_(view, non_blocking=True)
             self._scatter(flat, slot, index)
-            event = None
-            if self._stream is not None:
-                event = torch.cuda.Event()
-                event.record(self._stream)
         self.restored_bytes += offloaded.nbytes
         self.free(offloaded)
+        return self.copied()
+
+    def reserve(self, nbytes: int) -> OffloadedSession | None:
+        """Host memory for a copy that comes from elsewhere, held until `release_hold`; None where there is none."""
+        blocks = self._make_room(nbytes)
+        if blocks is None:
+            return None
+        self.host_used += nbytes
+        return OffloadedSession(nbytes, blocks)
+
+    def hold(self, offloaded: OffloadedSession) -> None:
+        """Let a copy not be given up for others: it is being sent."""
+        self._on_host.pop(offloaded, None)
+
+    def release_hold(self, offloaded: OffloadedSession) -> None:
+        if offloaded.blocks is not None:
+            self._on_host[offloaded] = None
+
+    def views(self, offloaded: OffloadedSession) -> list[Tensor] | None:
+        """The bytes of a copy, in order, to be read or filled while it is held; None if it is lost.
+
+        Those of a copy on its way to the host are there after `copied`.
+        """
+        if offloaded.blocks is not None:
+            return self._arena.views(offloaded.blocks, offloaded.nbytes)
+        flat = None if offloaded.path is None else _read(offloaded.path, offloaded.nbytes)
+        return None if flat is None else [flat]
+
+    def copied(self) -> Arrival:
+        """What has been asked for until now."""
+        if self._stream is None:
+            return Arrival(None)
+        event = torch.cuda.Event()
+        event.record(self._stream)
         return Arrival(event)
 
     def free(self, offloaded: OffloadedSession) -> None:

@@ -52,6 +52,15 @@ class Checkpoint:
     logits: Tensor | None
 
 
+@dataclass(frozen=True)
+class OffloadedCheckpoint:
+    """A checkpoint whose state is away from the device."""
+
+    position: int
+    offloaded: OffloadedSession
+    logits: Tensor | None
+
+
 _numbers = count()
 
 
@@ -76,6 +85,7 @@ class SessionState:
     checkpoints: list[Checkpoint] = field(default_factory=list)
     digests: dict[int, bytes] = field(default_factory=dict)
     offloaded: OffloadedSession | None = None
+    offloaded_checkpoints: list[OffloadedCheckpoint] = field(default_factory=list)  # of a session that moved
     arrival: Arrival | None = None  # its memory is on its way back
     epoch: int = 0  # of the weights that computed the beginning of its memory
     request: GenerationRequest | None = None

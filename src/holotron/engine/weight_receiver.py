@@ -61,6 +61,12 @@ class WeightReceiver:
             tensors = tuple((name, place, tensor.cpu()) for name, place, tensor in part.tensors)
             self._parts.append(replace(part, tensors=tensors))
 
+    def stage(self, weights: NewWeights) -> None:
+        """Keep weights that were read from files until `commit`, in place of what came before."""
+        with self._lock:
+            self._discard()
+            self._parts.append(weights)
+
     def commit(self, epoch: int) -> bool:
         """Let the engine have what came, between two steps; whether those were all weights.
 

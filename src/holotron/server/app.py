@@ -7,9 +7,10 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
@@ -33,6 +34,7 @@ from holotron.server.auth import Admission, Hosts, Keys
 from holotron.server.bodies import BodyReader
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused
 from holotron.server.engine_control import EngineControl
+from holotron.server.engine_service import EngineService
 from holotron.server.errors import add_handlers
 from holotron.server.fetch import Fetcher, FetchPolicy
 from holotron.server.images import ImageReader
@@ -50,6 +52,15 @@ from holotron.web.app import create_app as view_episodes
 from holotron.web.catalog import Catalog
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReplicaSet:
+    """Several engines behind one server: how to reach them, and the routes that are about them."""
+
+    connect: Callable[[m.Start], EngineService]
+    router: APIRouter
+
 
 SWEEP_SECONDS = 1.0
 WRITERS = 2
@@ -76,18 +87,19 @@ def create_app(
     texts: Texts,
     on_failure: Callable[[str], None] = lambda _: None,
     on_ready: Callable[[], None] = lambda: None,
+    replicas: ReplicaSet | None = None,
 ) -> FastAPI:
     """An application that starts its engine when it is started, and ends it with itself.
 
     It answers from the beginning, with 503 until the engine has its model. on_ready: called when it has it, also after
-    a crash. on_failure: called if it cannot have it.
+    a crash. on_failure: called if it cannot have it. replicas: several engines in place of one.
     """
     metrics, keys = Metrics(settings.model_name), Keys(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.server = state = await _assemble(settings, texts, metrics, keys, stack)
+            app.state.server = state = await _assemble(settings, texts, metrics, keys, stack, replicas)
             state.client.start(on_failure, on_ready)
             yield
 
@@ -95,6 +107,8 @@ def create_app(
     parts = (completion_routes, responses, message_routes, session_routes, text_routes, health_routes, admin)
     for part in parts:
         app.include_router(part.router)
+    if replicas is not None:
+        app.include_router(replicas.router)
     for part in (sglang_routes, vllm_routes, trl_routes):  # dialects of trainers, whose schema is theirs
         app.include_router(part.router, include_in_schema=False)
     add_handlers(app, {getattr(route, "path", "") for part in parts for route in part.router.routes})
@@ -119,6 +133,7 @@ async def _assemble(
     metrics: Metrics,
     keys: Keys,
     stack: AsyncExitStack,
+    replicas: ReplicaSet | None,
 ) -> ServerState:
     sessions = SessionTable(settings)
     start = m.Start(settings.engine, settings.kept_seconds, settings.kept_most, settings.transfer_seconds)
@@ -127,7 +142,11 @@ async def _assemble(
         sessions.clear()
         control.reset()
 
-    client = EngineClient(start, on_loss=forget, log_format=settings.log_format)
+    client: EngineService
+    if replicas is None:
+        client = EngineClient(start, on_loss=forget, log_format=settings.log_format)
+    else:
+        client = replicas.connect(start)
     control = EngineControl(client)
     stack.callback(client.weights.clear)
     stack.push_async_callback(client.close)

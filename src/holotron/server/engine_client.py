@@ -6,19 +6,19 @@ import asyncio
 import itertools
 import logging
 import signal
-import socket
-import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from holotron.engine.info import EngineStats
 from holotron.engine.requests import Event, FinishEvent, PromptEvent, StartEvent
 from holotron.server import messages as m
 from holotron.server.channel import Channel
-from holotron.server.weight_history import WeightHistory, WeightsLost, WeightUpdate, describe_files
+from holotron.server.engine_service import EngineService
+from holotron.server.local_process import EngineProcess, LocalProcess
+from holotron.server.weight_history import WeightsLost
 
 log = logging.getLogger(__name__)
 
@@ -75,61 +75,61 @@ class PendingGeneration:
         self._abort(self.id)
 
 
-class EngineClient:
-    """Starts the engine's process and keeps one running."""
+class EngineClient(EngineService):
+    """Has an engine's process started, and keeps one running."""
 
     def __init__(
         self,
         start: m.Start,
         on_loss: Callable[[], None] = lambda: None,
         log_format: str = "json",
+        launch: Callable[[], Awaitable[EngineProcess]] | None = None,
     ) -> None:
-        self.stats = EngineStats()
-        self.ready: m.Ready | None = None
+        super().__init__(start)
+        self.ready = None
         self.restarts = 0
-        self.versions: dict[int, str] = {}
-        self.weights = WeightHistory()
-        self.adapters = dict(start.engine.adapters)  # that are served now: folders by name
-        self.weights_lost: str | None = None  # why the engine has not the weights that it should have
-        self._epoch = 0  # of the weights that the engine should have
-        self._updating = asyncio.Lock()
+        self.weights_lost = None
+        self._stats = EngineStats()
         self._beginning: asyncio.Task[None] | None = None
-        self._start = start
         self._on_loss = on_loss
-        self._log_format = log_format
+        self._launch = launch or partial(LocalProcess.start, log_format)
         self._abandoned: Exception | None = None  # what all requests get from now on
         self._refusal: str | None = None
         self._ids = itertools.count(1)
         self._channel: Channel | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: EngineProcess | None = None
         self._replies: dict[int, asyncio.Queue[Any]] = {}  # to requests by their id
         self._supervisor: asyncio.Task[None] | None = None
-        self._background: set[asyncio.Task[None]] = set()
         self._is_ready = asyncio.Event()
+
+    @property
+    def stats(self) -> EngineStats:
+        return self._stats
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
     @property
-    def version(self) -> str:
-        """What the weights of now are called."""
-        return self.version_of(self._epoch)
+    def host(self) -> str:
+        """Where other engines reach this one."""
+        return self._process.host if self._process else ""
 
-    @version.setter
-    def version(self, name: str) -> None:
-        self.versions[self._epoch] = name
-
-    def version_of(self, epoch: int) -> str:
-        """What the weights of that epoch are called: the version given with them, or their number."""
-        return self.versions.get(epoch, str(epoch))
+    @property
+    def is_connected(self) -> bool:
+        """Whether it takes requests, with the weights that it should have."""
+        return self._is_ready.is_set() and self._abandoned is None and self.weights_lost is None
 
     def start(
         self, on_failure: Callable[[str], None] = lambda _: None, on_ready: Callable[[], None] = lambda: None
     ) -> None:
-        """Have the engine's process started. `on_failure` is told why if it never gets its model."""
         self._on_failure, self._on_ready = on_failure, on_ready
         self._supervisor = asyncio.create_task(self._supervise())
+
+    def share(self, service: EngineService) -> None:
+        """Serve the weights and adapters of a service that has several engines."""
+        self.weights, self.adapters, self.versions = service.weights, service.adapters, service.versions
+        self._updating = service._updating
 
     async def close(self) -> None:
         """End the engine's process."""
@@ -140,7 +140,6 @@ class EngineClient:
     # ---- requests ----
 
     async def call(self, method: str, *args: Any, **options: Any) -> Any:
-        """Have the worker call a method, and wait for what it returns."""
         id_ = next(self._ids)
         replies = self._send(m.EngineCall(id_, method, args, options))
         try:
@@ -148,60 +147,15 @@ class EngineClient:
         finally:
             self._replies.pop(id_, None)
 
-    async def update_weights(
-        self, path: str, version: str | None = None, spool: tempfile.TemporaryDirectory[str] | None = None
-    ) -> int:
-        """Give the engine other weights, and remember where they are, for an engine that takes its place; their epoch.
-
-        A spool, in which the path is, is kept for as long as that needs; on an error it stays the caller's.
-        """
-        async with self._updating:
-            files, epoch = describe_files(path), self._epoch + 1
-            whole = await self.call("update_weights", path, epoch=epoch)
-            return self._took(WeightUpdate(path, epoch, version or str(epoch), files, spool), whole)
-
-    async def commit_weights(self, version: str | None = None) -> int:
-        """Let the engine have what trainers sent it; the epoch. An engine that takes its place cannot have it."""
-        async with self._updating:
-            epoch = self._epoch + 1
-            whole = await self.call("commit_weights", epoch)
-            return self._took(WeightUpdate(None, epoch, version or str(epoch), ()), whole)
-
-    def _took(self, update: WeightUpdate, whole: bool) -> int:
-        self._epoch = update.epoch
-        self.versions[update.epoch] = update.version
-        self.weights.add(update, whole)
-        if whole:
-            self.weights_lost = None
-        return update.epoch
-
-    async def set_adapter(self, name: str, folder: str | None) -> None:
-        """Have the engine serve an adapter under a name, or no longer, and one that takes its place as well."""
-        async with self._updating:
-            if folder is None:
-                await self.call("unload_adapter", name)
-                del self.adapters[name]
-            else:
-                await self.call("load_adapter", name, folder)
-                self.adapters[name] = folder
-
     def usable(self) -> None:
-        """EngineDown if there is no engine to talk to, or one with other weights than it should have."""
         self.connected()
         if self.weights_lost is not None:
             raise EngineDown(f"the engine was started again without its weights: {self.weights_lost}; send them again")
 
     def generate(self, turn: m.Generate) -> PendingGeneration:
-        """Begin a turn."""
         self.usable()
         turn = replace(turn, id=next(self._ids))
         return PendingGeneration(turn.id, turn.choices, self._send(turn), self._leave, self._cancel)
-
-    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done in the background."""
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
 
     def _send(self, message: m.EngineCall | m.Generate, channel: Channel | None = None) -> asyncio.Queue[Any]:
         """Where the replies to a message will be."""
@@ -228,7 +182,6 @@ class EngineClient:
         return self._channel
 
     def abandon(self, error: Exception) -> None:
-        """End everything that waits for the engine, and whatever would from now on, with this error."""
         self._abandoned = error
         self._fail_all(error)
 
@@ -254,26 +207,18 @@ class EngineClient:
 
     async def _live(self) -> int | None:
         """One life of the engine's process."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "holotron.server.worker", str(theirs.fileno()), self._log_format),
-                pass_fds=[theirs.fileno()],
-            )
-        channel = await Channel.open(ours)
+        self._process = process = await self._launch()
+        channel = process.channel
         try:
-            channel.send(self._start)
+            channel.send(replace(self._start, host=process.host))
             async for frame in channel.frames():
                 for message in frame:
                     self._take(message, channel)
         finally:
             loading = not self._is_ready.is_set()
             self._lose()
-            channel.close()
-            if loading and process.returncode is None:
-                process.kill()  # it would read nothing until it has its model
-            await _end(process)
-        return process.returncode
+            code = await process.end(loading)
+        return code
 
     def _take(self, message: Any, channel: Channel) -> None:
         match message:
@@ -281,7 +226,7 @@ class EngineClient:
                 if (replies := self._replies.get(message.id)) is not None:
                     replies.put_nowait(message)
             case EngineStats():
-                self.stats = message
+                self._stats = message
             case m.CannotStart():
                 self._refusal = f"the engine cannot start: {message.reason}"
                 if self.ready is not None:
@@ -291,18 +236,19 @@ class EngineClient:
 
     async def _begin(self, ready: m.Ready, channel: Channel) -> None:
         """Take an engine into use that has loaded its model; one that replaces another gets its weights first."""
-        await self._bring_adapters(channel)
-        try:
-            for update in self.weights.updates():
-                message = m.EngineCall(next(self._ids), "update_weights", (update.path,), {"epoch": update.epoch})
-                await _next(self._send(message, channel))
-        except (EngineRefused, WeightsLost) as error:
-            self.weights_lost = str(error)
-            log.error("the engine's weights of version %s are lost: %s", self.version_of(self._epoch), error)
-        self.ready = ready
-        self._channel = channel
-        self._is_ready.set()
-        self._on_ready()
+        async with self._updating:
+            await self._bring_adapters(channel)
+            try:
+                for update in self.weights.updates():
+                    message = m.EngineCall(next(self._ids), "update_weights", (update.path,), {"epoch": update.epoch})
+                    await _next(self._send(message, channel))
+            except (EngineRefused, WeightsLost) as error:
+                self.weights_lost = str(error)
+                log.error("the engine's weights of version %s are lost: %s", self.version_of(self._epoch), error)
+            self.ready = ready
+            self._channel = channel
+            self._is_ready.set()
+            self._on_ready()
 
     async def _bring_adapters(self, channel: Channel) -> None:
         """Have a new engine, which was started with those of the beginning, serve the adapters of now."""
@@ -323,7 +269,7 @@ class EngineClient:
             self._beginning.cancel()
         self._is_ready.clear()
         self._channel = None
-        self.stats = EngineStats()
+        self._stats = EngineStats()
         self._fail_all(EngineDown("the engine ended while it worked on this; it is being started again"))
         self._replies.clear()
         self._on_loss()
@@ -336,13 +282,3 @@ async def _next(replies: asyncio.Queue[Any]) -> Any:
         case Exception():
             raise reply
     return reply
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """The process ends by itself once its socket is closed; if not, it is made to."""
-    if process.returncode is None:
-        try:
-            await asyncio.wait_for(asyncio.shield(process.wait()), 10)
-        except (TimeoutError, asyncio.CancelledError):
-            process.kill()
-            await process.wait()

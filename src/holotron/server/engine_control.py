@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from holotron.engine.weight_spec import GroupAddress, TensorSpec
-from holotron.server.engine_client import EngineClient
+from holotron.server.engine_service import EngineService
 from holotron.server.errors import ApiError
 
 
@@ -19,7 +19,7 @@ class EngineControl:
     at once.
     """
 
-    def __init__(self, client: EngineClient) -> None:
+    def __init__(self, client: EngineService) -> None:
         self._client = client
         self.reset()
 
@@ -65,7 +65,7 @@ class EngineControl:
     async def update_weights(
         self, path: str, version: str | None, spool: tempfile.TemporaryDirectory[str] | None = None
     ) -> dict[str, Any]:
-        """Weights from a folder or a file; see EngineClient.update_weights."""
+        """Weights from a folder or a file; see EngineService.update_weights."""
         epoch = await self._client.update_weights(path, version, spool)
         return {"epoch": epoch, "weight_version": self._client.version_of(epoch)}
 

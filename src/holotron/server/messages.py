@@ -23,6 +23,7 @@ class Start:
     kept_seconds: float
     kept_most: int
     transfer_seconds: float = 300.0  # that a trainer may take for the next tensor
+    host: str = "127.0.0.1"  # where other engines reach this one
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Generate:
     pool: str | None = None
     choices: int = 1
     adapter: str | None = None  # of a turn without a session; a session has its own
+    affinity: str | None = None  # turns of one name go to one replica
     id: int = 0  # given when it is sent
 
 

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from holotron.engine.requests import FinishEvent
 from holotron.server.auth import Admission
-from holotron.server.engine_client import EngineClient
+from holotron.server.engine_service import EngineService
 from holotron.server.sessions import SessionTable
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -91,7 +91,7 @@ class Metrics:
     def answered(self, path: str, status: int) -> None:
         self._requests.labels(path, str(status)).inc()
 
-    def watch(self, client: EngineClient, admission: Admission, sessions: SessionTable) -> None:
+    def watch(self, client: EngineService, admission: Admission, sessions: SessionTable) -> None:
         self.registry.register(_EngineFigures(self._model, client, admission, sessions))
 
     def text(self) -> bytes:
@@ -110,7 +110,7 @@ class _EngineFigures(Collector):
     """Read when Prometheus asks, from what the engine sent last: no request waits for the GPU."""
 
     model: str
-    client: EngineClient
+    client: EngineService
     admission: Admission
     sessions: SessionTable
 
@@ -128,9 +128,18 @@ class _EngineFigures(Collector):
         for place, count in self.client.stats.residency.items():
             places.add_metric([self.model, place], count)
         yield places
-        for make, named in ((self._gauge, GAUGES), (self._counter, COUNTERS)):
+        by_replica = self.client.by_replica
+        for family, named in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
             for key, (name, about) in named.items():
-                yield make(name, about, values.get(key, 0.0))
+                labels = ["model_name", "replica"] if by_replica else ["model_name"]
+                figures = family(name, about, labels=labels)
+                for replica, told in by_replica.items():
+                    figures.add_metric([self.model, replica], told.values.get(key, 0.0))
+                if not by_replica:
+                    figures.add_metric([self.model], values.get(key, 0.0))
+                yield figures
+        for key, count in self.client.session_counts.items():
+            yield self._counter(f"holotron:sessions_{key}", f"Sessions that were {key}", count)
 
     def _gauge(self, name: str, about: str, value: float) -> Metric:
         family = GaugeMetricFamily(name, about, labels=["model_name"])

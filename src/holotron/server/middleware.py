@@ -13,6 +13,7 @@ from uuid import uuid4
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holotron.server.affinity import note_affinity
 from holotron.server.auth import Hosts, Keys
 from holotron.server.errors import STOPPING, ApiError, as_api_error
 from holotron.server.metrics import Metrics
@@ -75,6 +76,7 @@ class RequestMiddleware:
 
         noticed: dict[str, Any] = scope.setdefault("state", {})
         noticed["request_id"] = request_id
+        note_affinity(scope)
         try:
             self._hosts.check(Request(scope))
             declared = dict(scope["headers"]).get(b"content-length", b"0")

@@ -8,9 +8,10 @@ import signal
 import socket
 import sys
 from dataclasses import replace
+from functools import partial
 
 from holotron.agent.policy_format import find_format
-from holotron.server.app import create_app
+from holotron.server.app import ReplicaSet, create_app
 from holotron.server.http_server import HttpServer
 from holotron.server.loading import load_texts
 from holotron.server.log_lines import write_logs
@@ -22,7 +23,7 @@ BACKLOG = 2048
 SWITCH_SECONDS = 0.001  # that a thread which writes prompts may keep the event loop waiting
 
 
-def serve(settings: ServerSettings) -> None:
+def serve(settings: ServerSettings, replicas: ReplicaSet | None = None) -> None:
     """Serve until Ctrl-C or SIGTERM; turns under way then have `grace_seconds`. OSError if it cannot start."""
     listener = listen(settings.host, settings.port)  # before anything that takes long
     texts = load_texts(settings.engine)
@@ -42,7 +43,8 @@ def serve(settings: ServerSettings) -> None:
         signal.signal(number, lambda *_: None)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{listener.getsockname()[1]}"
-    app = create_app(settings, texts, give_up, lambda: log.info("serving %s on %s", settings.model_name, address))
+    ready = partial(log.info, "serving %s on %s", settings.model_name, address)
+    app = create_app(settings, texts, give_up, ready, replicas)
     server = HttpServer(app, settings)
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # what is loaded by now stays: looking through it again and again would stop the event loop

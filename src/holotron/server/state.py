@@ -13,8 +13,8 @@ from fastapi import Depends, Request
 from holotron.agent.policy_format import told
 from holotron.server.auth import Admission, Caller, Keys
 from holotron.server.bodies import BodyReader
-from holotron.server.engine_client import EngineClient
 from holotron.server.engine_control import EngineControl
+from holotron.server.engine_service import EngineService
 from holotron.server.errors import ApiError
 from holotron.server.images import ImageReader
 from holotron.server.loading import Texts
@@ -35,7 +35,7 @@ class ServerState:
 
     settings: ServerSettings
     texts: Texts
-    client: EngineClient
+    client: EngineService
     control: EngineControl
     keys: Keys
     admission: Admission

@@ -16,8 +16,10 @@ from holotron.engine.sampling_params import SamplingParams
 from holotron.model.text.conversation import Conversation
 from holotron.model.text.tokenizer import Tokenizer
 from holotron.server import messages as m
+from holotron.server.affinity import affinity
 from holotron.server.auth import Caller
-from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, PendingGeneration
+from holotron.server.engine_client import EngineDown, EngineRefused, PendingGeneration
+from holotron.server.engine_service import EngineService
 from holotron.server.errors import ApiError, as_api_error, field_error
 from holotron.server.images import SentImage
 from holotron.server.lengths import too_long
@@ -242,6 +244,7 @@ async def begin_turn(
         # A key's requests share what was computed; salted ones only with those of the same salt.
         pool = caller.name if request.cache_salt is None else f"{caller.name}/{request.cache_salt}"
         wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, pool, request.n, adapter)
+        wanted = replace(wanted, affinity=affinity.get())
         generation = state.client.generate(wanted)
         # A greedy answer is not drawn.
         as_drawn = state.settings.logprobs_mode == "processed_logprobs" and request.temperature > 0
@@ -283,12 +286,12 @@ def _remember(session: OpenSession, conversation: Conversation | None, turn: Act
     session.tokens = turn.prompt_tokens + len(choice.token_ids)
 
 
-def _take_back(client: EngineClient, session: OpenSession, held: ExitStack, prompt: Prompt) -> None:
+def _take_back(client: EngineService, session: OpenSession, held: ExitStack, prompt: Prompt) -> None:
     session.ending = True
     client.run_in_background(_undo(client, session, held, prompt))
 
 
-async def _undo(client: EngineClient, session: OpenSession, held: ExitStack, prompt: Prompt) -> None:
+async def _undo(client: EngineService, session: OpenSession, held: ExitStack, prompt: Prompt) -> None:
     """Roll a session back over a turn whose client left; it is at work until it has.
 
     Whether the engine had begun the turn when its client left is not known here, and must not be left open.

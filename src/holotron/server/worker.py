@@ -11,7 +11,8 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,12 +30,13 @@ from holotron.engine.images import PreparedImage
 from holotron.engine.requests import AnyEvent, FinishEvent
 from holotron.engine.submission import Submission
 from holotron.engine.weight_receiver import WeightReceiver
-from holotron.engine.weights import read_weights, weight_checksums
+from holotron.engine.weights import NewWeights, read_weights, weight_checksums
 from holotron.model.errors import ImageError, ModelError
 from holotron.server import messages as m
 from holotron.server.channel import Channel
 from holotron.server.grammar_check import GrammarCheck
 from holotron.server.log_lines import write_logs
+from holotron.server.session_port import SessionPort
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +90,7 @@ class Worker:
         self._background: set[asyncio.Task[None]] = set()
         self._paused = False
         self._receiver = WeightReceiver(engine, start.transfer_seconds)
+        self._port = SessionPort(engine, start.host)
 
     async def run(self) -> None:
         sweeping = asyncio.create_task(self._sweep())
@@ -135,6 +138,8 @@ class Worker:
             return await asyncio.wrap_future(method(*message.args, **message.options))
         if message.method == "pause":
             return await self._pause(*message.args)
+        if message.method == "rebuild":
+            return await self._rebuild(*message.args, **message.options)
         if message.method == "unpause":
             self._paused = False
         blocking: dict[str, Callable[..., Any]] = {
@@ -150,9 +155,16 @@ class Worker:
             "receive_weights": self._receiver.receive,
             "commit_weights": self._receiver.commit,
             "discard_weights": self._receiver.discard,
+            "stage_weights": lambda path: self._receiver.stage(self._read_weights(path)),
+            "expect_session": self._port.expect,
+            "send_session": self._port.send,
             "weight_checksums": lambda: weight_checksums(self.engine.model),
         }
         return await asyncio.to_thread(blocking[message.method], *message.args, **message.options)
+
+    async def _rebuild(self, id_: str, images: Sequence[tuple[int, bytes]], *said: Any, **options: Any) -> None:
+        prepared = await asyncio.gather(*(self._prepare(i, *image) for i, image in enumerate(images)))
+        await asyncio.wrap_future(self.engine.by_id.rebuild(id_, prepared, *said, **options))
 
     async def _pause(self, mode: str) -> None:
         """keep: turns stay where they are. wait: those that run are finished first. abort: they are cancelled.
@@ -170,14 +182,18 @@ class Worker:
             await asyncio.to_thread(self.engine.retract)
 
     def _update_weights(self, path: str, epoch: int) -> bool:
-        """From a checkpoint folder, or a single file that has tensors by name; whether those were all weights."""
+        """From a checkpoint folder or a file; whether those were all weights."""
+        weights = self._read_weights(path)
+        self.engine.update_weights(weights, epoch=epoch)
+        return weights.whole
+
+    def _read_weights(self, path: str) -> NewWeights:
+        """Of a checkpoint folder, or a single file that has tensors by name."""
         try:
             source = load_file(path) if Path(path).is_file() else path
         except SafetensorError as error:
             raise EngineError(f"no safetensors file: {error}") from error
-        weights = read_weights(self.engine.model, source)
-        self.engine.update_weights(weights, epoch=epoch)
-        return weights.whole
+        return read_weights(self.engine.model, source)
 
     # ---- turns ----
 
@@ -260,8 +276,9 @@ async def serve(end: socket.socket) -> None:
     assert isinstance(start, m.Start)
     loop = asyncio.get_running_loop()
     # The HTTP process decides when to end; Ctrl-C in a terminal reaches both of them.
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, lambda: None)
+    if threading.current_thread() is threading.main_thread():
+        for name in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(name, lambda: None)
     try:
         engine = await asyncio.to_thread(build_engine, start.engine)
     except Exception as error:  # a device, a driver, memory: torch fails with nearly every type there is

@@ -1,0 +1,102 @@
+"""What the front remembers of every session, so that it can be rebuilt where its replica died: token ids and images."""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from holotron.engine.session_state import Turn
+
+MEMORY_BYTES = 512 * 2**20
+
+
+class KeptImage:
+    """The file of an image, in memory or on disk. Forks share it; it goes with the last of them."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data: bytes | None = data
+        self._path: Path | None = None
+
+    def read(self) -> bytes:
+        return self._data if self._data is not None else self._path.read_bytes()  # type: ignore[union-attr]
+
+    def spill(self, path: Path) -> None:
+        """Move to that file."""
+        if self._data is not None:
+            path.write_bytes(self._data)
+            self._path, self._data = path, None
+            weakref.finalize(self, path.unlink, missing_ok=True)
+
+
+class ImageKeeper:
+    """Keeps the latest images in memory and earlier ones in a folder that goes with it."""
+
+    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._memory_bytes = memory_bytes
+        self._held = 0
+        self._recent: deque[tuple[weakref.ref[KeptImage], int]] = deque()
+        self._folder = tempfile.TemporaryDirectory(prefix="holotron-journal-")
+        self._spilled = 0
+
+    def keep(self, data: bytes) -> KeptImage:
+        image = KeptImage(data)
+        self._recent.append((weakref.ref(image), len(data)))
+        self._held += len(data)
+        while self._held > self._memory_bytes:
+            oldest, size = self._recent.popleft()
+            self._held -= size
+            if (found := oldest()) is not None:
+                self._spilled += 1
+                found.spill(Path(self._folder.name) / f"{self._spilled}.image")
+        return image
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+
+@dataclass(eq=False)
+class JournalEntry:
+    """One session as it was after its last turn."""
+
+    id: str
+    options: dict[str, Any]  # it was opened with
+    tokens: array[int] = field(default_factory=lambda: array("i"))
+    turns: list[Turn] = field(default_factory=list)
+    images: list[tuple[int, KeptImage]] = field(default_factory=list)  # each with the place of its first token
+
+    def add_turn(
+        self, prompt: Sequence[int], images: Sequence[tuple[int, KeptImage]], generated: Sequence[int]
+    ) -> None:
+        """A turn that has ended, however it did."""
+        start, before = self.turns[-1].end if self.turns else 0, len(self.tokens)
+        self.images += [(before + offset, image) for offset, image in images]
+        self.tokens.extend(prompt)
+        prompt_end = len(self.tokens)
+        self.tokens.extend(generated)
+        self.turns.append(Turn(start, prompt_end, len(self.tokens)))
+
+    def rollback(self, turn: int, keep_prompt: bool = False) -> None:
+        """As the engine does; a turn that never ended here is not known, and nothing changes."""
+        if not -len(self.turns) <= turn < len(self.turns):
+            return
+        gone = self.turns[turn]
+        del self.turns[turn % len(self.turns) :]
+        self._truncate(gone.prompt_end if keep_prompt else gone.start)
+
+    def fork(self, id_: str, turns: int | None = None) -> JournalEntry:
+        """The same under another id, or as it was after its first so many turns."""
+        fork = replace(self, id=id_, tokens=self.tokens[:], turns=list(self.turns), images=list(self.images))
+        if turns is not None:
+            del fork.turns[turns:]
+            fork._truncate(fork.turns[-1].end if fork.turns else 0)
+        return fork
+
+    def _truncate(self, position: int) -> None:
+        del self.tokens[position:]
+        self.images = [(place, image) for place, image in self.images if place < position]

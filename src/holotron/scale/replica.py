@@ -1,0 +1,158 @@
+"""An engine as a Ray actor, and how the front speaks with it: over a socket of their own, as with one on its machine.
+
+Ray places the actor, gives it a GPU and starts it again; tokens and screenshots do not go through Ray.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+from holotron.scale.ray_extra import import_ray
+from holotron.server import messages as m
+from holotron.server.channel import Channel
+from holotron.server.engine_client import EngineClient
+from holotron.server.log_lines import write_logs
+from holotron.server.worker import serve
+
+log = logging.getLogger(__name__)
+
+NONCE = 32
+HANDSHAKE_SECONDS = 20.0
+# A machine that is gone without a word is given up after this many seconds.
+KEEP_ALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
+
+
+class EngineReplica:
+    """The actor. It serves one front at a time, in a thread; whoever connects must know the key."""
+
+    def __init__(self, key: bytes, log_format: str) -> None:
+        write_logs(log_format, logging.WARNING, process="engine")
+        self._key = key
+        self._host: str = import_ray().util.get_node_ip_address()
+        self._listener = socket.create_server((self._host, 0))
+        threading.Thread(target=self._listen, name="replica", daemon=True).start()
+
+    def address(self) -> tuple[str, int, int]:
+        """Where it listens, and its process."""
+        return self._host, self._listener.getsockname()[1], os.getpid()
+
+    def _listen(self) -> None:
+        while True:
+            end, _ = self._listener.accept()
+            try:
+                prove(end, self._key, front=False)
+            except (OSError, ValueError) as error:
+                log.warning("a connection was refused: %s", error)
+                end.close()
+                continue
+            with suppress(StopAsyncIteration):
+                asyncio.run(serve(end))
+
+
+@dataclass
+class RayProcess:
+    """One life of a replica, as the front sees it."""
+
+    channel: Channel
+    host: str
+    pid: int | None
+
+    @classmethod
+    async def start(cls, actor: Any, key: bytes) -> Self:
+        """Connect to the actor; waits for as long as Ray needs to place it, or to start it again."""
+        host, port, pid = await actor.address.remote()
+        end = await asyncio.to_thread(_connect, host, port, key)
+        return cls(await Channel.open(end), host, pid)
+
+    async def end(self, loading: bool) -> int | None:
+        self.channel.close()
+        return None
+
+
+class RayReplicas:
+    """Makes actors on a cluster, a GPU each where the engine runs on one."""
+
+    def __init__(self, address: str, *, on_gpu: bool, log_format: str = "json") -> None:
+        self._ray = import_ray()
+        if not self._ray.is_initialized():
+            self._ray.init(address=address, log_to_driver=False, configure_logging=False)
+        self._key = secrets.token_bytes(NONCE)
+        self._gpus = float(on_gpu and self._ray.cluster_resources().get("GPU", 0) > 0)
+        self._log_format = log_format
+        self._actors: dict[str, Any] = {}
+
+    async def launch(self, name: str) -> RayProcess:
+        """Connect to the replica of that name, made if there is none."""
+        if name not in self._actors:
+            placed = self._ray.remote(
+                num_cpus=1, num_gpus=self._gpus, max_restarts=-1, max_task_retries=-1, scheduling_strategy="SPREAD"
+            )
+            self._actors[name] = placed(EngineReplica).remote(self._key, self._log_format)
+        return await RayProcess.start(self._actors[name], self._key)
+
+    def remove(self, name: str) -> None:
+        if (actor := self._actors.pop(name, None)) is not None:
+            self._ray.kill(actor)
+
+
+class RayClient(EngineClient):
+    """The client of one replica, whose actor ends with it."""
+
+    def __init__(self, name: str, replicas: RayReplicas, start: m.Start, on_loss: Callable[[], None]) -> None:
+        super().__init__(start, on_loss, launch=lambda: replicas.launch(name))
+        self._name, self._replicas = name, replicas
+
+    async def close(self) -> None:
+        await super().close()
+        self._replicas.remove(self._name)
+
+
+def prove(end: socket.socket, key: bytes, *, front: bool) -> None:
+    """Have both ends show that they know the key, before anything else is read. ValueError: the other does not."""
+    end.settimeout(HANDSHAKE_SECONDS)
+    ours = secrets.token_bytes(NONCE)
+    end.sendall(ours)
+    theirs = _exactly(end, NONCE)
+    end.sendall(_proof(key, front, ours, theirs))
+    if not hmac.compare_digest(_exactly(end, NONCE), _proof(key, not front, theirs, ours)):
+        raise ValueError("the other end does not know the key of this server")
+    end.settimeout(None)
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE.items():
+        if hasattr(socket, name):  # not on every system
+            end.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _proof(key: bytes, front: bool, own: bytes, other: bytes) -> bytes:
+    return hmac.digest(key, b"front" * front + own + other, "sha256")
+
+
+def _exactly(end: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        more = end.recv(count - len(data))
+        if not more:
+            raise ValueError("the other end left before it had shown that it knows the key")
+        data += more
+    return bytes(data)
+
+
+def _connect(host: str, port: int, key: bytes) -> socket.socket:
+    end = socket.create_connection((host, port), HANDSHAKE_SECONDS)
+    try:
+        prove(end, key, front=True)
+    except BaseException:
+        end.close()
+        raise
+    return end

@@ -1,0 +1,91 @@
+"""Where sessions are and go, and what the journal knows of them, without engines."""
+
+from __future__ import annotations
+
+import gc
+from types import SimpleNamespace
+
+import pytest
+
+from holotron.engine.session_state import Turn
+from holotron.scale.directory import BLOCK, Directory, Place, Replica, beginnings
+from holotron.scale.journal import ImageKeeper, JournalEntry
+
+
+def replica(name: str, slots: int = 10) -> Replica:
+    return Replica(name, SimpleNamespace(is_connected=True, stats=SimpleNamespace(values={"slots": slots})))
+
+
+@pytest.fixture
+def directory():
+    made = Directory()
+    made.replicas = {name: replica(name, slots) for name, slots in (("a", 10), ("b", 30))}
+    return made
+
+
+def test_sessions_fill_replicas_by_their_size(directory):
+    for number in range(40):
+        directory.put(Place(JournalEntry(str(number), {})), directory.roomiest())
+    assert [len(each.sessions) for each in directory.replicas.values()] == [10, 30]
+    directory.lose(directory.replicas["a"])
+    assert sum(place.replica is None for place in directory.places.values()) == 10
+    assert not directory.replicas["a"].sessions
+    directory.replicas["a"].draining = True
+    assert directory.roomiest() is directory.replicas["b"]
+    assert directory.roomiest(besides=directory.replicas["b"]) is None
+    directory.forget("39")
+    assert len(directory.places) == 39
+
+
+def test_a_known_beginning_leads_to_where_it_lies(directory):
+    tokens = list(range(3 * BLOCK))
+    first = directory.for_request(None, beginnings(tokens, (), "key"))
+    first.turns = 1000  # however busy it is
+    longer = [*tokens, *range(BLOCK)]
+    assert directory.for_request(None, beginnings(longer, (), "key")) is first
+    for other in (beginnings(longer, (), "other key"), beginnings(tokens[::-1], (), "key")):
+        assert directory.for_request(None, other) is not first
+    assert directory.for_request("name", ()) is not first
+    first.client.is_connected = False
+    assert directory.for_request(None, beginnings(longer, (), "key")) is not first
+
+
+def test_images_tell_beginnings_apart():
+    tokens = [5] * 2 * BLOCK
+    seen = [beginnings(tokens, [(BLOCK + 3, data)], None) for data in (b"one", b"two", b"one")]
+    assert seen[0] == seen[2]
+    assert seen[0][0] == seen[1][0]
+    assert seen[0][1] != seen[1][1]
+
+
+def test_the_journal_goes_with_the_engine():
+    keeper = ImageKeeper(memory_bytes=4)
+    entry = JournalEntry("a", {"adapter": None})
+    entry.add_turn([1, 2], [(1, keeper.keep(b"png!"))], [3])
+    entry.add_turn([4], [(0, keeper.keep(b"more"))], [5, 6])
+    assert list(entry.tokens) == [1, 2, 3, 4, 5, 6]
+    assert entry.turns == [Turn(0, 2, 3), Turn(3, 4, 6)]
+    assert [(start, image.read()) for start, image in entry.images] == [(1, b"png!"), (3, b"more")]
+    earlier = entry.fork("b", 1)
+    assert (list(earlier.tokens), earlier.turns, len(earlier.images)) == ([1, 2, 3], [Turn(0, 2, 3)], 1)
+    same = entry.fork("c")
+    same.rollback(-1, keep_prompt=True)
+    assert list(same.tokens) == [1, 2, 3, 4]
+    same.add_turn([], [], [9])
+    assert same.turns[-1] == Turn(3, 4, 5)
+    same.rollback(7)  # of a turn that never ended
+    assert list(same.tokens) == [1, 2, 3, 4, 9]
+    same.rollback(0)
+    assert not same.tokens
+    assert not same.images
+    assert list(entry.tokens) == [1, 2, 3, 4, 5, 6]
+    from pathlib import Path
+
+    folder = Path(keeper._folder.name)
+    assert len(list(folder.iterdir())) == 1  # the earlier image is on disk, and goes with the last that has it
+    entry.rollback(0)
+    del earlier
+    gc.collect()
+    assert not list(folder.iterdir())
+    keeper.close()
+    assert not folder.exists()

@@ -1,0 +1,238 @@
+"""One server in front of several engines: sessions stay, move, and outlive the engine that had them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from holotron.bench.screens import draw_screen, png
+from holotron.scale.router import ReplicaRouter
+from tests.scale.in_threads import in_threads
+from tests.server.live import Live, serving, write_checkpoint
+
+PATIENCE = 60
+ADMIN = {"Authorization": "Bearer admin"}
+GREEDY = {"temperature": 0, "return_token_ids": True, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_checkpoint(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def live(folder):
+    with serving(folder, replicas=in_threads(2), admin_key="admin") as server:
+        wait(lambda: len(router(server).directory.up()) == 2)
+        yield server
+
+
+@pytest.fixture
+def http(live):
+    with live.client() as client:
+        yield client
+
+
+def router(live: Live) -> ReplicaRouter:
+    assert isinstance(live.state.client, ReplicaRouter)
+    return live.state.client
+
+
+def wait(true) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def on_loop(live: Live, work):
+    return asyncio.run_coroutine_threadsafe(work, live.loop).result(PATIENCE)
+
+
+def home(live: Live, session: str) -> str | None:
+    replica = router(live).directory.places[session].replica
+    return None if replica is None else replica.name
+
+
+def kill(live: Live, name: str) -> None:
+    """End a replica as kill -9 does, and wait until the server has noticed."""
+    client = router(live).directory.replicas[name].client
+    before = client.restarts
+    client._process.kill()
+    wait(lambda: client.restarts > before)
+
+
+def opened(http, **options) -> str:
+    return http.post("/v1/sessions", json=options).raise_for_status().json()["id"]
+
+
+def turn(http, session: str, text: str, **options) -> list[int]:
+    said = [{"type": "text", "text": text}]
+    if picture := options.pop("picture", None):
+        said.append(
+            {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(picture).decode()}"}}
+        )
+    body = {"messages": [{"role": "user", "content": said}], "max_tokens": 12, **GREEDY, **options}
+    answer = http.post(f"/v1/sessions/{session}/turns", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["choices"][0]["token_ids"]
+
+
+def move(live: Live, session: str) -> None:
+    place = router(live).directory.places[session]
+    assert on_loop(live, router(live).move(place))
+
+
+SAMPLED = {"temperature": 1.0, "seed": 5}
+SCREEN = png(draw_screen((64, 48), 1, 1.0))
+TURNS = ({"text": "Hello"}, {"text": "Look", "picture": SCREEN}, {"text": "Again", **SAMPLED}, {"text": "Bye"})
+
+
+def test_new_sessions_go_where_there_is_room_and_stay(live, http):
+    sessions = [opened(http) for _ in range(6)]
+    homes = [home(live, session) for session in sessions]
+    assert sorted(homes) == ["0"] * 3 + ["1"] * 3
+    for session in sessions:
+        turn(http, session, "Hello", max_tokens=2)
+    assert [home(live, session) for session in sessions] == homes
+    for session in sessions:
+        http.delete(f"/v1/sessions/{session}").raise_for_status()
+    assert not router(live).directory.places
+
+
+def test_a_session_that_moves_says_what_one_that_stays_says(live, http):
+    stays, moves, dies = opened(http), opened(http), opened(http)
+    counted = dict(router(live).counts)
+    for number, given in enumerate(TURNS):
+        expected = turn(http, stays, **given)
+        assert turn(http, moves, **given) == expected
+        assert turn(http, dies, **given) == expected
+        if number == 1:
+            for session in (stays, moves, dies):
+                http.post(f"/v1/sessions/{session}/rollback", json={"turn": -1}).raise_for_status()
+        move(live, moves)
+    counts = router(live).counts
+    assert counts["moved"] - counted["moved"] == len(TURNS)
+    told = [http.get(f"/v1/sessions/{session}").json() for session in (stays, moves)]
+    assert told[0]["turns"] == told[1]["turns"]
+    for number in range(2):
+        kill(live, home(live, dies))
+        assert turn(http, dies, f"After {number}") == turn(http, stays, f"After {number}")
+    assert counts["rebuilt"] - counted["rebuilt"] >= 2
+    assert counts["lost"] == 0
+    (fork,) = http.post(f"/v1/sessions/{stays}/fork", json={"n": 1}).json()["data"]
+    kill(live, home(live, fork["id"]))
+    assert turn(http, fork["id"], "Fork") == turn(http, stays, "Fork")
+    for session in (stays, moves, dies, fork["id"]):
+        http.delete(f"/v1/sessions/{session}").raise_for_status()
+
+
+def test_a_turn_outlives_its_replica(live, http):
+    """Killed in the middle of a stream: the client gets every token once, and the same ones."""
+    session, other = opened(http), opened(http)
+    expected = turn(http, other, "Hello", max_tokens=200)
+    body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 200, "stream": True, **GREEDY}
+    events, killed = [], False
+    with http.stream("POST", f"/v1/sessions/{session}/turns", json=body) as stream:
+        for line in stream.iter_lines():
+            events.append(line)
+            if len(events) == 10:
+                kill(live, home(live, session))
+                killed = True
+    assert killed
+    assert "data: [DONE]" in events
+    told = [json.loads(line[6:]) for line in events if line.startswith("data: {")]
+    tokens = [id_ for event in told for choice in event["choices"] for id_ in choice.get("token_ids") or []]
+    assert tokens == expected
+    assert turn(http, session, "More") == turn(http, other, "More")
+    for each in (session, other):
+        http.delete(f"/v1/sessions/{each}")
+
+
+def test_replicas_come_and_go(live, http):
+    sessions = [opened(http) for _ in range(4)]
+    first = [turn(http, session, "Hello") for session in sessions]
+    assert first[1:] == first[:-1]
+    with ThreadPoolExecutor(1) as beside, live.client() as admin:
+        smaller = beside.submit(lambda: admin.post("/admin/replicas", json={"count": 1}, headers=ADMIN))
+        during = [turn(http, session, "And") for session in sessions]
+        told = smaller.result().raise_for_status().json()
+        assert len(told["replicas"]) == 1
+        assert told["replicas"][0]["sessions"] == 4
+        assert during[1:] == during[:-1]
+        admin.post("/admin/replicas", json={"count": 2}, headers=ADMIN).raise_for_status()
+        wait(lambda: len(router(live).directory.up()) == 2)
+        admin.post("/admin/replicas/rebalance", headers=ADMIN).raise_for_status()
+        wait(lambda: {len(replica.sessions) for replica in router(live).directory.replicas.values()} <= {1, 2, 3})
+        name = home(live, sessions[0])
+        told = admin.post(f"/admin/replicas/{name}/replace", headers=ADMIN).raise_for_status().json()
+        assert name not in {replica["name"] for replica in told["replicas"]}
+        assert admin.post("/admin/replicas/99/replace", headers=ADMIN).status_code == 404
+        assert admin.get("/admin/replicas").status_code == 401
+    wait(lambda: len(router(live).directory.up()) == 2)
+    last = [turn(http, session, "Bye") for session in sessions]
+    assert last[1:] == last[:-1]
+    assert router(live).counts["lost"] == 0
+    for session in sessions:
+        http.delete(f"/v1/sessions/{session}").raise_for_status()
+
+
+def test_requests_without_a_session_find_what_was_computed(live, http):
+    long = [{"role": "user", "content": "Say something about " + "one thing and another, " * 8}]
+    cached = []
+    for number in range(3):
+        answer = http.post("/v1/chat/completions", json={"messages": long, "max_tokens": 4, **GREEDY}).json()
+        cached.append(answer["usage"]["prompt_tokens_details"]["cached_tokens"])
+        text = answer["choices"][0]["message"]["content"]
+        long = [*long, {"role": "assistant", "content": text}, {"role": "user", "content": f"And {number}?"}]
+    assert cached[0] == 0
+    assert min(cached[1:]) > 64
+    named = {}
+    for key in ("a", "b", "c", "d"):
+        for header in ("X-Session-ID", "X-SMG-Routing-Key", "X-Dynamo-Session-ID", "x-session-token"):
+            body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+            http.post("/v1/chat/completions", json=body, headers={header: key}).raise_for_status()
+            known = router(live).directory._by_name
+            named.setdefault(key, set()).update(known[name] for name in known if name.endswith(f" {key}"))
+    assert [len(replicas) for replicas in named.values()] == [1] * 4
+
+
+def test_weights_reach_all_replicas_or_none(live, http, folder, tmp_path):
+    other = write_checkpoint(tmp_path / "other", seed=1)
+    sessions = [opened(http, on_update="recompute") for _ in range(2)]
+    before = [turn(http, session, "Hello") for session in sessions]
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    refused = http.post("/admin/update_weights", json={"path": str(bad)}, headers=ADMIN)
+    assert refused.status_code == 400
+    told = http.post("/admin/update_weights", json={"path": str(other), "version": "v2"}, headers=ADMIN)
+    assert told.raise_for_status().json()["weight_version"] == "v2"
+    kill(live, home(live, sessions[0]))  # who comes back has them, too
+    after = [turn(http, session, "And") for session in sessions]
+    assert before[0] == before[1]
+    assert after[0] == after[1]
+    epochs = [replica.client.stats for replica in router(live).directory.replicas.values()]
+    assert len(epochs) == 2
+    told = http.post("/admin/update_weights", json={"path": str(folder), "version": "v3"}, headers=ADMIN)
+    assert told.raise_for_status().json()["weight_version"] == "v3"
+    answer = http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1})
+    assert answer.json()["weight_version"] == "v3"
+    assert http.post("/admin/pause", headers=ADMIN).raise_for_status()
+    assert http.post("/admin/resume", headers=ADMIN).raise_for_status()
+
+
+def test_figures_are_told_by_replica(live, http):
+    wait(lambda: all(replica.client.stats.values for replica in router(live).directory.replicas.values()))
+    text = http.get("/metrics").text
+    names = router(live).directory.replicas
+    for name in names:
+        assert f'holotron:free_pages{{model_name="tiny",replica="{name}"}}' in text
+    for count in ("moved", "rebuilt", "lost"):
+        assert f'holotron:sessions_{count}_total{{model_name="tiny"}}' in text
+    assert http.get("/admin/status", headers=ADMIN).json()["engine"]["slots"] > 0
+    assert http.get("/health?deep=true").status_code == 200
