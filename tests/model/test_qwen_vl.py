@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-transformers = pytest.importorskip("transformers")  # its models are imported when they are first used
+pytest.importorskip("transformers")
 
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -25,6 +25,7 @@ from holotron.model.mrope import mrope_positions, mrope_shift
 from holotron.model.tiling import ImageProcessor
 
 from . import oracle, qwen_oracle
+from .oracle import transformers
 from .tiny import tiny_config, tiny_model, tiny_qwen
 
 PROMPTS = ([], [(4, 6)], [(2, 2), (6, 10), (8, 2)], [(4, 6), (4, 6)])
