@@ -44,9 +44,14 @@ def test_guides_run(page):
 
 
 def test_what_is_shown_from_files_is_there():
+    shown = 0
     for path in (ROOT / "docs").rglob("*.md"):
-        for name in re.findall(r'^--8<-- "(.*)"$', path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r'^--8<-- "(.*)"$', text, flags=re.MULTILINE):
             assert (ROOT / name).is_file(), f"{path.name} shows {name}"
+            shown += 1
+        assert not re.search(r"^--8 |^--8<--(?! \")", text, flags=re.MULTILINE), f"{path.name} shows the line itself"
+    assert shown >= 4
 
 
 def shown_commands() -> list[str]:

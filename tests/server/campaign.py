@@ -39,7 +39,7 @@ from holotron.server import sglang_routes, trl_routes, vllm_routes
 
 from .hostile import CHAT, never_broken, send
 from .live import Live, serving, write_checkpoint
-from .mutations import VALID, mutated
+from .mutations import OF_TRAINERS, VALID, mutated
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 MODES = {"valid": schemathesis.GenerationMode.POSITIVE, "invalid": schemathesis.GenerationMode.NEGATIVE}
@@ -183,12 +183,12 @@ def _try(
     every()
 
 
-def mutate(live: Live, examples: int, number: int = 0) -> Report:
-    """So many requests to each of the paths that there are valid bodies for, each with some value in a wrong place."""
+def mutate(live: Live, examples: int, number: int, paths: Sequence[str]) -> Report:
+    """So many requests to each of the paths, whose valid bodies are known, each with some value in a wrong place."""
     report = Report()
     with live.client(ADMIN_KEY) as client:
         session = _only_session(client)
-        for path in [*VALID, TURNS]:
+        for path in paths:
             with report.noting(f"POST {path}, changed"):
                 _mutate(client, path, examples, number, session, report)
     return report
@@ -238,6 +238,7 @@ def _prepare(case: Any, session: str, tame: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=20_000, help="as many at least, over all operations")
+    parser.add_argument("--trainers", action="store_true", help="to the dialects of trainers alone")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
@@ -247,17 +248,19 @@ def main() -> None:
         # Groups that nobody comes to are not waited for.
         limits = {"max_sessions_per_key": 200, "kept_most": 50, "transfer_seconds": 1.0}
         with serving(checkpoint, {"max_context": 512}, admin_key=ADMIN_KEY, **limits) as live:
-            operations = [*openings(live), *openings_for_trainers()]
+            operations = [*([] if arguments.trainers else openings(live)), *openings_for_trainers()]
+            paths = OF_TRAINERS if arguments.trainers else [*VALID, TURNS]
             number = arguments.seed
             while report.total < arguments.requests and not report.problems:
                 report.add(run(live, 10, number, operations))
-                report.add(mutate(live, 200, number))
+                report.add(mutate(live, 200, number, paths))
                 number += 1
                 print(f"{time.monotonic() - began:.0f} s: {report.total} requests", file=sys.stderr, flush=True)
             restarts = live.state.client.restarts
     print(report)
     facts = machine() | {
-        "command": f"make fuzz, or python -m tests.server.campaign --requests {arguments.requests}",
+        "command": f"python -m tests.server.campaign --requests {arguments.requests}"
+        + " --trainers" * arguments.trainers,
         "cores": os.cpu_count(),
         "load_average": [round(load, 1) for load in os.getloadavg()],
         "seconds": round(time.monotonic() - began),

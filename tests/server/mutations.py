@@ -104,7 +104,6 @@ VALID = {
     },
     "/v1/messages/count_tokens": {"messages": [{"role": "user", "content": "Hi"}], "system": "Be brief."},
     "/abort_request": {"rid": "none", "abort_all": False},
-    # As trainers ask: SGLang's, vLLM's and TRL's.
     "/generate": {
         "input_ids": [65, 66],
         "sampling_params": {"max_new_tokens": 2, "temperature": 0.5, "top_p": 0.9, "top_k": -1, "stop": ["x"], "n": 1}
@@ -143,6 +142,8 @@ VALID = {
         "generation_kwargs": {"top_k": 5},
     },
 }
+# SGLang's, vLLM's and TRL's.
+OF_TRAINERS = ("/generate", "/inference/v1/generate", "/generate/", "/chat/")
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
