@@ -138,7 +138,7 @@ VALID = {
         "max_tokens": 2,
         "logprobs": 0,
         "tools": [tool()],
-        "chat_template_kwargs": {},
+        "chat_template_kwargs": {"a": 1},
         "generation_kwargs": {"top_k": 5},
     },
 }
