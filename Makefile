@@ -7,7 +7,7 @@ CLIENTS := .venv-clients
 
 .DEFAULT_GOAL := help
 .PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-webapps test-clients test-gpu
-.PHONY: test-docs fuzz soak edge lint clean learn-small grounding judge-kills annotate-kills
+.PHONY: test-docs fuzz soak edge lint clean learn-small grounding judge-kills annotate-kills fleet-kills
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -62,6 +62,9 @@ judge-kills: $(STAMP) browser ## 643 tasks played and judged by a command that i
 
 annotate-kills: $(STAMP) browser ## 2,000 screens labelled by a command that is killed three times; the result goes to benchmarks/results
 	$(BIN)/python -m tests.eval.annotate_kills --out benchmarks/results/annotate-kills.json
+
+fleet-kills: $(STAMP) browser ## 300 MiniWoB++ episodes on a Ray cluster whose hosts and machines are killed; the result goes to benchmarks/results
+	$(BIN)/python -m tests.scale.fleet_kills --out benchmarks/results/fleet-kills.json
 
 examples: $(STAMP) browser ## all programs of examples/, against a scripted model
 	HOLOTRON_ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/test_examples.py

@@ -212,14 +212,17 @@ def test_what_cannot_be_is_said_in_one_line(words, complaint, tmp_path, monkeypa
     assert not list(tmp_path.iterdir())
 
 
-def test_a_broken_list_of_tasks_is_named_by_line(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "complaints"),
+    [(b'{"task": "a", "url": "http://x"}\n{"task": "b"}\n', ("line 2", "url")), (b"\xff\n", ("tasks.jsonl", "UTF-8"))],
+)
+def test_a_broken_list_of_tasks_is_named_by_line(tmp_path, text, complaints):
     tasks = tmp_path / "tasks.jsonl"
-    tasks.write_text('{"task": "a", "url": "http://x"}\n{"task": "b"}\n')
+    tasks.write_bytes(text)
     words = ["rollout", tasks, "--out", tmp_path / "kept", "--endpoint", "http://127.0.0.1:9"]
     done = CliRunner().invoke(app, list(map(str, words)))
     assert done.exit_code == 2
-    assert "line 2" in done.stderr
-    assert "url" in done.stderr
+    assert all(complaint in done.stderr for complaint in complaints)
 
 
 def test_a_page_that_is_not_there_is_told_in_a_line(checkpoint, site):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -113,7 +114,7 @@ def test_a_killed_browser_is_noticed_and_replaced(good: Site) -> None:
     assert not issubclass(BrowserCrashed, ActionFailed)
 
 
-def test_a_killed_driver_is_noticed_and_replaced(good: Site) -> None:
+def test_a_killed_driver_is_noticed_and_replaced(good: Site, caplog: pytest.LogCaptureFixture) -> None:
     good.pages["/"] = "<title>here</title>"
 
     async def run() -> None:
@@ -132,6 +133,8 @@ def test_a_killed_driver_is_noticed_and_replaced(good: Site) -> None:
                 assert (await env.observe()).title == "here"
 
     asyncio.run(run())
+    gc.collect()  # asyncio tells of errors that were not read when they are forgotten
+    assert [record.name for record in caplog.records] == ["holotron.env.browser.pool"]
 
 
 def test_cancelling_closes_everything(good: Site) -> None:

@@ -2,7 +2,8 @@
 
 The same elements are in every layout, so that the scores must agree but for the rules: GroundUI-1K leaves edges out,
 and some boxes are polygons for OSWorld-G. They are not the published items, and the scores are no scores of the
-published benchmarks. Besides, a thousand items are asked of a scripted server by a run that is killed twice.
+published benchmarks. Besides, a thousand items are asked of a scripted server by a run that is killed twice, and of the
+policy in the run's own process, at four sizes, by one that is killed once.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from .grounding_fixtures import LAYOUTS, Labelled, write_layout
 
 QUESTIONS, SEED = 4, HELD_OUT_FROM + 50_000  # seeds that `eval grounding` does not come to
 THOUSAND, AT_ONCE = 1000, 64
+SCALES, ENGINE_SESSIONS, KILL_AT = (0.5, 0.75, 1.0, 1.5), 32, 400
 KEPT = ("correct", "of", "accuracy", "interval", "wrong_format", "space", "boxes", "refusals_left_out", "seconds")
 
 
@@ -134,37 +136,110 @@ def killed(scratch: Path) -> dict[str, Any]:
     return found
 
 
+def engine(work: Path, minutes: float) -> dict[str, Any]:
+    """A thousand items at four sizes, asked of the policy by runs that end with a kill at 400, or when time is up."""
+    folder, out, log = work / "thousand", work / "thousand-run", work / "runs.jsonl"
+    if not (folder / "metadata_1k.jsonl").exists():
+        items = asyncio.run(screens(THOUSAND // len(SCALES)))
+        write_layout("groundui-1k", folder, [scaled(item, scale) for item in items for scale in SCALES])
+    command = [sys.executable, "-m", "holotron.cli.main", "eval", "grounding", "groundui-1k", "--data", str(folder)]
+    command += ["--out", str(out), "--sessions", str(ENGINE_SESSIONS), "--json"]
+    deadline = time.monotonic() + 60 * minutes
+    while answered(out) < THOUSAND and time.monotonic() < deadline:
+        before, began = answered(out), time.monotonic()
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while running.poll() is None and time.monotonic() < deadline and not before < KILL_AT <= answered(out):
+            time.sleep(0.2)
+        killed = running.poll() is None
+        running.kill()
+        if running.wait() not in (0, -9):
+            raise SystemExit(f"it ended with {running.returncode}")
+        run = {"answered": answered(out) - before, "seconds": round(time.monotonic() - began, 1), "killed": killed}
+        with log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(run) + "\n")
+    done = subprocess.run(command, check=True, capture_output=True, text=True) if answered(out) == THOUSAND else None
+    runs = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in (out / "answers.jsonl").read_text().splitlines()]
+    seconds = sum(run["seconds"] for run in runs)
+    found = {
+        "items": THOUSAND,
+        "sessions": ENGINE_SESSIONS,
+        "runs": runs,
+        "kills": sum(run["killed"] for run in runs),
+        "answers": len({line["id"] for line in lines}),
+        "answered_twice": len(lines) - len({line["id"] for line in lines}),
+        "items_per_second": round(sum(run["answered"] for run in runs) / seconds, 2),
+    }
+    if done is not None:
+        report = json.loads(done.stdout)
+        found |= {key: report[key] for key in ("correct", "of", "interval", "wrong_format")}
+        right: dict[str, list[bool]] = {}
+        sizes = [json.loads(line)["resolution"] for line in (folder / "metadata_1k.jsonl").read_text().splitlines()]
+        for size, result in zip(sizes, report["results"], strict=True):
+            right.setdefault("×".join(map(str, size)), []).append(result["right"])
+        found["by_size"] = {size: {"correct": sum(each), "of": len(each)} for size, each in sorted(right.items())}
+    print({key: value for key, value in found.items() if key != "runs"}, flush=True)
+    return found
+
+
+def scaled(item: Labelled, scale: float) -> Labelled:
+    with Image.open(io.BytesIO(item.png)) as image:
+        size = round(item.size[0] * scale), round(item.size[1] * scale)
+        resized, buffer = image.convert("RGB").resize(size, Image.Resampling.LANCZOS), io.BytesIO()
+    resized.save(buffer, "PNG", compress_level=1)
+    assert item.box is not None
+    left, top, right, bottom = (side * size[axis % 2] / item.size[axis % 2] for axis, side in enumerate(item.box))
+    return replace(item, png=buffer.getvalue(), size=size, box=(left, top, right, bottom))
+
+
 def answered(out: Path) -> int:
     path = out / "answers.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
+def layouts(count: int, scratch: Path) -> dict[str, Any]:
+    items, found = asyncio.run(screens(count)), dict[str, Any]()
+    for name in LAYOUTS:
+        here = for_osworld_g(items) if name.startswith("osworld-g") else items
+        folder = write_layout(name, scratch / name, here)
+        found[name] = asked(name, folder, scratch / f"{name}-run")
+    zoomed = asked("screenspot-pro", scratch / "screenspot-pro", scratch / "zoom", "--zoom", "0.5")
+    return found | {"screenspot-pro, --zoom 0.5": zoomed}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--parts", default="layouts,killed,engine", help="some of them; others stay as the report has them"
+    )
     parser.add_argument("--items", type=int, default=40, help="of each layout")
+    parser.add_argument("--minutes", type=float, default=60.0, help="engine: most of them; another call goes on")
+    parser.add_argument("--work", type=Path, help="engine: where its items and answers are")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    load = os.getloadavg()[0]
-    items = asyncio.run(screens(arguments.items))
-    found: dict[str, Any] = {}
-    with TemporaryDirectory() as scratch:
-        for name in LAYOUTS:
-            here = for_osworld_g(items) if name.startswith("osworld-g") else items
-            folder = write_layout(name, Path(scratch) / name, here)
-            found[name] = asked(name, folder, Path(scratch) / f"{name}-run")
-        zoomed = asked("screenspot-pro", Path(scratch) / "screenspot-pro", Path(scratch) / "zoom", "--zoom", "0.5")
-        found["screenspot-pro, --zoom 0.5"] = zoomed
-        thousand = killed(Path(scratch))
-    report = {
-        "date": datetime.now(UTC).date().isoformat(),
+    report: dict[str, Any] = {
         "command": "make grounding",
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f} at the beginning",
         "policy": "holotron-nano",
         "items": "generated pages that nothing was taught on; not the published items",
-        "layouts": found,
-        "killed": thousand,
     }
-    arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if arguments.out.exists():
+        report = json.loads(arguments.out.read_text(encoding="utf-8"))
+    for part in arguments.parts.split(","):
+        load = os.getloadavg()[0]
+        with TemporaryDirectory() as scratch:
+            work = arguments.work or Path(scratch)
+            work.mkdir(parents=True, exist_ok=True)
+            if part == "layouts":
+                report[part] = layouts(arguments.items, Path(scratch))
+            elif part == "killed":
+                report[part] = killed(Path(scratch))
+            else:
+                report[part] = engine(work, arguments.minutes)
+        report.setdefault("measured", {})[part] = {
+            "date": datetime.now(UTC).date().isoformat(),
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f} at the beginning",
+        }
+        arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

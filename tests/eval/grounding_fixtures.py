@@ -32,7 +32,7 @@ class Labelled:
 def write_layout(name: str, folder: Path, items: Sequence[Labelled]) -> Path:
     """Write the items as the benchmark of this name is published; the folder to read them from."""
     folder.mkdir(parents=True, exist_ok=True)
-    LAYOUTS[name](folder, items)
+    (LAYOUTS | REGION_LAYOUTS)[name](folder, items)
     return folder
 
 
@@ -221,6 +221,23 @@ def _ui_vision(folder: Path, items: Sequence[Labelled]) -> None:
     _json(folder / "annotations" / "layout_grounding" / "layout_grounding.json", [{"name": "a panel"}])
 
 
+def _ui_vision_layout(folder: Path, items: Sequence[Labelled]) -> None:
+    """An instruction's words before a colon are the region's name."""
+    records = [
+        {
+            "image_path": "layout_grounding/" + _image(folder / "images" / "layout_grounding", item),
+            "name": item.instruction.partition(": ")[0],
+            "explanation": item.instruction.partition(": ")[2],
+            "bbox": list(item.box),
+            "image_size": list(item.size),
+            "platform": "gimp",
+        }
+        for item in items
+        if item.box
+    ]
+    _json(folder / "annotations" / "layout_grounding" / "layout_grounding.json", records)
+
+
 LAYOUTS: dict[str, Callable[[Path, Sequence[Labelled]], None]] = {
     "screenspot": _screenspot,
     "screenspot-v2": _screenspot_v2,
@@ -232,3 +249,4 @@ LAYOUTS: dict[str, Callable[[Path, Sequence[Labelled]], None]] = {
     "showdown-clicks": _showdown,
     "ui-vision": _ui_vision,
 }
+REGION_LAYOUTS = {"ui-vision-layout": _ui_vision_layout}  # answered by boxes

@@ -149,6 +149,17 @@ def test_episodes_get_thoughts_verdicts_and_hindsight(folder: Path) -> None:
     assert "judge" in str(info.policy.extra["sources"])
     steps = list(EpisodeStore(folder / "out" / "accepted").steps(info.id))
     assert {step.thought for step in steps} == {"I see the results, so I click."}
+    accepted = EpisodeStore(folder / "out" / "accepted")
+    first = of(labels, "thought")[0]
+    LabelFolder(folder / "out").decide(Decision(label=first.id, state="rejected"))
+    assert not accepted.list_episodes()  # at once: nothing learns from it until it is written anew
+    assert write_accepted(folder / "out") == {"hindsight": 1}
+    assert [bool(step.thought == first.text) for step in accepted.steps(info.id)] == [False, True, True]
+    [hindsight] = of(labels, "hindsight")
+    with (folder / "out" / "review.jsonl").open("a") as file:  # as an older version left it
+        file.write(json.dumps({"label": hindsight.id, "state": "rejected"}) + "\n")
+    assert write_accepted(folder / "out") == {}
+    assert not accepted.list_episodes()
 
 
 def test_a_person_decides_and_what_was_decided_stays(folder: Path) -> None:

@@ -16,10 +16,12 @@ from typing import Any
 import huggingface_hub
 import pytest
 from PIL import Image, ImageDraw
+from typer.testing import CliRunner
 
 from holotron.agent.endpoint import EndpointRefused
 from holotron.agent.formats.localizers import LOCALIZERS, NotThere
 from holotron.cli.eval_grounding import BENCHMARKS as OFFERED
+from holotron.cli.main import app as cli
 from holotron.episodes.datasets.importer import import_dataset
 from holotron.episodes.datasets.pictures import SourcePictures
 from holotron.episodes.datasets.records import DatasetError
@@ -29,7 +31,8 @@ from holotron.eval.benchmarks import BENCHMARKS, PUBLISHED
 from holotron.eval.grounding_run import GroundingRun, NanoLocalizer
 from holotron.eval.targets import BoxTarget, PolygonTarget, RefusalTarget
 from holotron.eval.zoom import crop_around
-from tests.eval.grounding_fixtures import LAYOUTS, Labelled, write_layout
+from tests.agent.scripted_server import scripted_server
+from tests.eval.grounding_fixtures import LAYOUTS, REGION_LAYOUTS, Labelled, write_layout
 from tests.eval.test_grounding_benchmarks import Knowing
 
 SIZES = [(1040, 640), (1280, 720), (1600, 900)]
@@ -135,11 +138,45 @@ GROUPS: dict[str, dict[str, dict[str, tuple[int, int]]]] = {
 
 
 def test_every_benchmark_is_offered_and_every_published_score_has_a_source() -> None:
-    assert set(OFFERED) == set(BENCHMARKS) == set(LAYOUTS)
+    assert set(OFFERED) == set(BENCHMARKS) == {*LAYOUTS, *REGION_LAYOUTS}
     rows = [row for row in csv.DictReader(PUBLISHED.open(encoding="utf-8")) if row["source"]]
     assert {row["benchmark"] for row in rows} <= set(BENCHMARKS)
     assert sum(len(each.published) for each in BENCHMARKS.values()) == len(rows)
     assert all(each.hub or each.elsewhere for each in BENCHMARKS.values())
+
+
+def test_regions_are_answered_by_boxes_and_measured_as_published(tmp_path: Path) -> None:
+    size, boxes = (2000, 500), [(200, 100, 600, 200), (0, 0, 1000, 500), (1200, 100, 1600, 300)]
+    names = ["toolbar: drawing tools", "canvas: where one draws", "panel: layers"]
+    items = [
+        Labelled(shot(size, 0), size, name, tuple(map(float, box))) for name, box in zip(names, boxes, strict=True)
+    ]
+    folder = write_layout("ui-vision-layout", tmp_path / "data", items)
+    said = {
+        "toolbar": '{"x1":200,"y1":200,"x2":400,"y2":400}',  # the right half, and as much beside it
+        "canvas": 'It is {"x1":0,"y1":0,"x2":500,"y2":1000}',
+        "panel": '{"x1":800,"y1":600,"x2":600,"y2":200}',  # its sides are swapped, which is no box
+    }
+
+    def reply(request: dict[str, Any]) -> str:
+        text = str(request["messages"])
+        assert "Region: " in text
+        return next(answer for name, answer in said.items() if f"Region: {name}: " in text)
+
+    words = ["eval", "grounding", "ui-vision-layout", "--data", str(folder), "--out", str(tmp_path / "out")]
+    with scripted_server(reply, policy_format={"format": "json"}) as server:
+        result = CliRunner().invoke(cli, [*words, "--endpoint", server.url, "--json"])
+        assert result.exit_code == 0, result.stderr
+        report = json.loads(result.stdout)
+        shown = CliRunner().invoke(cli, [*words, "--endpoint", server.url])
+        assert len(server.requests) == 3
+    assert "mean IoU 44.4%" in " ".join(shown.stdout.split())
+    assert "were published" not in shown.stdout
+    assert (report["correct"], report["of"], report["wrong_format"]) == (1, 3, 0)
+    third = pytest.approx((1 / 3 + 1 + 0) / 3)
+    half = pytest.approx((1 / 2 + 1 + 0) / 3)
+    assert (report["mean_iou"], report["mean_precision"], report["mean_recall"]) == (third, half, half)
+    assert CliRunner().invoke(cli, [*words, "--endpoint", server.url, "--zoom", "0.5"]).exit_code == 2
 
 
 def test_refusals_are_asked_where_one_wants_them(tmp_path: Path) -> None:

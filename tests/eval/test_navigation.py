@@ -27,10 +27,11 @@ from holotron.episodes.errors import BeingWritten
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.evaluate import Evaluation
 from holotron.eval.judges import Judge, WebJudge, WebVoyagerJudge, read_score, read_status, read_success
-from holotron.eval.judging import CALLS, Judging, Verdict, agreement, read_labels
+from holotron.eval.judging import CALLS, Judging, Verdict, agreement, barrier_of, read_labels
 from holotron.eval.navigation import judge_run, judge_settings
 from holotron.eval.statistics import pass_at
 from holotron.eval.trajectories import write_trajectories
+from holotron.suites.barriers import barrier_by_words, barrier_in
 from holotron.suites.navigation import NavigationSuite, NavigationTask, TaskList, read_online_mind2web, read_webvoyager
 from holotron.suites.suite import SuiteError
 from holotron.suites.web import TaskFileError
@@ -342,19 +343,46 @@ def test_trajectories_are_read_as_the_judges_of_others_read_them(folder: Path) -
     assert (folder / "om/Apple--0/trajectory/11_full_screenshot.png").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "barrier"),
+    [
+        ("Our systems have detected unusual traffic from your computer network.", "captcha"),
+        ("Press & Hold to confirm you are\na human (and not a bot).", "captcha"),
+        ("Sorry, we just need to make sure you\u2019re not a robot.", "captcha"),
+        ("Access Denied. You don't have permission to access this on this server. Reference #18", "blocked"),
+        ("Too many requests. Try again later.", "blocked"),
+        ("Ten flights from Oslo were found.", ""),
+        ("How to verify you are human: a history of CAPTCHAs. " + "It began long ago. " * 100, ""),
+    ],
+)
+def test_words_of_pages_that_keep_an_agent_out(folder: Path, text: str, barrier: str) -> None:
+    detail = barrier_by_words(text)
+    assert barrier_in(detail) == barrier
+    store = EpisodeStore(folder)
+    steps = list(store.steps(played(store, "Apple--0", "Find it.", detail)))
+    assert barrier_of(steps, "" if not detail else f"{detail} ") == barrier
+    assert barrier_of(steps, detail) == ""  # the policy's own answer
+
+
 @needs_chromium
 def test_tasks_are_played_judged_and_reported_by_one_command(folder: Path) -> None:
+    """The third task's site shows words that no title tells."""
+    wall = "<title>Shop</title><p>Verify you are human by completing the action below.</p>"
     with (
-        Site({"/": "<title>Shop</title>Number 0 is here."}) as site,
+        Site({"/": "<title>Shop</title>Number 0 is here.", "/wall": wall}) as site,
         scripted_server(act("answer", text="it is here"), policy_format={"format": "json"}) as policy,
         scripted_server("SUCCESS") as judge,
     ):
         data = webvoyager_file(folder, site.origin + "/")
-        command = ["eval", "navigation", NAME, "--data", str(data), "--limit", "2", "--endpoint", policy.url]
+        lines = data.read_text().splitlines()
+        lines[2] = json.dumps(json.loads(lines[2]) | {"web": site.origin + "/wall"})
+        data.write_text("\n".join(lines))
+        command = ["eval", "navigation", NAME, "--data", str(data), "--limit", "3", "--endpoint", policy.url]
         command += ["--judge", judge.url, "--out", str(folder / "run"), "--allow-private", "127.0.0.1", "--json"]
         done = CliRunner().invoke(app, [*command, "--trajectories", str(folder / "others")])
         assert done.exit_code == 0, done.output
         report = json.loads(done.stdout)
-    assert (report["protocol"], report["successes"], report["trajectories"]) == (f"{NAME}, 2 of 643 tasks", 2, 2)
+    assert (report["protocol"], report["successes"], report["trajectories"]) == (f"{NAME}, 3 of 643 tasks", 2, 3)
+    assert (report["captcha"], report["blocked"], report["episodes"]) == (1, 0, 2)
     assert (folder / "others" / f"task{IDS[0]}" / "screenshot1.png").exists()
     assert NAME in (folder / "run" / "report.html").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -70,9 +71,9 @@ def recipe(folder: Path, run: str) -> Recipe:
     )
 
 
-def launch(*arguments: str, ranks: int = RANKS) -> subprocess.CompletedProcess[str]:
+def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
     """A command of Python's, once per rank, as torchrun does it."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *arguments]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", *arguments]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
@@ -88,8 +89,9 @@ def joined(folder: Path, number: int, ranks: int) -> Iterator[bool]:
     leave()
 
 
-def program(folder: Path) -> None:
+def program(rank: int, folder: Path) -> None:
     """What the processes do: two of them every run, and then changing numbers of them those that they share."""
+    os.environ |= {"RANK": str(rank), "TORCHELASTIC_RUN_ID": "tests"}  # as torchrun does
     with joined(folder, 0, RANKS) as inside:
         if inside:
             two_ranks(folder)
@@ -173,8 +175,15 @@ def two_ranks(folder: Path) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made: Path = tmp_path_factory.mktemp("ranks")
     write_start(made)
-    ended = launch("-m", "tests.train.test_distributed", str(made), ranks=MORE)
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    # Forked from one process that has imported all they need: each by itself would take seconds for that.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "torch.distributed.fsdp", "torch._dynamo"])
+    processes = [context.Process(target=program, args=(rank, made)) for rank in range(MORE)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(900)
+    assert [process.exitcode for process in processes] == [0] * MORE
     return made
 
 
@@ -265,7 +274,7 @@ stage = "localization"
 start = "{folder / "start"}"
 steps = 2
 dtype = "float32"
-workers = 1
+workers = 0
 log_every = 1
 [[data]]
 shards = "{folder / "data"}"
@@ -291,7 +300,3 @@ def test_batches_that_cannot_be_shared_are_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("holotron.train.sft.join", lambda device: (Ranks(0, RANKS), device))
     with pytest.raises(TrainingError, match="3 batches a step cannot be shared by 2 processes"):
         Trainer(replace(recipe(tmp_path, "adamw"), batches=3), tmp_path, "cpu")
-
-
-if __name__ == "__main__":
-    program(Path(sys.argv[1]))

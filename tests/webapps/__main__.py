@@ -2,8 +2,9 @@
 
 start: each application is started, opened, verified and reset. scripts: tasks that a script solves earn their reward,
 in eight sessions at once, and none that was not done does. nothing: every verifier, on what an application begins with.
-workers: every task answered at once through the evaluator, by worker processes, with the same result. nano: the bundled
-policy on a sample, or on all tasks.
+workers: every task answered at once through the evaluator, by worker processes, with the same verdict and state as a
+lone server has; then tasks that scripts do, beside such that nothing is done in. nano: the bundled policy on a sample,
+or on all tasks.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ from holotron.agent.chat import Message, Reply
 from holotron.agent.in_process import loaded
 from holotron.agent.policy_format import BareJsonFormat, format_of
 from holotron.episodes.store import EpisodeStore
-from holotron.eval.evaluate import Evaluation, evaluate
+from holotron.eval.evaluate import Evaluation, evaluate, played_episodes
 from holotron.eval.evaluate import report as evaluated
 from holotron.model.loading import find_checkpoint
+from holotron.suites.suite import EvalProtocol
 from holotron.suites.webapps.environment import AppEnvironment, AppPool
 from holotron.suites.webapps.suite import WebAppsSuite
 from holotron.suites.webapps.verifier import verify
 from tests.webapps.script import perform
 from tests.webapps.solutions import SOLUTIONS
+from tests.webapps.watched import LEFT, WatchedApps, state_digest
 
 PARTS = ("start", "scripts", "nothing", "workers", "nano")
 AT_ONCE = 8
@@ -52,9 +55,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=AT_ONCE, help="processes with browsers, for workers and nano")
     parser.add_argument("--sample", type=int, default=3, help="nano: tasks of each app and difficulty; 0 for all")
     parser.add_argument("--sessions", type=int, default=AT_ONCE, help="nano: episodes at once")
-    parser.add_argument("--minutes", type=float, help="nano: most of them; what was not played is missing")
+    parser.add_argument("--minutes", type=float, help="workers and nano: most of them; what was not played is missing")
     parser.add_argument("--device", default="cpu", help="nano: cpu or cuda")
-    parser.add_argument("--episodes", type=Path, help="nano: where its episodes go; a second run goes on there")
+    parser.add_argument("--episodes", type=Path, help="where those of workers and nano go; a second run goes on there")
     parser.add_argument("--out", type=Path, help="where the report goes; without it, to standard output")
     arguments = parser.parse_args()
     suite = WebAppsSuite(arguments.root.resolve())
@@ -64,7 +67,7 @@ def main() -> None:
     for part in arguments.parts.split(","):
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            found = asyncio.run(_part(part, suite, arguments, Path(folder)))
+            found = asyncio.run(_part(part, suite, arguments, Path(folder), report["parts"]))
         report["parts"][part] = {
             "date": datetime.now(UTC).date().isoformat(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
@@ -79,16 +82,19 @@ def main() -> None:
     sys.exit(any(part.get("problems") for part in report["parts"].values()))
 
 
-async def _part(part: str, suite: WebAppsSuite, arguments: Any, folder: Path) -> dict[str, Any]:
+async def _part(
+    part: str, suite: WebAppsSuite, arguments: Any, folder: Path, before: Mapping[str, Any]
+) -> dict[str, Any]:
     if part == "start":
         return await start(suite)
     if part == "scripts":
         return await scripts(suite)
     if part == "nothing":
         return await nothing(suite)
+    folder = (arguments.episodes or folder) / part
     if part == "workers":
-        return await workers(suite, arguments.workers, folder)
-    return await nano(suite, arguments, arguments.episodes or folder)
+        return await workers(suite, arguments, folder, before.get("nothing") or await nothing(suite))
+    return await nano(suite, arguments, folder)
 
 
 def _apps(suite: WebAppsSuite) -> dict[str, list[str]]:
@@ -156,19 +162,20 @@ def _by_task(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 async def nothing(suite: WebAppsSuite) -> dict[str, Any]:
     """The verifiers of all tasks in the state that each application begins with."""
-    rewarded, asked, limit = [], 0, asyncio.Semaphore(AT_ONCE)
+    rewarded, states, asked, limit = [], dict[str, str](), 0, asyncio.Semaphore(AT_ONCE)
 
     async def one(env: AppEnvironment, name: str) -> str | None:
         async with limit:
             return name if await _passes(suite, env, name) else None
 
     async with suite.pool(1) as pool:
-        for names in _apps(suite).values():
+        for app, names in _apps(suite).items():
             async with suite.begin(pool, suite.task(names[0], 0)) as env:
+                states[app] = await state_digest(env)
                 found = await asyncio.gather(*(one(env, name) for name in names))
                 rewarded += [name for name in found if name]
                 asked += len(found)
-    return {"tasks": asked, "rewarded": rewarded, "problems": []}
+    return {"tasks": asked, "rewarded": rewarded, "states": states, "problems": []}
 
 
 class AnswersAtOnce:
@@ -185,20 +192,46 @@ class AnswersAtOnce:
     async def close(self) -> None: ...
 
 
-async def workers(suite: WebAppsSuite, number: int, folder: Path) -> dict[str, Any]:
-    protocol = suite.find_protocol("infinity", split="real")
-    policy_format = BareJsonFormat(suite.kinds)
-    run = Evaluation(suite, (protocol,), folder, "nothing", policy_format, sessions=number, workers=number)
-    found = await evaluate(run, AnswersAtOnce(), _tell)
-    rewarded = [row["task"] for row in found["tasks"] if row["successes"]]
-    lost = found["missing"]
+async def workers(suite: WebAppsSuite, arguments: Any, folder: Path, alone: dict[str, Any]) -> dict[str, Any]:
+    """Nothing done in any task, beside what `nothing` found; then scripts beside tasks that nothing is done in."""
+    watched = WatchedApps(suite.root)
+    every = watched.find_protocol("infinity", split="real")
+    scripted = replace(every, tasks=tuple(SOLUTIONS))
+    problems: list[str] = []
+
+    async def played(name: str, protocol: EvalProtocol, seeds: tuple[int, ...]) -> dict[str, Any]:
+        number, policy_format = arguments.workers, BareJsonFormat(suite.kinds)
+        run = Evaluation(
+            watched, (protocol,), folder / name, "nothing", policy_format, seeds, sessions=number, workers=number
+        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                await evaluate(run, AnswersAtOnce(), _tell)
+        found, other = evaluated(run), Counter[str]()
+        spoiled = sum(not info.counts for info in EpisodeStore(run.out).list_episodes(finished=True))
+        for info in played_episodes(run):
+            assert info.outcome is not None
+            assert info.task.name is not None
+            task, done = info.task.name, bool((info.task.seed or 0) % 2)
+            state = info.outcome.detail.rpartition(LEFT)[2]
+            other["rewarded"] += info.outcome.reward == 1
+            other["states_as_begun"] += state == alone["states"][task.partition("/")[0]]
+            if (info.outcome.reward == 1) != (done or task in alone["rewarded"]):
+                problems.append(f"{task}, seed {info.task.seed}: {info.outcome.detail}")
+            elif (state == alone["states"][task.partition("/")[0]]) == done:
+                problems.append(f"{task}, seed {info.task.seed}: the state is not that of its own episode")
+        if found["missing"]:
+            problems.append(f"{name}: {found['missing']} were not played")
+        return {"episodes": found["episodes"], **other, "infrastructure_failures": spoiled}
+
+    deadline = asyncio.get_running_loop().time() + 60 * arguments.minutes if arguments.minutes else None
+    nothing_done = await played("nothing", every, (0,))
+    beside = await played("beside", scripted, (0, 1, 2, 3))
     return {
-        "workers": number,
-        "episodes": found["episodes"],
-        "infrastructure_failures": found["infrastructure_failures"],
-        "retried": found["retried"],
-        "rewarded": rewarded,
-        "problems": [f"{lost} tasks were not played: {found['problem']}"] if lost else [],
+        "workers": arguments.workers,
+        "nothing_done": nothing_done | {"tasks": len(every.tasks), "rewarded_as_alone": alone["rewarded"]},
+        "scripts_beside_nothing": beside | {"tasks": len(scripted.tasks), "scripts": "in every other episode"},
+        "problems": problems,
     }
 
 

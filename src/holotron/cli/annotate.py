@@ -82,7 +82,8 @@ def annotate(
     become episodes in DIR/accepted. After any interruption the same command goes on and pays for no answer twice.
     """
     from holotron.episodes.errors import EpisodeError
-    from holotron.eval.annotation.accepted import ACCEPTED, write_accepted
+    from holotron.episodes.labels import ACCEPTED
+    from holotron.eval.annotation.accepted import write_accepted
     from holotron.eval.annotation.annotate import Annotation, AnnotationSettings
     from holotron.eval.annotation.inputs import InputError, find_inputs
     from holotron.eval.evaluate import EvalError, keep_manifest

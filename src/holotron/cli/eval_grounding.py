@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 BENCHMARKS = (
     "screenspot", "screenspot-v2", "screenspot-pro", "osworld-g", "osworld-g-refined", "groundui-1k", "webclick",
-    "showdown-clicks", "ui-vision",
+    "showdown-clicks", "ui-vision", "ui-vision-layout",
 )  # fmt: skip
 GROUNDING_EXAMPLES = examples(
     "holotron eval grounding",
@@ -47,6 +47,7 @@ GROUNDING_EXAMPLES = examples(
 HUB = "hub"
 FETCHED = Path("runs") / "benchmarks"
 MISSES, MOST_MISSES = "misses.html", 60
+MEANS = {"iou": "IoU", "precision": "precision", "recall": "recall"}
 
 
 def grounding(
@@ -105,7 +106,10 @@ def grounding(
     from holotron.eval.benchmark_files import BenchmarkSource, fetch_benchmark, load_benchmark
     from holotron.eval.benchmarks import BENCHMARKS as KNOWN
     from holotron.eval.grounding_run import GroundingRun, localizer_of
+    from holotron.eval.regions import RegionRun
 
+    if KNOWN[what].regions and zoom is not None:
+        raise Misuse(f"--zoom is for points, and {what} asks for boxes")
     chosen = Chosen(model, False, endpoint, name, format_)
     form: Any = boxes  # checked there
     with misuse(DatasetError):
@@ -120,7 +124,8 @@ def grounding(
         policy_format = chosen.policy_format()
     label = chosen.label.rstrip("/").rsplit("/", 1)[-1]
     folder = out or Path("runs") / f"{what}-{label}"
-    run = GroundingRun(KNOWN[what], loaded, localizer_of(policy_format), folder, chosen.label, sessions, zoom, refusals)
+    kind = RegionRun if KNOWN[what].regions else GroundingRun
+    run = kind(KNOWN[what], loaded, localizer_of(policy_format), folder, chosen.label, sessions, zoom, refusals)
     with misuse(DatasetError):
         run.claim()
 
@@ -197,10 +202,13 @@ def _print(report: dict[str, Any], folder: Path) -> None:
         rate = f"{100 * part['accuracy']:.1f}%"
         table.add_row(name, str(part["correct"]), str(part["of"]), rate, f"{100 * low:.1f}–{100 * high:.1f}")
     console().print(table)
-    lines = [f"{report['wrong_format']} answers were no point"]
+    lines = [f"{report['wrong_format']} answers were no {'box' if 'mean_iou' in report else 'point'}"]
+    if "mean_iou" in report:
+        means = (f"{name} {100 * report[f'mean_{key}']:.1f}%" for key, name in MEANS.items())
+        lines.insert(0, f"mean {', '.join(means)}; right is an IoU of 0.5 and more")
     if report["mean"] is not None:
-        lines[0] = f"mean over groups {100 * report['mean']:.1f}%; {lines[0]}"
-    if report["items"] != report["published_items"]:
+        lines[-1] = f"mean over groups {100 * report['mean']:.1f}%; {lines[-1]}"
+    if report["items"] != report["published_items"] is not None:
         lines.append(f"{report['items']} items; {report['published_items']} were published: not the whole benchmark")
     if report["refusals_left_out"]:
         lines.append(

@@ -27,11 +27,13 @@ from holotron.cli.policies import (
     ModelOption,
     NameOption,
     RandomOption,
+    RayOption,
     RootOption,
     TemperatureOption,
     WorkersOption,
     agent_failures,
     opened,
+    player,
 )
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
@@ -40,6 +42,7 @@ app = command_group("Evaluate a policy.")
 MINIWOB_EXAMPLES = examples(
     "holotron eval miniwob --endpoint http://127.0.0.1:8000/v1 --protocol browsergym-125 --sessions 16",
     "holotron eval miniwob --protocol browsergym-125,strict-125 --sessions 112 --workers 14 --device cuda",
+    "holotron eval miniwob --endpoint http://10.0.0.1:8000/v1 --ray 10.0.0.1:6379 --workers 16 --sessions 256",
     "holotron eval miniwob --baseline random --tasks click-test,click-button --seeds 1,2,3",
     "holotron eval miniwob --baseline scripted --tasks login-user,enter-text --json",
 )
@@ -79,6 +82,7 @@ def _evaluating(
         sessions: Annotated[int, typer.Option(min=1, max=512, help="Episodes that are played at once.")] = 8,
         workers: WorkersOption = 1,
         browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")] = 1,
+        ray: RayOption = None,
         out: Annotated[Path | None, typer.Option(help="Folder of the run; a second one goes on in it.")] = None,
         temperature: TemperatureOption = 0.0,
         max_tokens: MaxTokensOption = 256,
@@ -108,6 +112,7 @@ def _evaluating(
         if noise and baseline != "scripted":
             raise Misuse("--noise goes with --baseline scripted")
         chosen = None if baseline else Chosen(model, random, endpoint, name, format_)
+        playing = player(ray, chosen)
         policy_format = chosen.policy_format(bare, suite.kinds) if chosen else JsonFormat(suite.kinds)
         label = baseline or (chosen.label if chosen else "")
         folder = out or Path("runs") / f"{suite_name}-{_slug(protocol)}-{_slug(label)}"
@@ -127,10 +132,10 @@ def _evaluating(
         async def main() -> dict[str, Any]:
             with fleet_progress(f"{protocol}, {label}") as update:
                 if chosen is None:
-                    return await evaluate(run, RandomModel() if baseline == "random" else None, update)
+                    return await evaluate(run, RandomModel() if baseline == "random" else None, update, playing)
                 style = policy_format.options(max_tokens, temperature)
                 async with opened(chosen, style, device, sessions) as acting:
-                    return await evaluate(run, acting, update)
+                    return await evaluate(run, acting, update, playing)
 
         with registered("eval"), agent_failures(), misuse(EvalError):
             report = asyncio.run(main())

@@ -16,7 +16,7 @@ import typer
 
 from holotron.cli.errors import FAILED, Misuse, failure, misuse
 from holotron.cli.output import examples
-from holotron.cli.policies import Chosen, agent_failures, opened
+from holotron.cli.policies import Chosen, RayOption, agent_failures, opened, player
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
 
@@ -36,6 +36,7 @@ MINIWOB_EXAMPLES = examples(
 PAGES_EXAMPLES = examples(
     "holotron data pages --out data/pages --episodes 5000 --workers 4",
     "holotron data pages --out data/pages-dagger --model runs/navigation/weights --episodes 2000",
+    "holotron data pages --out data/pages --episodes 50000 --ray 10.0.0.1:6379 --workers 32",
     "holotron data pages login table_ask --episodes 10 --save pictures",
 )
 EPISODES = 1000
@@ -131,8 +132,10 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
         model: Annotated[
             str | None, typer.Option(help="A policy: it plays, and the teacher says where it should do otherwise.")
         ] = None,
+        endpoint: Annotated[str | None, typer.Option(help="The same, behind an OpenAI-compatible address.")] = None,
         device: Annotated[str | None, typer.Option(help="Of the policy: cpu or cuda.")] = None,
         workers: WorkersOption = 1,
+        ray: RayOption = None,
         sessions: Annotated[
             int | None, typer.Option(min=1, max=512, help="Episodes at once (4 a worker).", show_default=False)
         ] = None,
@@ -147,14 +150,14 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
 
         Without --out the teachers are tried out: a few episodes of each task, of which only the table stays.
         """
-        if out is None and model is not None:
-            raise Misuse("--model goes with --out FOLDER, where its episodes go")
+        if out is None and (model or endpoint) is not None:
+            raise Misuse("--model and --endpoint go with --out FOLDER, where its episodes go")
         from holotron.agent.agent import Budget
         from holotron.agent.policy_format import NANO
         from holotron.episodes.record import PolicyInfo
         from holotron.episodes.store import EpisodeStore
         from holotron.episodes.summary import markdown, save_pictures, summarise
-        from holotron.suites.play import Play, play_tasks
+        from holotron.suites.play import Play
         from holotron.suites.suite import SuiteError, find_suite
 
         suite, chance = find_suite(suite_name), (0.0 if out is None else 0.1) if noise is None else noise
@@ -164,7 +167,8 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
                 wanted = suite.tasks(names, range(first_seed, first_seed + (episodes or TRIALS)))
             else:
                 wanted = suite.training_tasks(names, first_seed, episodes or EPISODES)
-        chosen = None if model is None else Chosen(model, False, None, None)
+        chosen = None if model is None and endpoint is None else Chosen(model, False, endpoint, None)
+        playing = player(ray, chosen)
         policy_format, who = NANO.with_kinds(suite.kinds), PolicyInfo(model="teacher")
         if chosen is not None:
             chosen.check()
@@ -187,7 +191,7 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
             )
             with fleet_progress(f"{suite.name}, {who.model}") as update:
                 run = partial(
-                    play_tasks, play, wanted, sessions=sessions or 4 * workers, workers=workers, on_change=update
+                    playing, play, wanted, sessions=sessions or 4 * workers, workers=workers, on_change=update
                 )
                 if chosen is None:
                     return await run(None)

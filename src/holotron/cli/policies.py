@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holotron.agent.cost import PriceTable
     from holotron.agent.policy_format import PolicyFormat
     from holotron.episodes.record import PolicyInfo
+    from holotron.suites.play import Player
 
 BUNDLED = "holotron-nano"  # as in episodes/run.py, which is heavy to import
 
@@ -61,6 +62,14 @@ RootOption = Annotated[
 AppsOption = Annotated[str | None, typer.Option(help="Of webapps: some of the apps, with commas between.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")]
+RayOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="A Ray cluster, such as 10.0.0.1:6379 or auto: --workers become hosts of browsers on its machines.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -151,6 +160,19 @@ def price_table(path: Path | None) -> PriceTable | None:
 
     with misuse(PriceError):
         return read_prices(path)
+
+
+def player(ray: str | None, chosen: Chosen | None) -> Player:
+    """What plays tasks: processes of this machine, or hosts on the machines of a Ray cluster."""
+    from holotron.suites.play import play_tasks
+
+    if ray is None:
+        return play_tasks
+    if chosen is not None and chosen.endpoint is None:
+        raise Misuse("--ray plays on other machines, which ask the model over HTTP: say --endpoint URL")
+    from holotron.scale.ray_hosts import on_ray
+
+    return on_ray(ray, None if chosen is None else chosen.endpoint)
 
 
 @contextmanager

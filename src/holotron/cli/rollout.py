@@ -13,7 +13,7 @@ import typer
 from holotron.cli import policies
 from holotron.cli.errors import Misuse, fail_if_all_lost, misuse
 from holotron.cli.output import examples, print_json
-from holotron.cli.policies import Chosen, agent_failures, opened
+from holotron.cli.policies import Chosen, agent_failures, opened, player
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "holotron rollout tasks.jsonl --endpoint http://127.0.0.1:8000/v1 --sessions 32 --group 8 --out episodes",
     "holotron rollout webapps --root webarena-infinity --split function --group 8 --out episodes",
+    "holotron rollout tasks.jsonl --endpoint http://10.0.0.1:8000/v1 --ray auto --workers 8 --out episodes",
     "holotron view episodes",
 )
 
@@ -42,6 +43,7 @@ def rollout(
     sessions: Annotated[int, typer.Option(min=1, max=4096, help="Agents at work at once.")] = 8,
     workers: policies.WorkersOption = 1,
     browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")] = 2,
+    ray: policies.RayOption = None,
     group: Annotated[int, typer.Option(min=1, max=1024, help="Attempts at each task.")] = 1,
     steps: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Most steps of one episode; default 30, of webapps 50.")
@@ -69,11 +71,12 @@ def rollout(
     from holotron.agent.agent import Budget
     from holotron.episodes.fleet import unfinished
     from holotron.episodes.store import EpisodeStore
-    from holotron.suites.play import Play, play_tasks
+    from holotron.suites.play import Play
     from holotron.suites.web import TaskFileError, WebSuite, read_tasks
     from holotron.suites.webapps.suite import WebAppsSuite
 
     chosen = Chosen(model, random, endpoint, name, format_)
+    playing = player(ray, chosen)
     suite: Suite[Any]
     if root is not None:
         if str(tasks) != WebAppsSuite.name:
@@ -111,7 +114,7 @@ def rollout(
         left = unfinished(EpisodeStore(out), wanted)
         async with opened(chosen, style, device, sessions) if left else nullcontext() as acting:
             with fleet_progress("rollout") as update:
-                counters = await play_tasks(
+                counters = await playing(
                     play, wanted, acting, sessions=sessions, browsers=browsers, workers=workers, on_change=update
                 )
         return asdict(counters) | {"steps_per_second": counters.steps_per_second}

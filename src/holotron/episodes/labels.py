@@ -3,6 +3,7 @@
 labels.jsonl   every label with its state; made anew from the answers by each run
 review.jsonl   what a person decided, a line each, appended and synced; it counts more than the state
 images/        the screens, by the SHA-256 of their bytes
+accepted/      a store of episodes, made from what is accepted
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from holotron.episodes.files import full_disk_named, write_all, write_whole
 from holotron.episodes.images import ImageFolder
 from holotron.episodes.reading import decode, encode
 from holotron.episodes.record import Digest, Side
+from holotron.episodes.store import EpisodeStore
 
-LABELS, REVIEW = "labels.jsonl", "review.jsonl"
+LABELS, REVIEW, ACCEPTED = "labels.jsonl", "review.jsonl", "accepted"
 LabelKind: TypeAlias = Literal["element", "instruction", "caption", "thought", "verdict", "hindsight"]
 State: TypeAlias = Literal["accepted", "review", "rejected"]
 PixelBox: TypeAlias = tuple[float, float, float, float]
@@ -76,6 +78,11 @@ def label_id(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest()[:20]
 
 
+def accepted_id(label: Label) -> str:
+    """The id of the accepted episode that a label is a part of."""
+    return f"annotate.{label.episode or label.id}"[:128]
+
+
 class LabelFolder:
     """The labels of a folder, with what people decided."""
 
@@ -98,7 +105,11 @@ class LabelFolder:
         return [decode(Decision, line, f"{self.folder / REVIEW}") for line in _whole_lines(self.folder / REVIEW)]
 
     def decide(self, decision: Decision) -> Label:
-        """Keep a decision; the label as it is now. EpisodeError where there is no such label."""
+        """Keep a decision; the label as it is now. EpisodeError where there is no such label.
+
+        What was learned from it so far leaves the accepted episodes at once; what is accepted now comes back with the
+        next run.
+        """
         if self._by_id is None or decision.label not in self._by_id:
             self._by_id = {each.id: each for each in self._labels()}
         label = self._by_id.get(decision.label)
@@ -113,6 +124,7 @@ class LabelFolder:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+        EpisodeStore(self.folder / ACCEPTED, sync="never").put_aside(accepted_id(label))
         return decided
 
     def _labels(self) -> list[Label]:

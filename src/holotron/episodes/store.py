@@ -76,7 +76,12 @@ class EpisodeStore:
         writer.hides_prompts = task != told
         return writer
 
-    def _put_aside(self, folder: Path) -> None:
+    def put_aside(self, episode_id: str) -> None:
+        """Take an episode out, finished or not, if it is there; its files stay in `abandoned`."""
+        if (folder := self._episodes / episode_id).exists():
+            self._put_aside(folder, finished=True)
+
+    def _put_aside(self, folder: Path, finished: bool = False) -> None:
         try:
             # Only the holder of the lock may move the folder; damage may have taken the file to lock.
             (folder / STEPS).touch()
@@ -88,7 +93,7 @@ class EpisodeStore:
         try:
             with suppress(Damaged):
                 info = read_info(folder)
-                if info.counts:
+                if info.counts and not finished:
                     raise AlreadyFinished(f"the episode {info.id} is finished; list_episodes shows its outcome")
             with full_disk_named(self._abandoned):
                 self._abandoned.mkdir(parents=True, exist_ok=True)

@@ -64,6 +64,11 @@ def copy_in(store: EpisodeStore, info: EpisodeInfo, steps: Iterable[StepWithImag
     with suppress(EpisodeError):  # not there, or damaged
         if store.info(info.id).finished:
             return False
+    return write_in(store, info, steps)
+
+
+def write_in(store: EpisodeStore, info: EpisodeInfo, steps: Iterable[StepWithImage]) -> bool:
+    """As copy_in, but in place of one that the infrastructure failed."""
     try:
         writer = store.begin(info.task, info.policy, info.environment, episode_id=info.id, started=info.started)
     except AlreadyFinished:

@@ -93,6 +93,14 @@ class Share(Generic[T]):
         return done
 
 
+def grouped(items: Sequence[T], group: Callable[[T], Hashable]) -> list[list[int]]:
+    """The places of items for which `group` is equal, together."""
+    groups: dict[Hashable, list[int]] = {}
+    for index, item in enumerate(items):
+        groups.setdefault(group(item), []).append(index)
+    return list(groups.values())
+
+
 async def share_out(
     work: Callable[[Share[T]], Awaitable[R]],
     items: Sequence[T],
@@ -109,14 +117,11 @@ async def share_out(
     others go on to the end, unless they end `together`; then WorkerDied is raised. group: items of one group are better
     taken by the same.
     """
-    groups: dict[Hashable, list[int]] = {}
-    for index, item in enumerate(items):
-        groups.setdefault(group(item), []).append(index)
-    grouped = list(groups.values())
+    groups = grouped(items, group)
     if workers == 1:
-        return [await work(Share(items, model, lambda value: on_report(0, value), grouped))]
+        return [await work(Share(items, model, lambda value: on_report(0, value), groups))]
     spawn = multiprocessing.get_context("spawn")
-    counts = spawn.Array("q", 2 * max(1, len(grouped)))
+    counts = spawn.Array("q", 2 * max(1, len(groups)))
     results: list[R] = []
     processes: list[BaseProcess] = []
     with ExitStack() as stack:
@@ -129,7 +134,7 @@ async def share_out(
         try:
             for number in range(workers):
                 receiver, sender = spawn.Pipe(duplex=False)
-                arguments = (work, items, asked, grouped, counts, sender)
+                arguments = (work, items, asked, groups, counts, sender)
                 processes.append(spawn.Process(target=_main, args=arguments, daemon=True))
                 processes[-1].start()
                 sender.close()

@@ -24,22 +24,24 @@ class PublishedScore:
 
 @dataclass(frozen=True)
 class GroundingBenchmark:
-    """size: how many items were published, without refusals: items whose element is not there, so many of them.
+    """size: how many items were published, None if that is not known; without refusals: items whose element is not
+    there, so many of them.
 
     groupings: names of groupings, each with the fields whose values name an item's group. mean: the grouping over
     whose groups a mean is published, too. files: patterns of the names of its files. edges: whether the edges of a box
-    belong to it. unordered: corners of boxes may be swapped. hub: the data set's id on the Hugging Face hub; else
-    elsewhere tells where it is.
+    belong to it. unordered: corners of boxes may be swapped. regions: boxes are asked for, not points. hub: the data
+    set's id on the Hugging Face hub; else elsewhere tells where it is.
     """
 
     name: str
-    size: int
+    size: int | None
     groupings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     files: tuple[str, ...] = JSON_OR_PARQUET
     mean: str | None = None
     refusals: int = 0
     edges: bool = True
     unordered: bool = False
+    regions: bool = False
     hub: str | None = None
     elsewhere: str = ""
 
@@ -89,6 +91,14 @@ BENCHMARKS = {
             ("element_grounding_*.json",),
             mean="setting",
             unordered=True,
+            hub="ServiceNow/ui-vision",
+        ),
+        GroundingBenchmark(
+            "ui-vision-layout",
+            None,
+            {"platform": ("platform",)},
+            ("layout_grounding.json",),
+            regions=True,
             hub="ServiceNow/ui-vision",
         ),
     )

@@ -18,7 +18,7 @@ from holotron.episodes.fleet import Counters
 from holotron.episodes.record import EpisodeInfo, PolicyInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.statistics import stolen_seconds, stolen_since, typical, wilson
-from holotron.suites.play import MAX_STEPS, Play, play_tasks
+from holotron.suites.play import MAX_STEPS, Play, Player, play_tasks
 from holotron.suites.suite import EvalProtocol, Suite
 
 MANIFEST = "run.json"
@@ -81,7 +81,10 @@ class Evaluation:
 
 
 async def evaluate(
-    run: Evaluation, model: ChatModel | None, on_change: Callable[[Counters], None] = lambda _: None
+    run: Evaluation,
+    model: ChatModel | None,
+    on_change: Callable[[Counters], None] = lambda _: None,
+    player: Player = play_tasks,
 ) -> dict[str, Any]:
     """Play what is not played yet, and report. Without a model the teacher plays."""
     tasks = run.tasks
@@ -99,7 +102,7 @@ async def evaluate(
         taught=model is None,
         noise=run.noise,
     )
-    counters = await play_tasks(
+    counters = await player(
         play,
         tasks,
         model,

@@ -186,11 +186,18 @@ class GroundingRun:
 
     def metric(self, verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """The report. accuracy: over all items; mean: over the groups for which the benchmark publishes one."""
+        return self.write(self.figures(verdicts))
+
+    def write(self, report: dict[str, Any]) -> dict[str, Any]:
+        write_whole(self.folder / REPORT, json.dumps(report, indent=1).encode() + b"\n", sync=False)
+        return report
+
+    def figures(self, verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         parts = {f"by_{name}": _by_group(name, verdicts) for name in self.benchmark.groupings}
         meant = parts.get(f"by_{self.benchmark.mean}", {})
-        size = self.benchmark.size + (self.benchmark.refusals if self.refusals else 0)
+        size = self.benchmark.size and self.benchmark.size + (self.benchmark.refusals if self.refusals else 0)
         seconds = [float(answer["seconds"]) for answer in self.answers().values()]
-        report = {
+        return {
             "benchmark": self.benchmark.name,
             "policy": self.policy,
             "localizer": type(self.localizer).__name__,
@@ -213,8 +220,6 @@ class GroundingRun:
                 {"id": each["id"], "right": each["verdict"] == CORRECT, "groups": each["groups"]} for each in verdicts
             ],
         }
-        write_whole(self.folder / REPORT, json.dumps(report, indent=1).encode() + b"\n", sync=False)
-        return report
 
 
 def _by_group(name: str, verdicts: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

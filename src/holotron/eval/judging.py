@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from holotron.actions.action import Answer, Infeasible
 from holotron.actions.describe import describe
@@ -26,22 +24,9 @@ from holotron.episodes.files import write_whole
 from holotron.episodes.record import EpisodeInfo, Step
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.judges import Evidence, Judge, Opinion, Vote
+from holotron.suites.barriers import barrier_by_place, barrier_in
 
 CALLS, VERDICTS = "calls.jsonl", "verdicts.jsonl"
-BARRIERS = ("captcha", "blocked")
-# Titles of pages that stand between an agent and a site. They are matched whole, or at the beginning.
-_CAPTCHA_TITLE = re.compile(
-    r"just a moment|attention required! \| cloudflare|robot check|are you a (robot|human)|bot (check|verification)"
-    r"|(please )?verify (that )?(you are|you're) (a )?human|human verification|security (check|verification)"
-    r"|(re|h)?captcha( |$)|checking your browser",
-    re.IGNORECASE,
-)
-_BLOCKED_TITLE = re.compile(
-    r"access (to this page has been )?denied|(error )?(403|429|451)\b|forbidden$|request (blocked|rejected)"
-    r"|too many requests|(you have been|you've been|sorry, you have been) blocked|access to .* (is|was) denied$",
-    re.IGNORECASE,
-)
-_CAPTCHA_PATH = re.compile(r"/sorry/index|/cdn-cgi/challenge|/captcha|/errors/validatecaptcha", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -63,15 +48,13 @@ class Verdict:
         return None if self.opinion == "undecided" else float(self.opinion == "success")
 
 
-def barrier_of(steps: Sequence[Step]) -> str:
-    """What the last page was if it kept the agent out, by its title and address: "captcha", "blocked", or ""."""
+def barrier_of(steps: Sequence[Step], detail: str = "") -> str:
+    """What the last page was if it kept the agent out: "captcha", "blocked", or "". detail: the outcome's."""
     if not steps:
         return ""
     seen = steps[-1].observation
-    parts = urlsplit(seen.url)
-    if _CAPTCHA_TITLE.match(seen.title.strip()) or _CAPTCHA_PATH.search(parts.path):
-        return "captcha"
-    return "blocked" if _BLOCKED_TITLE.match(seen.title.strip()) or parts.scheme == "chrome-error" else ""
+    told = "" if detail == answer_of(steps) else barrier_in(detail)  # what the policy says of it is no proof
+    return barrier_by_place(seen.title, seen.url) or told
 
 
 def answer_of(steps: Sequence[Step]) -> str | None:
@@ -136,7 +119,7 @@ class Judging:
             steps = await asyncio.to_thread(lambda: list(self.store.steps(info.id)))
         except Damaged as error:
             return Verdict(info.id, task, attempt, "undecided", "damaged", words=str(error))
-        if barrier := barrier_of(steps):
+        if barrier := barrier_of(steps, info.outcome.detail if info.outcome else ""):
             return Verdict(info.id, task, attempt, "undecided", barrier)
         seen = evidence_of(self.store, info, steps)
 

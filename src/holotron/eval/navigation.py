@@ -13,8 +13,9 @@ from typing import Any
 from holotron.agent.cost import PriceTable
 from holotron.eval.evaluate import Evaluation, judged, keep_manifest, played_episodes, report
 from holotron.eval.judges import Judge
-from holotron.eval.judging import BARRIERS, Judging, Verdict, agreement
+from holotron.eval.judging import Judging, Verdict, agreement
 from holotron.eval.statistics import pass_at, wilson
+from holotron.suites.barriers import BARRIERS
 from holotron.suites.navigation import NavigationSuite, TaskList
 
 

@@ -12,12 +12,17 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from holotron.agent.agent import Ending
+from holotron.env.browser.environment import BrowserEnv
+from holotron.env.errors import ActionFailed, InfrastructureError
 from holotron.env.task import Task
+from holotron.suites.barriers import barrier_by_words
 from holotron.suites.suite import EvalProtocol, SuiteError
 from holotron.suites.web import TaskFileError, WebSuite
 
@@ -127,6 +132,13 @@ class NavigationSuite(WebSuite):
 
     def find(self, name: str) -> NavigationTask:
         return self._by_id[name]
+
+    async def judge(self, env: BrowserEnv, task: Task, ending: Ending, rule: str) -> Ending:
+        """Of a page that keeps the agent out, its words are the detail; an answer stays in its step."""
+        with suppress(ActionFailed, InfrastructureError):  # a page that does not answer shows nothing
+            if barrier := barrier_by_words(str(await env.evaluate("document.body?.innerText ?? ''"))):
+                return replace(ending, answer="", detail=barrier)
+        return ending
 
     @cached_property
     def _by_id(self) -> Mapping[str, NavigationTask]:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -101,6 +101,9 @@ class _Attempt:
 
 def _drawn_by(seed: int, task: Task) -> int:
     return int.from_bytes(hashlib.sha256(repr((seed, *task.key)).encode()).digest()[:7], "big")
+
+
+Player = Callable[..., Awaitable[Counters]]  # with the arguments of play_tasks
 
 
 async def play_tasks(

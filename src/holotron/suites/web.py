@@ -33,7 +33,11 @@ def read_tasks(path: Path, group: int = 1) -> list[Task]:
     "success", a JavaScript expression that is true once the task is done, lets it be judged.
     """
     tasks: list[Task] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TaskFileError(f"{path} is no text in UTF-8: {error}") from error
+    for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:

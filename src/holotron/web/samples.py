@@ -110,7 +110,7 @@ def write_misses(path: Path, title: str, report: Mapping[str, Any], misses: Iter
         f"{100 * report['accuracy']:.1f}% of {report['of']} right ({100 * report['interval'][0]:.1f} to "
         f"{100 * report['interval'][1]:.1f}, 95%); {report['wrong_format']} answers were no point."
     )
-    if report["items"] != report["published_items"]:
+    if report["items"] != report["published_items"] is not None:
         lead += f" {report['published_items']} items were published: this is not the whole benchmark."
     body = f'<main class="page"><header><h1>{escape(title)}</h1><p>{escape(lead)}</p></header>'
     body += f'<section class="cards">{cards}</section><section class="samples">{"".join(map(_miss, misses))}</section>'

@@ -20,6 +20,15 @@ log = logging.getLogger(__name__)
 OPENING_AT_ONCE = 4
 CLOSE_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
+DRIVER_GONE = "Connection closed while reading from the driver"
+
+
+def _tells_more(record: logging.LogRecord) -> bool:
+    """Whether asyncio's log says what is not known yet.
+
+    A driver that ended is noticed by all who ask it something; Playwright also keeps the error where nothing reads it.
+    """
+    return DRIVER_GONE not in str(record.exc_info and record.exc_info[1])
 
 
 class Browsers:
@@ -177,6 +186,7 @@ class _Process:
             return self._running
 
     async def _start(self) -> Browser:
+        logging.getLogger("asyncio").addFilter(_tells_more)
         try:
             self._playwright = await async_playwright().start()
         except Exception as error:  # its driver is a program of its own, which a bare system may lack a library for

@@ -127,6 +127,8 @@ def screenspot(record: SourceRecord) -> list[Draft]:
 
 
 def _element(record: SourceRecord, image: str, value: Mapping[str, Any]) -> Draft:
+    if "explanation" in value:  # a region of UI-Vision's layout task
+        value = {"instruction": f"{text_of(value.get('name'), 'name')}: {value['explanation']}", **value}
     instruction = text_of(_first(value, _INSTRUCTION_KEYS), "instruction").strip()
     if not instruction:
         raise BadRecord("no instruction", "the instruction is empty")

@@ -6,8 +6,10 @@ them in its steps; one with an accepted hindsight instruction has that as its ta
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from holotron.actions.action import Click
 from holotron.actions.coordinates import from_pixels
 from holotron.env.task import Scalar, Task
 from holotron.episodes.images import ImageFolder
-from holotron.episodes.labels import Label, LabelFolder
+from holotron.episodes.labels import ACCEPTED, Label, LabelFolder, accepted_id
+from holotron.episodes.reading import encode
 from holotron.episodes.record import (
     EnvironmentInfo,
     EpisodeInfo,
@@ -29,22 +32,32 @@ from holotron.episodes.record import (
 from holotron.episodes.store import EpisodeStore
 from holotron.episodes.transfer import copy_in
 
-ACCEPTED = "accepted"
-
 
 def write_accepted(folder: Path) -> Counter[str]:
-    """Bring what is accepted and not there yet into the folder's store; how many episodes of each kind there are.
+    """Make the folder's store what is accepted now; how many episodes of each kind there are.
 
-    A label that a person rejected after it was written stays there: remove the store, and write it anew.
+    Episodes that are there as they should be stay; others are put aside, and those that are wanted are written anew.
     """
     labels = [label for label in LabelFolder(folder).read() if label.state == "accepted"]
     # It can be made anew from the labels, so that a sync for each of thousands of episodes is not worth its time.
     store = EpisodeStore(folder / ACCEPTED, sync="never")
+    there = {info.id: info for info in store.list_episodes()}
     images, count = LabelFolder(folder).images, Counter[str]()
+
+    def bring(kind: str, used: Sequence[Label], make: Callable[[], tuple[EpisodeInfo, list[StepWithImage]]]) -> None:
+        digest = hashlib.sha256(b"".join(map(encode, used))).hexdigest()[:16]
+        before = there.pop(accepted_id(used[0]), None)
+        count[kind] += 1
+        if before is not None and before.finished and before.policy.extra.get("labels") == digest:
+            return
+        store.put_aside(accepted_id(used[0]))
+        info, steps = make()
+        extra = info.policy.extra | {"labels": digest}
+        copy_in(store, info.model_copy(update={"policy": info.policy.model_copy(update={"extra": extra})}), steps)
+
     for label in labels:
         if label.kind == "instruction" and label.box is not None and label.size is not None:
-            copy_in(store, *_grounding(label, images))
-            count["grounding"] += 1
+            bring("grounding", [label], partial(_grounding, label, images))
     verdicts = {label.episode: label.text == "success" for label in labels if label.kind == "verdict"}
     tasks = {label.episode: label for label in labels if label.kind == "hindsight"}
     thoughts: dict[str, dict[int, Label]] = defaultdict(dict)
@@ -52,10 +65,12 @@ def write_accepted(folder: Path) -> Counter[str]:
         if label.kind == "thought" and label.step is not None:
             thoughts[label.episode][label.step] = label
     for episode in sorted({*tasks, *(each for each in thoughts if verdicts.get(each))}):
-        first = tasks.get(episode) or next(iter(thoughts[episode].values()))
-        made = _relabelled(EpisodeStore(first.origin), episode, tasks.get(episode), thoughts[episode])
-        copy_in(store, *made)
-        count["hindsight" if episode in tasks else "thoughts"] += 1
+        hindsight, steps = tasks.get(episode), thoughts[episode]
+        used = [*([hindsight] if hindsight else []), *steps.values()]
+        make = partial(_relabelled, EpisodeStore(used[0].origin), episode, hindsight, steps)
+        bring("hindsight" if hindsight else "thoughts", used, make)
+    for gone in there:
+        store.put_aside(gone)
     return count
 
 
@@ -75,7 +90,7 @@ def _grounding(label: Label, images: ImageFolder) -> tuple[EpisodeInfo, list[Ste
         "group": label.level,
     }
     task = Task(text=label.text, benchmark="annotate", name=f"grounding-{label.level}", extra=extra)
-    info = _info(f"annotate.{label.id}", task, _sources([label]))
+    info = _info(accepted_id(label), task, _sources([label]))
     step = Step(index=0, observation=seen, action=action, actor="teacher")
     return info, [(step, images.get(label.screen))]
 
@@ -93,7 +108,7 @@ def _relabelled(
     text = old.task.text if hindsight is None else hindsight.text
     task = old.task.model_copy(update={"text": text, "benchmark": "annotate", "name": None, "seed": None})
     labels = [*([hindsight] if hindsight else []), *thoughts.values()]
-    return _info(f"annotate.{episode}"[:128], task, _sources(labels), episode), steps
+    return _info(accepted_id(labels[0]), task, _sources(labels), episode), steps
 
 
 def _info(name: str, task: Task, sources: str, episode: str = "") -> EpisodeInfo:
