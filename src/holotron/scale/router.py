@@ -195,7 +195,8 @@ class ReplicaRouter(EngineService):
         for _ in range(MOST_TRIES):
             replica = await self._roomiest()
             try:
-                await replica.client.call("rebuild", entry.id, images, entry.tokens, entry.turns, **entry.options)
+                with replica.working():
+                    await replica.client.call("rebuild", entry.id, images, entry.tokens, entry.turns, **entry.options)
             except EngineDown:
                 continue
             except EngineRefused:
@@ -275,7 +276,7 @@ class ReplicaRouter(EngineService):
     async def _open(self, options: dict[str, Any]) -> str:
         for _ in range(MOST_TRIES):
             replica = await self._roomiest()
-            with suppress(EngineDown):
+            with suppress(EngineDown), replica.working():
                 session_id: str = await replica.client.call("open", **options)
                 self.directory.put(Place(JournalEntry(session_id, options)), replica)
                 return session_id
