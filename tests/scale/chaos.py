@@ -1,6 +1,6 @@
 """Replicas on a Ray cluster of several nodes, killed, moved and replaced under sessions that never stop.
 
-    python -m tests.scale.chaos --sessions 200 --seconds 600 --out benchmarks/results/replicas-chaos.json
+    python -m tests.scale.chaos --sessions 200 --seconds 600 --out benchmarks/results/replica-kills.json
 
 Every answer is compared with what one engine says. Nothing is retried: an error of any kind is counted.
 """
@@ -222,8 +222,10 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
             for _ in range(given.nodes - 1):
                 cluster.add_node(num_cpus=2, object_store_memory=80 * 2**20)
             settings = ServerSettings(engine=options(folder), log_format="text")
-            replicas = replica_set(settings, given.replicas, cluster.address)
-            with serving(folder, replicas=replicas, admin_key="admin") as live:
+            with (
+                replica_set(settings, given.replicas, cluster.address) as replicas,
+                serving(folder, replicas=replicas, admin_key="admin") as live,
+            ):
                 figures = asyncio.run(measure(live, cluster, given, expected))
         finally:
             with suppress(Exception):

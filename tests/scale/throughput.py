@@ -1,6 +1,6 @@
 """What the router carries: engines that sleep instead of computing, one, two and four of them.
 
-    python -m tests.scale.throughput --out benchmarks/results/replicas-throughput.json
+    python -m tests.scale.throughput --out benchmarks/results/replica-throughput.json
 
 Turns per second over HTTP by the number of replicas; what a turn with a 2 MB screenshot takes through the router beyond
 what it takes to an engine alone; and how many sessions can be open.

@@ -283,8 +283,10 @@ class ReplicaRouter(EngineService):
         raise EngineDown("no replica lived long enough to open a session; try again in a moment")
 
     async def _close(self, session_id: str) -> None:
-        replica = self.place_of(session_id).replica
-        self.directory.forget(session_id)
+        place = self.place_of(session_id)
+        async with place.lock:  # not while it is between two replicas
+            replica = place.replica
+            self.directory.forget(session_id)
         if replica is not None:
             with suppress(EngineDown):
                 await replica.client.call("close", session_id)
