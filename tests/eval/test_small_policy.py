@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from holotron.agent.chat import Message, Reply
-from holotron.eval.grounding import GROUNDING, Pointed
+from holotron.eval.grounding import GROUNDING, HEIGHTS, Pointed
 from holotron.eval.reading import QUESTIONS, READING, ReadOut, distance
 from holotron.eval.screens import evaluate_screens, report_text
 from holotron.eval.statistics import typical
@@ -18,7 +18,7 @@ from holotron.suites.screens.generate import HELD_OUT_FROM
 
 
 def pointed(point: tuple[int, int] | None, box: tuple[float, float, float, float] = (10, 20, 40, 30)) -> Pointed:
-    return Pointed("pages", 1, 0.1, "button", "the button", box, point)
+    return Pointed("pages", 1, 0.1, "button", "the button", box, point, (800, 600))
 
 
 def test_a_point_is_right_inside_the_box_and_only_there() -> None:
@@ -51,6 +51,23 @@ class Middle:
         return Reply("no" if len(Middle.asked) == 1 else json.dumps({"x": 500, "y": 500}))
 
     async def close(self) -> None: ...
+
+
+def test_the_same_is_asked_of_the_same_pixels_at_every_height(monkeypatch: pytest.MonkeyPatch) -> None:
+    Middle.asked = ["the first"]
+    monkeypatch.setattr("holotron.eval.screens.RandomModel", Middle)
+    found = evaluate_screens(HEIGHTS, "random", 2, ["widgets"], at_once=1, heights=(210, 420))
+    low, high = ([each for each in found["questions"] if each["size"] == (160, height)] for height in (210, 420))
+    assert low
+    assert [(each["seed"], each["description"], each["box"]) for each in low] == [
+        (each["seed"], each["description"], each["box"]) for each in high
+    ]
+    assert {each["point"] for each in low} == {(80, 105)}
+    assert {each["point"] for each in high} == {(80, 210)}, "a point is counted on the picture that was shown"
+    assert {name: rate["of"] for name, rate in found["by_height"].items()} == {
+        "210 px high": len(low),
+        "420 px high": len(high),
+    }
 
 
 def test_every_question_of_a_screen_is_asked_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,14 +48,3 @@ def test_what_comes_before_is_fused():
     for groups in (1, 3):
         args = (x, delta, weight, 1e-5, groups)
         assert_near(fp8.gated_rms_norm_fp8(*args), plain.gated_rms_norm_fp8(*args))
-
-
-@pytest.mark.parametrize(("outputs", "inputs", "rows"), [(80, 96, 19), (144, 304, 3)])
-@pytest.mark.parametrize("parts", [1, 2, None])
-def test_few_rows(outputs, inputs, rows, parts):
-    weight, weight_scale, _ = plain.quantize_rows(draw(outputs, inputs, seed=1))
-    values, scale, _ = plain.quantize_rows(draw(rows, inputs, seed=2))
-    exact = (values.double() * scale.double()[:, None]) @ (weight.double() * weight_scale.double()[:, None]).T
-    config = fp8.FewRowsConfig(64, 64, 4, 2, parts=parts)
-    out = fp8.multiply_few_rows(values, scale, weight, weight_scale, torch.float32, config=config)
-    torch.testing.assert_close(out.double(), exact, rtol=1e-5, atol=1e-4)

@@ -12,7 +12,7 @@ from holotron.model.loading import load
 from holotron.train.batches import BatchBudget, Packer
 from holotron.train.lora import LoraConfig
 from holotron.train.meter import Progress
-from holotron.train.ocr_loss import KINDS, OTHER, SLOTS, UNREAD, OcrHead, ocr_labels, ocr_loss
+from holotron.train.ocr_loss import KINDS, OTHER, SLOTS, UNREAD, Letters, OcrHead, ocr_loss
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import DataSource, Recipe, RecipeError
 from holotron.train.sequences import SequenceWriter
@@ -32,7 +32,7 @@ def test_characters_stand_in_their_patches_in_reading_order() -> None:
         "words": [("below", 14, (33, 35, 37, 39, 41)), ("a€", 8, (34, 49)), ("out", 90, (1, 2, 3))],
         "unread": [(0.0, 20.0, 15.0, 40.0)],
     }
-    labels = ocr_labels(writing, (64, 64), (4, 4)).reshape(4, 4, SLOTS)
+    labels = Letters.of(writing).labels((64, 64), (4, 4)).reshape(4, 4, SLOTS)
     assert labels[0, 2].tolist() == codes("abelow")  # the higher line first; there is no room for more
     assert labels[0, 3].tolist() == [OTHER, *[0] * (SLOTS - 1)]
     assert (labels[1:3, 0] == UNREAD).all()
@@ -42,7 +42,8 @@ def test_characters_stand_in_their_patches_in_reading_order() -> None:
 
 
 def test_an_image_of_another_size_than_its_grid() -> None:
-    labels = ocr_labels({"words": [("ab", 150, (10, 199))], "unread": []}, (200, 160), (4, 6)).reshape(4, 6, SLOTS)
+    letters = Letters.of({"words": [("ab", 150, (10, 199))], "unread": []})
+    labels = letters.labels((200, 160), (4, 6)).reshape(4, 6, SLOTS)
     assert labels[3, 0].tolist() == codes("a")
     assert labels[3, 5].tolist() == codes("b")
 

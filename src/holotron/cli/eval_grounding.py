@@ -40,6 +40,7 @@ BENCHMARKS = (
 GROUNDING_EXAMPLES = examples(
     "holotron eval grounding",
     "holotron eval grounding runs/localization/weights --screens 50 --sources pages,widgets --out grounding.json",
+    "holotron eval grounding --sources miniwob --heights 210,300,400 --screens 50",
     "holotron eval grounding screenspot-v2 --data hub --endpoint http://127.0.0.1:8000/v1 --sessions 32",
     "holotron eval grounding screenspot-pro --data ScreenSpot-Pro --model ./Holo2-8B --zoom 0.5 --out runs/pro",
     "holotron eval grounding osworld-g --data OSWorld-G/benchmark --refusals --endpoint http://127.0.0.1:8000/v1",
@@ -84,6 +85,10 @@ def grounding(
     max_tokens: MaxTokensOption = 128,
     screens: Annotated[int, typer.Option(min=1, help="Generated ones, of each source; four questions each.")] = 100,
     sources: SourcesOption = None,
+    heights: Annotated[
+        str | None,
+        typer.Option(help="Each MiniWoB++ page or widget at so many pixels, white below it, such as 210,300,400."),
+    ] = None,
     device: DeviceOption = None,
     workers: WorkersOption = 1,
     at_once: AtOnceOption = 4,
@@ -97,7 +102,7 @@ def grounding(
     if what not in BENCHMARKS:
         if data is not None:
             raise Misuse(f"there is no benchmark {what!r}; choose one of {', '.join(BENCHMARKS)}")
-        ask_screens("grounding", what, screens, sources, device, workers, at_once, out)
+        ask_screens("grounding", what, screens, sources, device, workers, at_once, out, heights)
         return
     if data is None:
         raise Misuse(f"{what} is read from --data DIR, its folder as it was published, or fetched with --data {HUB}")

@@ -17,6 +17,7 @@ READING_EXAMPLES = examples(
     "holotron eval reading",
     "holotron eval reading runs/localization/weights --screens 50 --sources pages,widgets --out reading.json",
 )
+SCREEN_HEIGHT = 210  # of small screens
 SourcesOption = Annotated[str | None, typer.Option(help="widgets, miniwob, pages, packages; default: all.")]
 AtOnceOption = Annotated[int, typer.Option(min=1, max=64, help="Screens of each process.")]
 
@@ -43,9 +44,10 @@ def ask_screens(
     workers: int,
     at_once: int,
     out: Path | None,
+    heights: str | None = None,
 ) -> None:
     """Ask about generated screens, and print the report."""
-    from holotron.eval.grounding import GROUNDING
+    from holotron.eval.grounding import GROUNDING, HEIGHTS
     from holotron.eval.reading import READING
     from holotron.eval.screens import evaluate_screens, report_text
     from holotron.model.errors import ModelError
@@ -58,9 +60,31 @@ def ask_screens(
     with misuse(ModelError):
         find_checkpoint(model)
     kind: Any = GROUNDING if name == "grounding" else READING
+    shown = _heights(heights)
+    if shown:
+        kind, chosen = HEIGHTS, chosen if sources else ["miniwob"]
+        if large := sorted(set(chosen) - {"miniwob", "widgets"}):
+            raise Misuse(
+                f"--heights is about small screens, and {', '.join(large)} is full-size; say --sources miniwob"
+            )
     with registered("eval"), agent_failures():
-        found = evaluate_screens(kind, model, screens, chosen, device=device, workers=workers, at_once=at_once)
+        found = evaluate_screens(
+            kind, model, screens, chosen, device=device, workers=workers, at_once=at_once, heights=shown
+        )
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json_text.dumps(found), encoding="utf-8")
     typer.echo(report_text(found))
+
+
+def _heights(text: str | None) -> tuple[int, ...]:
+    """Of a screen; none is lower than the screens are."""
+    try:
+        found = tuple(int(part) for part in (text or "").split(",") if part.strip())
+    except ValueError:
+        found = (0,)
+    if any(height < SCREEN_HEIGHT for height in found):
+        raise Misuse(
+            f"--heights is {text!r}; say pixels from {SCREEN_HEIGHT} on with commas between, such as 210,300,400"
+        )
+    return found

@@ -54,6 +54,13 @@ PAGES_EXAMPLES = examples(
 )
 
 
+MINIWOB_VARIED_EXAMPLES = examples(
+    "holotron eval miniwob-varied --protocol strict-125 --sessions 112 --workers 14 --device cuda",
+    "holotron eval miniwob-varied --baseline scripted --episodes-per-task 1",
+)
+PAGES_VARIED_EXAMPLES = examples("holotron eval pages-varied --episodes-per-task 5")
+
+
 WEBAPPS_EXAMPLES = examples(
     "holotron eval webapps --root webarena-infinity --sessions 8 --workers 4",
     "holotron eval webapps --root webarena-infinity --apps gmail --endpoint http://127.0.0.1:8000/v1 --json",
@@ -165,12 +172,24 @@ app.command("miniwob", epilog=MINIWOB_EXAMPLES)(
         "MiniWoB++: 125 small web tasks, pixels only.",
     )
 )
-app.command("pages", epilog=PAGES_EXAMPLES)(
+app.command("miniwob-varied", epilog=MINIWOB_VARIED_EXAMPLES)(
     _evaluating(
-        "pages",
+        "miniwob-varied",
+        "strict-125",
+        "browsergym-125, strict-125, pix2act-58 or webgum-56",
+        "MiniWoB++ on drawn canvases, at drawn places, zooms, colours and letters that training does not draw.",
+    )
+)
+PAGES_PROTOCOLS = "held-out (templates that nothing was taught on) or taught (their seeds were not)"
+app.command("pages", epilog=PAGES_EXAMPLES)(
+    _evaluating("pages", "held-out", PAGES_PROTOCOLS, "Tasks on generated full-size pages.")
+)
+app.command("pages-varied", epilog=PAGES_VARIED_EXAMPLES)(
+    _evaluating(
+        "pages-varied",
         "held-out",
-        "held-out (templates that nothing was taught on) or taught (their seeds were not)",
-        "Tasks on generated full-size pages.",
+        PAGES_PROTOCOLS,
+        "Generated pages in views, device pixel ratios, letters and colours that training does not draw.",
     )
 )
 app.command("webapps", epilog=WEBAPPS_EXAMPLES)(

@@ -30,6 +30,7 @@ SCREENS_EXAMPLES = examples(
 )
 MINIWOB_EXAMPLES = examples(
     "holotron data miniwob --out data/miniwob --split train --episodes 5000 --workers 2",
+    "holotron data miniwob --out data/miniwob-varied --varied --episodes 5000 --workers 2",
     "holotron data miniwob --out data/dagger --model runs/navigation/weights --episodes 2000",
     "holotron data miniwob click-button login-user --episodes 20 --noise 0.2 --table teachers.md",
 )
@@ -43,6 +44,9 @@ EPISODES = 1000
 TRIALS = 20  # of each task, where nothing is kept
 WILD = 0.5  # the temperature of a policy that is corrected: it shall go astray in more than one way
 
+VariedOption = Annotated[
+    bool, typer.Option("--varied", help="On canvases, at zooms, in colours and letters that are drawn from the seed.")
+]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes, each with a browser of its own.")]
 
 
@@ -62,6 +66,7 @@ def screens(
         list[Path] | None,
         typer.Option(exists=True, file_okay=False, help="Where the source packages looks for HTML; may be repeated."),
     ] = None,
+    varied: VariedOption = False,
     shard_mib: Annotated[int, typer.Option(min=1, help="Size of a shard.")] = 64,
     view: Annotated[
         tuple[Path, int] | None,
@@ -86,6 +91,7 @@ def screens(
             tuple(folder or ()),
             shard_mib << 20,
             asks=asks,
+            varied=varied,
         )
     with _making(miniwob=weights.get("miniwob", 0) > 0):
         if view is not None:
@@ -129,6 +135,7 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
             ),
         ] = None,
         split: Annotated[str | None, typer.Option(help="Only tasks of that part of the suite.")] = None,
+        varied: VariedOption = False,
         model: Annotated[
             str | None, typer.Option(help="A policy: it plays, and the teacher says where it should do otherwise.")
         ] = None,
@@ -160,7 +167,8 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
         from holotron.suites.play import Play
         from holotron.suites.suite import SuiteError, find_suite
 
-        suite, chance = find_suite(suite_name), (0.0 if out is None else 0.1) if noise is None else noise
+        suite = find_suite(f"{suite_name}-varied" if varied else suite_name)
+        chance = (0.0 if out is None else 0.1) if noise is None else noise
         with misuse(SuiteError):
             names = suite.select(tasks or (), split, training=out is not None)
             if out is None:
@@ -198,7 +206,7 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
                 async with opened(chosen, style, device) as policy:
                     return await run(policy)
 
-        with _making(miniwob=suite.name == "miniwob"), agent_failures(), tempfile.TemporaryDirectory() as scratch:
+        with _making(miniwob=suite_name == "miniwob"), agent_failures(), tempfile.TemporaryDirectory() as scratch:
             store = EpisodeStore(out or Path(scratch))
             counters = asyncio.run(main(store.folder))
             rows = summarise(store, names)

@@ -19,7 +19,7 @@ class EngineConfig:
     prefill_tokens: most tokens of new prompts in one step, which bounds how long running sessions wait for a token.
     prefill_every: while sessions decode, prompts are taken up in every so manieth step. The steps between are decode
     only, which replay CUDA graphs: for a small model, whose steps cost more to launch than to compute, that is worth
-    the wait.
+    the wait. 0: as often as answers end, which keeps agents from falling into step (`engine/pace.py`).
     checkpoints: states kept per session at the starts and ends of its latest prompts, so that going back is free; one
     more while a slot is free. With 1 that is both ends of the last prompt.
     """
@@ -41,10 +41,10 @@ class EngineConfig:
     cuda_graphs: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("slots", "pages", "page_size", "prefill_tokens", "prefill_every", "max_running", "max_context"):
+        for name in ("slots", "pages", "page_size", "prefill_tokens", "max_running", "max_context"):
             if getattr(self, name) < 1:
                 raise EngineError(f"EngineConfig.{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("checkpoints", "host_bytes", "disk_bytes", "image_cache_bytes"):
+        for name in ("prefill_every", "checkpoints", "host_bytes", "disk_bytes", "image_cache_bytes"):
             if getattr(self, name) < 0:
                 raise EngineError(f"EngineConfig.{name} is {getattr(self, name)}; it must not be negative")
         if self.disk_bytes and self.disk_folder is None:

@@ -404,6 +404,7 @@ class EngineLoop:
         session = request.session
         session.request = None
         if request.sampling is not None:
+            self.scheduler.pace.ended(request.generated)
             session.turns.append(Turn(request.start, request.prompt_end, len(session.tokens)))
         else:
             self._release_forks(session)

@@ -212,7 +212,9 @@ class ImageEncoder:
             else:  # straight to its place, and not copied on the host before
                 places[index].copy_(part, non_blocking=True)
         for members in by_size.values():
-            pixels = torch.stack([parts[index] for index in members]).to(device, non_blocking=True)
+            pixels = torch.empty(len(members), *parts[members[0]].shape, dtype=torch.uint8, device=device)
+            for row, index in zip(pixels, members, strict=True):  # not one after another on the host before
+                row.copy_(parts[index], non_blocking=True)
             made = patches_of_whole_images(pixels, grids[members[0]], vision)
             for index, part in zip(members, made.split(counts[members[0]]), strict=True):
                 places[index].copy_(part)

@@ -46,7 +46,7 @@ class EngineOptions:
     page_size: int = 64
     checkpoints: int = 1
     prefill_tokens: int = 2560
-    prefill_every: int = 1
+    prefill_every: int = 0
     max_running: int = 256
     image_cache_mib: float = 256.0
     cuda_graphs: bool = True

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from holotron.engine.config import EngineConfig
 from holotron.engine.memory_manager import MemoryManager
+from holotron.engine.pace import Pace
 from holotron.engine.requests import GenerationRequest
 from holotron.engine.session_state import SessionState
 
@@ -30,15 +31,17 @@ class Scheduler:
         self._config = config
         self._memory = memory
         self._last_prefill = 0  # the step that took up prompts last
+        self.pace = Pace(config.prefill_tokens)
 
     def plan(self, requests: list[GenerationRequest], sessions: Collection[SessionState], step: int) -> Plan:
         """The work of the next step. Sessions in it are on the device, with room for what they bring."""
-        waits = step - self._last_prefill < self._config.prefill_every
+        waits = step - self._last_prefill < (self._config.prefill_every or self.pace.steps)
         plan = self._plan(requests, sessions, step, 0 if waits else self._config.prefill_tokens)
         if waits and not plan:  # nothing decodes that prompts would have to wait for
             plan = self._plan(requests, sessions, step, self._config.prefill_tokens)
         if plan.prefill:
             self._last_prefill = step
+        self.pace.step(len(requests), [count for _, count in plan.prefill])
         return plan
 
     def _plan(

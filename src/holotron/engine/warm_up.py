@@ -7,6 +7,7 @@ from PIL import Image
 
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.images import PreparedImage, prepare_image
+from holotron.engine.pace import MOST_STEPS
 from holotron.engine.requests import Event, GenerationRequest
 from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import SessionState
@@ -51,7 +52,7 @@ def _begin(loop: EngineLoop, image: PreparedImage | None, adapter: str | None) -
     if vision is not None and image is not None:
         ids += [vision.image_token_id] * image.image.tokens
     # Long enough to decode still when the next prompt is taken up.
-    count = 2 * loop.config.prefill_every + 4
+    count = 2 * (loop.config.prefill_every or MOST_STEPS) + 4
     sampling = SamplingParams(max_tokens=count, ignore_eos=True, temperature=1.0, logprobs=0)
     session = loop.open(adapter=adapter)
     loop.submit(GenerationRequest(session, _unheard, sampling), ids, [] if image is None else [(TEXT_TOKENS, image)])

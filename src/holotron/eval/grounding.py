@@ -30,6 +30,7 @@ class Pointed(ScreenAnswer):
     description: str
     box: tuple[float, float, float, float]
     point: tuple[int, int] | None
+    size: tuple[int, int]
 
     @property
     def right(self) -> bool:
@@ -53,7 +54,7 @@ def questions(shot: Shot, screen: Screen) -> Iterator[ScreenQuestion[Pointed]]:
                 point = space.from_relative(*parse_point(said))
             except ActionError:
                 point = None
-            return Pointed(*screen, seconds, element.kind, description, element.box, point)
+            return Pointed(*screen, seconds, element.kind, description, element.box, point, (shot.width, shot.height))
 
         return ScreenQuestion(FIND + description, pointed, POINT_SCHEMA)
 
@@ -63,6 +64,10 @@ def questions(shot: Shot, screen: Screen) -> Iterator[ScreenQuestion[Pointed]]:
             yield ask(element, description)
 
 
+def _height(answer: Pointed) -> str:
+    return f"{answer.size[1]} px high"
+
+
 GROUNDING = QuestionKind(
     questions,
     {
@@ -70,3 +75,5 @@ GROUNDING = QuestionKind(
         "by_kind": (lambda each: each.kind, ()),
     },
 )
+# The same screens at several heights: what it points at, not where it remembers things to be.
+HEIGHTS = QuestionKind(questions, {"by_height": (_height, ())})

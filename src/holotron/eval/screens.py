@@ -13,9 +13,11 @@ from typing import Any, Generic, TypeVar
 
 from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import ChatModel, ChatOptions, Message
+from holotron.env.placement import Placement
 from holotron.episodes.worker_pool import Share, share_out
 from holotron.eval.statistics import wilson
 from holotron.suites.screens.generate import HELD_OUT_FROM, Tally
+from holotron.suites.screens.placing import placed
 from holotron.suites.screens.rendering import Shot
 from holotron.suites.screens.sources import SOURCES, Sources
 
@@ -71,8 +73,11 @@ def evaluate_screens(
     device: str | None = None,
     workers: int = 1,
     at_once: int = 4,
+    heights: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Ask about so many screens of each source, and give the shares of right answers.
+
+    heights: each screen is shown once at each, in pixels, the same pixels with white below them.
 
     The seeds are kept from training; generated pages have templates and themes that are kept, too. model: a checkpoint
     folder, a bundled name, or "random". Screens that cannot be drawn are left out.
@@ -81,7 +86,7 @@ def evaluate_screens(
     todo = [(source, HELD_OUT_FROM + seed) for seed in range(screens) for source in sources]
     tally = Tally(len(todo), "screens")
     with _policy(model, device) as policy:
-        work = partial(_ask, kind.questions, at_once)
+        work = partial(_ask, kind.questions, at_once, heights)
         shares = asyncio.run(share_out(work, todo, policy, workers=workers, on_report=tally.add))
     answers = sorted((answer for share in shares for answer in share), key=lambda each: (each.source, each.seed))
     parts = {"by_source": ((lambda each: each.source), sources), **kind.parts}
@@ -107,7 +112,10 @@ def _policy(model: str, device: str | None) -> Iterator[ChatModel]:
 
 
 async def _ask(
-    questions: Callable[[Shot, Screen], Iterable[ScreenQuestion[A]]], at_once: int, share: Share[Screen]
+    questions: Callable[[Shot, Screen], Iterable[ScreenQuestion[A]]],
+    at_once: int,
+    heights: Sequence[int],
+    share: Share[Screen],
 ) -> list[A]:
     """One worker's part."""
     policy = share.model
@@ -117,7 +125,10 @@ async def _ask(
 
         async def about(screen: Screen) -> list[A]:
             shot = await sources.shot(*screen)
-            answers = [] if shot is None else [await _answer(policy, shot, each) for each in questions(shot, screen)]
+            shots = [] if shot is None else [placed(shot, Placement((shot.width, height))) for height in heights]
+            if shot is not None and not heights:
+                shots = [shot]
+            answers = [await _answer(policy, shown, each) for shown in shots for each in questions(shown, screen)]
             share.report(screen)
             return answers
 
@@ -140,7 +151,7 @@ def _rates(
     groups: dict[str, list[A]] = {name: [] for name in first}
     for each in answers:
         groups.setdefault(part_of(each), []).append(each)
-    others = sorted(groups.keys() - set(first), key=lambda name: -len(groups[name]))
+    others = sorted(groups.keys() - set(first), key=lambda name: (-len(groups[name]), name))
     return {name: _rate(kind, groups[name]) for name in (*first, *others)}
 
 

@@ -23,6 +23,7 @@ from holotron.model.errors import ImageError
 from holotron.model.grids import Grid, image_grids, thumbnails, tile_grid
 
 WHITE = (255.0, 255.0, 255.0)
+_PINS = torch.cuda.is_available()
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ class ImageProcessor:
         grids = image_grids(*image.size, self.vision)
         tokens = sum(rows * columns // 4 for rows, columns in grids)
         if self.vision.mode == "tiles" and self.on_device:
-            return ProcessedImage(grids, tokens, image.size, pixels=torch.from_numpy(tower_images(image, self.vision)))
+            tiles = torch.from_numpy(tower_images(image, self.vision))
+            # From pinned memory it crosses while the thread that encodes goes on.
+            return ProcessedImage(grids, tokens, image.size, pixels=tiles.pin_memory() if _PINS else tiles)
         if self.vision.mode == "tiles":
             return ProcessedImage(grids, tokens, image.size, self._patches_of_tiles(image, grids))
         size = image.size

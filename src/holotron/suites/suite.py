@@ -192,7 +192,9 @@ def find_suite(name: str, root: Path | None = None, apps: Sequence[str] = ()) ->
     """A suite by its name. root, apps: of webapps, the folder of the applications, and which of them."""
     from holotron.suites.bandit import BanditSuite
     from holotron.suites.miniwob.suite import MiniWoBSuite
+    from holotron.suites.miniwob.varied import VariedMiniWoBSuite
     from holotron.suites.pages.suite import PagesSuite
+    from holotron.suites.pages.varied import VariedPagesSuite
     from holotron.suites.web import WebSuite
     from holotron.suites.webapps.suite import WebAppsSuite
 
@@ -200,7 +202,10 @@ def find_suite(name: str, root: Path | None = None, apps: Sequence[str] = ()) ->
         return WebAppsSuite(root, tuple(apps))
     if root is not None:
         raise SuiteError(f"the suite {name} has no root; webapps has one")
-    found = (MiniWoBSuite, PagesSuite, WebSuite, BanditSuite, WebAppsSuite)
+    found = (
+        *(MiniWoBSuite, VariedMiniWoBSuite, PagesSuite, VariedPagesSuite),
+        *(WebSuite, BanditSuite, WebAppsSuite),
+    )
     known: dict[str, type[Suite[Any]]] = {suite.name: suite for suite in found}
     if name not in known:
         raise SuiteError(f"there is no suite {name!r}; there are {', '.join(known)}")

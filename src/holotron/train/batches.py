@@ -253,8 +253,8 @@ class Packer:
         labels_YG = np.full((self.budget.patches, SLOTS), UNREAD, np.uint8)
         patch = 0
         for picture in pictures:
-            if picture.ocr_labels is not None:
-                labels_YG[patch : patch + picture.patches] = picture.ocr_labels[shuffle_order(picture.grids[0])]
+            if (labels := picture.ocr_labels) is not None:
+                labels_YG[patch : patch + picture.patches] = labels[shuffle_order(picture.grids[0])]
             patch += picture.patches
         return labels_YG
 

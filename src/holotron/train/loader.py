@@ -23,6 +23,7 @@ from holotron.agent.policy_format import NANO, PolicyFormat, find_format
 from holotron.episodes.examples import ExampleError
 from holotron.episodes.shards import read_shard, shard_paths
 from holotron.model.errors import ModelError
+from holotron.train.augment import Augment
 from holotron.train.batches import Bunch, Packer, TrainingBatch
 from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.cutting import cut
@@ -68,7 +69,7 @@ class SourceShare:
 
     Tar shards are held in memory as written sequences; those that follow each other over the same picture stay
     together, up to `shared` of them. Of an episode store the share holds where examples are, and reads what is drawn.
-    Of an episode that `fits` into no batch, one of its pieces is drawn.
+    Of an episode that `fits` into no batch, one of its pieces is drawn. What `augment` makes too large stays as it was.
     """
 
     def __init__(
@@ -81,9 +82,11 @@ class SourceShare:
         shared: int = 1,
         folder: Path = Path(),
         own_format: PolicyFormat = NANO,
-        fits: Callable[[Sequence], bool] = lambda _: True,
+        fits: Callable[..., bool] = lambda *_: True,
+        augment: Augment | None = None,
     ) -> None:
         self._seed = f"{seed}/{stream}"
+        self._augment, self._fits = augment, fits
         self._read: Callable[[int, int], Bunch]
         if source.store:
             from holotron.episodes.views import View  # needs pydantic, which training on tar shards does without
@@ -106,7 +109,11 @@ class SourceShare:
             self._start += len(self._order)
             self._round += 1
             self._order = self._shuffled()
-        return self._read(self._order[position - self._start], position)
+        bunch = self._read(self._order[position - self._start], position)
+        if self._augment is None or not bunch:
+            return bunch
+        shown = self._augment.apply(bunch, f"{self._seed}/augment/{position}")
+        return shown if self._fits(*shown) else bunch
 
     def _read_example(
         self,
@@ -194,6 +201,7 @@ class BatchStream(IterableDataset[Any]):
     rank: int = 0
     ranks: int = 1
     jitter: CoordinateJitter | None = None
+    augment: Augment | None = None
     folder: Path = Path()
     own_format: PolicyFormat = NANO
 
@@ -223,6 +231,7 @@ class BatchStream(IterableDataset[Any]):
                 self.folder,
                 self.own_format,
                 self.packer.fits,
+                self.augment,
             )
             for number, source in enumerate(self.sources)
         ]

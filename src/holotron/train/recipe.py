@@ -8,6 +8,7 @@ from typing import Any, ClassVar, get_args
 
 from holotron.agent.policy_format import find_format
 from holotron.episodes.selection import Selection
+from holotron.train.augment import AugmentConfig
 from holotron.train.batches import BatchBudget
 from holotron.train.feature_cache import FeatureCacheConfig
 from holotron.train.forward import Recompute
@@ -65,6 +66,7 @@ class Recipe:
     `coordinate_sigma` is how wide a near miss of a point is, in thousandths (`loss.py`).
     `ocr_loss` is the weight of telling what is written where (`ocr_loss.py`), beside what is said; 0 leaves it out.
     `coordinate_jitter` is how far, in thousandths, points in the action history are off (`coordinate_jitter.py`).
+    `augment` shows screenshots on drawn canvases, at drawn zooms (`augment.py`).
     `max_patches` is how many patches a picture may have from now on, larger ones are shrunk; 0 leaves that as it was.
     `recompute` is what layers compute again for their gradients instead of keeping it: "none", "full", "selective",
     which keeps the results of matrix products, "mamba": full in Mamba layers and the tower, selective elsewhere, or
@@ -110,6 +112,7 @@ class Recipe:
     batch: BatchBudget = field(default_factory=BatchBudget)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
     feature_cache: FeatureCacheConfig = field(default_factory=FeatureCacheConfig)
     folder: Path = field(default=Path(), compare=False)
 

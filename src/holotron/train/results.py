@@ -78,7 +78,7 @@ def _report_table(report: Mapping[str, Any]) -> tuple[Row, list[Row]]:
     if "protocols" in report:
         head, parts, right, total = ("protocol", "solved", "episodes"), report["protocols"], "successes", "episodes"
     elif "by_source" in report:
-        parts = report["by_source"] | {"all": report["all"]}
+        parts = report.get("by_height", report["by_source"]) | {"all": report["all"]}
         head, right, total = ("screens", "right", "questions"), "right", "of"
     else:
         raise ResultsError(f"a report with {', '.join(sorted(report)[:6])} is of no kind that a card has a table for")

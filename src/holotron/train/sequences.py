@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as ListOf
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holotron.agent.chat import Message, template_messages
+from holotron.env.placement import Placement
 from holotron.episodes.examples import Example, ExampleError, ExampleTurn
 from holotron.model.config import VisionConfig
 from holotron.model.grids import Grid, image_grids
 from holotron.model.image import image_size, load_image
 from holotron.model.text.conversation import AnsweredTurn, ConversationWriter
 from holotron.model.tiling import tower_images
-from holotron.train.ocr_loss import ocr_labels
+from holotron.train.ocr_loss import Letters
 
 # What was sent at a step, the answer (a text to say, or the very tokens that were generated), and whether to learn it.
 Exchange = tuple[ListOf[Message], str | ListOf[int], bool]
@@ -29,13 +30,15 @@ Exchange = tuple[ListOf[Message], str | ListOf[int], bool]
 class Picture:
     """A screenshot in its file, and the grids of patches that the tower will see of it: one, or one per tile.
 
-    ocr_labels: what is written in the patches, where that is known.
+    size: of what is shown: the screenshot, or the canvas of its placement. letters: what is written on it, where that
+    is known.
     """
 
     png: bytes
     size: tuple[int, int]
     vision: VisionConfig
-    ocr_labels: NDArray[np.uint8] | None = None
+    letters: Letters | None = None
+    placement: Placement | None = None
 
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
@@ -44,7 +47,8 @@ class Picture:
     @cached_property
     def name(self) -> str:
         """The same for the same picture, wherever it stands."""
-        return f"{hashlib.sha256(self.png).hexdigest()}-{self.size[0]}x{self.size[1]}"
+        told = self.png if self.placement is None else self.png + repr(self.placement).encode()
+        return f"{hashlib.sha256(told).hexdigest()}-{self.size[0]}x{self.size[1]}"
 
     @property
     def patches(self) -> int:
@@ -52,7 +56,20 @@ class Picture:
 
     def pixels(self) -> NDArray[np.uint8]:
         """[images of the tower, height, width, 3]"""
-        return tower_images(load_image(self.png), self.vision)
+        image = load_image(self.png)
+        return tower_images(image if self.placement is None else self.placement.place(image), self.vision)
+
+    @property
+    def ocr_labels(self) -> NDArray[np.uint8] | None:
+        """What is written in the patches, where that is known."""
+        if self.letters is None or len(self.grids) > 1:
+            return None
+        return self.letters.labels(self.size, self.grids[0])
+
+    def placed(self, placement: Placement) -> Picture:
+        """The same on a canvas."""
+        letters = None if self.letters is None else self.letters.placed(placement, self.size)
+        return Picture(self.png, placement.size, self.vision, letters, placement)
 
     @property
     def pixel_size(self) -> tuple[int, int]:
@@ -111,7 +128,4 @@ class SequenceWriter:
     def _picture(self, png: bytes, writing: Mapping[str, Any] | None) -> Picture:
         if self._vision is None:
             raise ExampleError(f"{self._writer.config.name} has no vision tower, and the example has screenshots")
-        picture = Picture(png, image_size(png), self._vision)
-        if writing is None or len(picture.grids) > 1:
-            return picture
-        return replace(picture, ocr_labels=ocr_labels(writing, picture.size, picture.grids[0]))
+        return Picture(png, image_size(png), self._vision, None if writing is None else Letters.of(writing))

@@ -14,10 +14,12 @@ import torch
 from holotron.env.workers import stop_signals
 from holotron.episodes.files import whole_file
 from holotron.model.heartbeat import to_stderr
+from holotron.train.augment import Augment
 from holotron.train.batches import Packer
 from holotron.train.coordinate_jitter import CoordinateJitter
 from holotron.train.learner import Learner
 from holotron.train.loader import BatchStream, Cursor, Drawn, load_batches
+from holotron.train.loss import Coordinates
 from holotron.train.meter import Meter, Progress, TrainingError, told_evaluation
 from holotron.train.parallel import join
 from holotron.train.recipe import DataSource, Recipe
@@ -140,13 +142,29 @@ class Trainer:
 
     def batches(self) -> Iterator[tuple[Drawn, ...]]:
         """This rank's batches of each step from here on."""
-        return load_batches(self._stream(self.recipe.data, self.cursors, self.step), self.recipe.workers)
+        return load_batches(self._learned(self.cursors, self.step), self.recipe.workers)
 
     def held_out_loss(self) -> float:
         """Of the same batches every time."""
         stream = self._stream(self.recipe.held_out, {}, 0)
         steps = islice(iter(stream), self.recipe.held_out_batches)
         return self.learner.measure(drawn.batch for step in steps for drawn in step)
+
+    def _learned(self, cursors: dict[int, Cursor], step: int) -> BatchStream:
+        """What is learned from, as the recipe shows it."""
+        return replace(self._stream(self.recipe.data, cursors, step), augment=self._augment())
+
+    def _augment(self) -> Augment | None:
+        config, vision = self.recipe.augment, self.learner.model.config.vision
+        if not config.share:
+            return None
+        first_ids = Coordinates.of(self.learner.writer.tokenizer).first_ids
+        if not first_ids or vision is None or vision.mode != "dynamic":
+            raise TrainingError(
+                f"{self.recipe.start} writes points as digits or sees tiles; [augment] moves points that are tokens on "
+                "whole pictures: leave it out"
+            )
+        return Augment(config, first_ids, vision.image_token_id)
 
     def _stream(self, sources: Sequence[DataSource], cursors: dict[int, Cursor], step: int) -> BatchStream:
         recipe, workers = self.recipe, max(1, self.recipe.workers)
@@ -173,7 +191,7 @@ class Trainer:
         if bad is None:
             return
         step, cursors = self.step - bad.behind, before[-bad.behind]
-        drawn = next(iter(self._stream(self.recipe.data, cursors, step)))
+        drawn = next(iter(self._learned(cursors, step)))
         path = self.out / f"bad-step-{step + 1}.{self.ranks.rank}.pt"
         kept = [
             {"kinds": each.kinds, "token_ids": each.batch.token_ids_T, "rows": each.batch.rows_N}

@@ -77,8 +77,11 @@ class LocalPage(Surface):
         return await self.evaluate(f"({function})({', '.join(json.dumps(argument) for argument in arguments)})")
 
     async def screenshot(self) -> bytes:
-        width, height = self.size
-        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        return await self.capture(*self.size)
+
+    async def capture(self, width: int, height: int, scale: float = 1) -> bytes:
+        """The upper left part of the page of that size, with so many pixels of the picture for each of its own."""
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": scale}
         # Faster compression, the same pixels.
         capture = {"format": "png", "clip": clip, "optimizeForSpeed": True}
         for _ in range(CAPTURES):
@@ -122,16 +125,14 @@ class LocalPage(Surface):
     # ---- pointer and keys ----
 
     async def click(self, x: float, y: float, button: Button = "left", count: int = 1) -> None:
-        self.aim(x, y)
+        x, y = self.aim(x, y)
         await self.guarded(self.opened.page.mouse.click(x, y, button=button, click_count=count))
 
     async def hover(self, x: float, y: float) -> None:
-        self.aim(x, y)
-        await self.guarded(self.opened.page.mouse.move(x, y))
+        await self.guarded(self.opened.page.mouse.move(*self.aim(x, y)))
 
     async def drag(self, start: Point, end: Point, steps: int = DRAG_STEPS) -> None:
-        self.aim(*start)
-        self.aim(*end)
+        start, end = self.aim(*start), self.aim(*end)
         mouse = self.opened.page.mouse
         await self.guarded(mouse.move(*start))
         self._mouse_down = True
@@ -153,9 +154,10 @@ class LocalPage(Surface):
             await self.guarded(self.opened.page.mouse.up())
         self._mouse_down = False
 
-    def aim(self, x: float, y: float) -> None:
-        """ActionFailed where a point is not on the page."""
+    def aim(self, x: float, y: float) -> Point:
+        """Where the page is pointed at for a point of its picture; ActionFailed where that is not on it."""
         width, height = self.size
         if not (0 <= x < width and 0 <= y < height):
             raise ActionFailed(f"the point ({x:g}, {y:g}) is outside the task's area of {width}×{height} pixels")
         self.mouse_used = True
+        return x, y

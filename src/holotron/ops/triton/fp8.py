@@ -1,15 +1,11 @@
 """Linear layers in 8 bits on devices that multiply them (compute capability 8.9 and later), and what comes before them.
 
-Many rows go through the library's product. Few rows wait for the weights, and the library leaves half of the bandwidth:
-a kernel of its own streams them. How it cuts a layer follows from the layer's shape alone, so a row has the same bits
-in every batch of at most FEW_ROWS.
+Products are the library's: at 100 rows, where a layer waits for its weights, a kernel of ours was no faster.
 
-Shapes: T tokens, I inputs, O outputs, S parts of the inputs that are summed apart.
+Shapes: T tokens, I inputs, O outputs.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 import triton
@@ -17,34 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from holotron.ops.plain.fp8 import QuantizedRows
-from holotron.ops.triton.norm import normalise
-
-FEW_ROWS = 128
-PROGRAMS = 264  # two for each multiprocessor of an H200: a layer with fewer tiles is cut along its inputs, too
-SUM_BLOCK = 1024
-
-
-@dataclass(frozen=True)
-class FewRowsConfig:
-    """Outputs and inputs of a tile, and what Triton is told. parts: None is as many as fill the device."""
-
-    outputs: int = 128
-    inputs: int = 128
-    num_warps: int = 8
-    num_stages: int = 5
-    parts: int | None = None
-
-
-# The first is the default.
-FEW_ROWS_CONFIGS = [
-    FewRowsConfig(),
-    FewRowsConfig(num_warps=4),
-    FewRowsConfig(128, 256, 8, 3),
-    FewRowsConfig(64, 128, 4, 4),
-    FewRowsConfig(64, 256, 4, 3),
-    FewRowsConfig(parts=1),
-    FewRowsConfig(64, 128, 4, 4, parts=1),
-]
+from holotron.ops.triton.norm import normalise, warps
 
 
 def quantize_rows(x_TI: Tensor, out: QuantizedRows | None = None) -> QuantizedRows:
@@ -71,7 +40,7 @@ def _row_by_row(activation: str, x_TI: Tensor, out: QuantizedRows | None) -> Qua
             SIZE=size,
             ACTIVATION=activation,
             BLOCK=block,
-            num_warps=_warps(block),
+            num_warps=warps(block),
         )
     return out
 
@@ -94,7 +63,7 @@ def add_rms_norm_fp8(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tu
             delta.stride(0),
             SIZE=x.shape[1],
             BLOCK=block,
-            num_warps=_warps(block),
+            num_warps=warps(block),
         )
     return total, out
 
@@ -121,85 +90,24 @@ def gated_rms_norm_fp8(
             GROUPS=groups,
             BLOCK=block,
             BLOCK_G=blocks,
-            num_warps=_warps(block * blocks),
+            num_warps=warps(block * blocks),
         )
     return out
-
-
-def _warps(block: int) -> int:
-    """One warp per 1,024 elements: four 16-byte loads of 16-bit values per thread."""
-    return max(1, min(16, block // 1024))
 
 
 def fp8_linear(
     values_TI: Tensor, scale_T: Tensor, dtype: torch.dtype, weight_OI: Tensor, scale_O: Tensor, bias_O: Tensor | None
 ) -> Tensor:
     """The plain fp8_linear; sums are kept in the 22 bits or so that the device's 8-bit products have."""
-    if len(values_TI) <= FEW_ROWS:
-        out_TO = multiply_few_rows(values_TI, scale_T, weight_OI, scale_O, dtype)
-    else:
-        out_TO = multiply_many_rows(values_TI, scale_T, weight_OI, scale_O).to(dtype)
-    return out_TO if bias_O is None else out_TO + bias_O
-
-
-def multiply_many_rows(values_TI: Tensor, scale_T: Tensor, weight_OI: Tensor, scale_O: Tensor) -> Tensor:
-    """The library's product of scaled rows, in bfloat16."""
-    return torch._scaled_mm(
+    out_TO = torch._scaled_mm(
         values_TI,
         weight_OI.T,
         scale_a=scale_T[:, None],
         scale_b=scale_O[None, :],
         out_dtype=torch.bfloat16,
         use_fast_accum=True,
-    )
-
-
-def multiply_few_rows(
-    values_TI: Tensor,
-    scale_T: Tensor,
-    weight_OI: Tensor,
-    scale_O: Tensor,
-    dtype: torch.dtype,
-    *,
-    config: FewRowsConfig | None = None,
-) -> Tensor:
-    """The product of scaled rows, tile by tile of the weights; parts of the inputs are summed in order."""
-    config = config or FEW_ROWS_CONFIGS[0]
-    rows, inputs = values_TI.shape
-    outputs = len(weight_OI)
-    assert weight_OI.is_contiguous()
-    out_TO = torch.empty(rows, outputs, dtype=dtype, device=values_TI.device)
-    if not rows:
-        return out_TO
-    tiles = triton.cdiv(outputs, config.outputs)
-    parts = config.parts or min(triton.cdiv(PROGRAMS, tiles), 8)
-    depth = triton.cdiv(triton.cdiv(inputs, parts), config.inputs) * config.inputs
-    parts = triton.cdiv(inputs, depth)
-    sums = out_TO if parts == 1 else torch.empty(parts, rows, outputs, dtype=torch.float32, device=values_TI.device)
-    block = max(16, min(128, triton.next_power_of_2(rows)))
-    _few_rows_kernel[(tiles, parts, triton.cdiv(rows, block))](
-        values_TI,
-        scale_T,
-        weight_OI,
-        scale_O,
-        sums,
-        rows,
-        INPUTS=inputs,
-        OUTPUTS=outputs,
-        PART=depth,
-        SCALED=parts == 1,
-        BLOCK_T=block,
-        BLOCK_O=config.outputs,
-        BLOCK_I=config.inputs,
-        num_warps=config.num_warps,
-        num_stages=config.num_stages,
-    )
-    if parts > 1:
-        block = min(SUM_BLOCK, triton.next_power_of_2(outputs))
-        _sum_parts_kernel[(rows, triton.cdiv(outputs, block))](
-            sums, scale_T, scale_O, out_TO, rows, OUTPUTS=outputs, PARTS=parts, BLOCK=block, num_warps=4
-        )
-    return out_TO
+    ).to(dtype)
+    return out_TO if bias_O is None else out_TO + bias_O
 
 
 @triton.jit
@@ -280,66 +188,3 @@ def _gated_rms_norm_quantize_kernel(
     y = y.to(x_ptr.dtype.element_ty).to(tl.float32)
     largest = tl.max(tl.max(tl.abs(y), 1), 0)
     _store_quantized(y, largest, values_ptr + row * (SIZE * GROUPS), scale_ptr + row, at, mask)
-
-
-@triton.jit(do_not_specialize=["rows"])
-def _few_rows_kernel(
-    x_ptr,
-    x_scale_ptr,
-    weight_ptr,
-    weight_scale_ptr,
-    out_ptr,
-    rows,
-    INPUTS: tl.constexpr,
-    OUTPUTS: tl.constexpr,
-    PART: tl.constexpr,
-    SCALED: tl.constexpr,
-    BLOCK_T: tl.constexpr,
-    BLOCK_O: tl.constexpr,
-    BLOCK_I: tl.constexpr,
-):
-    """One tile of outputs over one part of the inputs. The weights are the first operand, whose rows the matrix
-    instruction takes 64 at a time: a small batch then fills no rows with nothing.
-    """
-    part = tl.program_id(1)
-    o = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)
-    t = tl.program_id(2) * BLOCK_T + tl.arange(0, BLOCK_T)
-    i = tl.arange(0, BLOCK_I)
-    weights = weight_ptr + (o % OUTPUTS).to(tl.int64)[:, None] * INPUTS + i[None, :]
-    tokens = x_ptr + t[None, :] * INPUTS + i[:, None]
-    sum_OT = tl.zeros((BLOCK_O, BLOCK_T), tl.float32)
-    for start in range(part * PART, tl.minimum(part * PART + PART, INPUTS), BLOCK_I):
-        if INPUTS % BLOCK_I == 0:
-            w_OI = tl.load(weights + start)
-            x_IT = tl.load(tokens + start, mask=(t < rows)[None, :], other=0.0)
-        else:
-            inside = i < INPUTS - start
-            w_OI = tl.load(weights + start, mask=inside[None, :], other=0.0)
-            x_IT = tl.load(tokens + start, mask=(t < rows)[None, :] & inside[:, None], other=0.0)
-        sum_OT = tl.dot(w_OI, x_IT, sum_OT)
-    if SCALED:
-        sum_OT *= tl.load(weight_scale_ptr + o, mask=o < OUTPUTS, other=0.0)[:, None]
-        sum_OT *= tl.load(x_scale_ptr + t, mask=t < rows, other=0.0)[None, :]
-    out = out_ptr + (part * rows + t).to(tl.int64)[:, None] * OUTPUTS + o[None, :]
-    tl.store(out, tl.trans(sum_OT).to(out_ptr.dtype.element_ty), mask=(t < rows)[:, None] & (o < OUTPUTS)[None, :])
-
-
-@triton.jit(do_not_specialize=["rows"])
-def _sum_parts_kernel(
-    sums_ptr,
-    x_scale_ptr,
-    weight_scale_ptr,
-    out_ptr,
-    rows,
-    OUTPUTS: tl.constexpr,
-    PARTS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    row = tl.program_id(0).to(tl.int64)
-    o = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    mask = o < OUTPUTS
-    total = tl.zeros((BLOCK,), tl.float32)
-    for part in tl.static_range(PARTS):
-        total += tl.load(sums_ptr + (part * rows + row) * OUTPUTS + o, mask=mask, other=0.0)
-    total *= tl.load(weight_scale_ptr + o, mask=mask, other=0.0) * tl.load(x_scale_ptr + row)
-    tl.store(out_ptr + row * OUTPUTS + o, total.to(out_ptr.dtype.element_ty), mask=mask)

@@ -20,7 +20,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     if out.numel():
         block = triton.next_power_of_2(x.shape[-1])
         _rms_norm_kernel[(len(rows),)](
-            rows, weight, out, eps, rows.stride(0), SIZE=x.shape[-1], BLOCK=block, num_warps=_warps(block)
+            rows, weight, out, eps, rows.stride(0), SIZE=x.shape[-1], BLOCK=block, num_warps=warps(block)
         )
     return out
 
@@ -42,7 +42,7 @@ def add_rms_norm(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[
             delta_rows.stride(0),
             SIZE=x.shape[-1],
             BLOCK=block,
-            num_warps=_warps(block),
+            num_warps=warps(block),
         )
     return total, out
 
@@ -64,7 +64,7 @@ def gated_rms_norm(x: Tensor, gate: Tensor, weight: Tensor, eps: float, groups: 
             gate_rows.stride(0),
             SIZE=size,
             BLOCK=block,
-            num_warps=_warps(block),
+            num_warps=warps(block),
         )
     return out
 
@@ -81,7 +81,7 @@ def relu_squared(x: Tensor, out: Tensor | None = None) -> Tensor:
         size = x.shape[-1]
         block = min(ELEMENTWISE_BLOCK, triton.next_power_of_2(size))
         _relu_squared_kernel[(len(rows), triton.cdiv(size, block))](
-            rows, out_rows, rows.stride(0), out_rows.stride(0), SIZE=size, BLOCK=block, num_warps=_warps(block)
+            rows, out_rows, rows.stride(0), out_rows.stride(0), SIZE=size, BLOCK=block, num_warps=warps(block)
         )
     return out
 
@@ -92,7 +92,7 @@ def _rows(x: Tensor) -> Tensor:
     return rows if rows.stride(1) == 1 else rows.contiguous()
 
 
-def _warps(block: int) -> int:
+def warps(block: int) -> int:
     """One warp per 512 elements: two 16-byte loads of 16-bit values per thread."""
     return max(1, min(16, block // 512))
 

@@ -113,6 +113,7 @@ class MiniWoBEnvironment(LocalPage):
         await self._park_mouse(again)
         if not again:
             await self.guarded(self.opened.page.goto(url, wait_until="load", timeout=0))
+        await self.restyle()
         start = "restart" if again else "start"
         self._loaded, self.instruction = name, await self.evaluate(f"holotron.{start}({seed}, {limit_ms})")
         observation = await self._look()
@@ -169,6 +170,9 @@ class MiniWoBEnvironment(LocalPage):
                 self._result = MiniWoBResult(done, _number(raw), _number(reward), reason)
         return self._result
 
+    async def restyle(self) -> None:
+        """Changes how the page looks, before its episode begins. These pages stay as they are."""
+
     # ---- what this surface does in its own way ----
 
     async def type_text(self, text: str) -> None:
@@ -181,8 +185,7 @@ class MiniWoBEnvironment(LocalPage):
         await self.press("Enter")
 
     async def scroll(self, dx: float, dy: float, at: Point | None = None) -> None:
-        x, y = at or (WIDTH // 2, HEIGHT // 2)
-        self.aim(x, y)
+        x, y = self.aim(*(at or (WIDTH // 2, HEIGHT // 2)))
         mouse = self.opened.page.mouse
         await self.guarded(mouse.move(x, y))
         # The browser scrolls some time after the wheel has turned, so the page is asked whether and when.
@@ -195,7 +198,7 @@ class MiniWoBEnvironment(LocalPage):
         await asyncio.sleep(min(seconds, LONGEST_WAIT))
 
     async def _look(self) -> Observation:
-        return Observation(await self.screenshot(), WIDTH, HEIGHT, f"miniwob:{self.task}", self.task)
+        return Observation(await self.screenshot(), *self.size, f"miniwob:{self.task}", self.task)
 
     async def _park_mouse(self, leave: bool) -> None:
         """Beside the task's area: the mouse outlives the page, and what lies under it would look touched.

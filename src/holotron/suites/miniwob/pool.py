@@ -30,11 +30,13 @@ MiniWoBPool = EnvironmentPool[MiniWoBEnvironment]
 SCRIPT = Path(__file__).with_name("page.js")
 
 
-def miniwob_pool(config: MiniWoBConfig | None = None) -> MiniWoBPool:
+def miniwob_pool(
+    config: MiniWoBConfig | None = None, environment: type[MiniWoBEnvironment] = MiniWoBEnvironment
+) -> MiniWoBPool:
     """`async with miniwob_pool(MiniWoBConfig(pages=8)) as pool`, then `async with pool.lease() as env`."""
     chosen = config or MiniWoBConfig()
     return EnvironmentPool(
-        lambda open_page: MiniWoBEnvironment(open_page, chosen),
+        lambda open_page: environment(open_page, chosen),
         chosen.pages,
         # In several tasks scroll bars are the only sign that there is more to see.
         launch=LaunchOptions(chosen.executable, arguments=ARGUMENTS, hide_scrollbars=False),

@@ -136,9 +136,9 @@ PageEnvironmentPool = EnvironmentPool[PageEnvironment]
 CONTEXT = {"device_scale_factor": 1, "locale": "en-US", "offline": True}
 
 
-def page_pool(pages: int = 2, browsers: int = 1) -> PageEnvironmentPool:
+def page_pool(
+    pages: int = 2, browsers: int = 1, environment: type[PageEnvironment] = PageEnvironment
+) -> PageEnvironmentPool:
     """`async with page_pool(4) as pool`, then `async with pool.lease() as env: await env.reset(task, seed)`."""
     launch = LaunchOptions(arguments=ARGUMENTS)
-    return EnvironmentPool(
-        PageEnvironment, pages, launch=launch, context=CONTEXT, browsers=browsers, seconds=LONGEST_CALL
-    )
+    return EnvironmentPool(environment, pages, launch=launch, context=CONTEXT, browsers=browsers, seconds=LONGEST_CALL)

@@ -11,6 +11,7 @@ from holotron.suites.kit.html import FONTS, LABEL_PLACES, LabelPlace
 from holotron.suites.kit.words import BRANDS, LINKS, SENTENCES
 
 VIEWPORTS = ((1024, 768), (1152, 768), (1280, 720), (1280, 800))
+DARK_ON = "#10131a"  # what stands on the accent of dark pages
 LINK = re.compile(r'<a href="#">([^<]*)</a>')
 FIELDS = ".styled input:not([type=checkbox]):not([type=radio]), .styled textarea"
 
@@ -150,10 +151,14 @@ def _light(chance: random.Random, hue: int) -> dict[str, str]:
     }  # fmt: skip
 
 
+def is_dark(style: PageStyle) -> bool:
+    return f"--on: {DARK_ON}" in style.variables
+
+
 def _dark(chance: random.Random, hue: int) -> dict[str, str]:
     return {
         "--ground": chance.choice(("#14171c", "#1c1c1c", "#0d1117")), "--card": "#23272e", "--ink": "#e6e6e6",
-        "--soft": "#9aa4b0", "--line": "#4a515b", "--accent": f"hsl({hue} 70% 68%)", "--on": "#10131a",
+        "--soft": "#9aa4b0", "--line": "#4a515b", "--accent": f"hsl({hue} 70% 68%)", "--on": DARK_ON,
         "--quiet": "#2f353e",
     }  # fmt: skip
 

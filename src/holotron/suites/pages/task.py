@@ -13,7 +13,7 @@ from pkgutil import iter_modules
 from holotron.suites.pages import templates as folder
 from holotron.suites.pages.behaviour import own_script, read_script
 from holotron.suites.pages.builder import PageBuilder, PageContent
-from holotron.suites.pages.style import draw_style
+from holotron.suites.pages.style import PageStyle, draw_style
 
 Draw = Callable[[PageBuilder], PageContent]
 # The share of pages on which the Enter key sends nothing.
@@ -67,8 +67,8 @@ def all_templates(held_out: bool | None = None) -> list[Template]:
     return [_TEMPLATES[name] for name in sorted(_TEMPLATES) if held_out in (None, _TEMPLATES[name].held_out)]
 
 
-def draw_task(name: str, seed: int) -> PageTask:
-    """The same page and task for the same seed."""
+def draw_task(name: str, seed: int, restyle: Callable[[PageStyle], PageStyle] = lambda style: style) -> PageTask:
+    """The same page and task for the same seed. restyle: changes how it looks, once all else is drawn."""
     _load()
     if name not in _TEMPLATES:
         raise UnknownTemplate(f"there is no template {name!r}; there are {', '.join(sorted(_TEMPLATES))}")
@@ -80,6 +80,7 @@ def draw_task(name: str, seed: int) -> PageTask:
     if not made.held_out:  # those stay as they were first measured
         variations = random.Random(f"{name}/{seed}/habits")
         style, data["deaf"] = style.varied(variations), variations.random() < IGNORES_ENTER_SHARE
+    style = restyle(style)
     script = own_script(name) if drawn.script is None else drawn.script
     # "</" would end the script in the middle of a text.
     written = json.dumps(data).replace("</", "<\\/")

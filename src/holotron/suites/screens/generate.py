@@ -38,7 +38,7 @@ class GroundSettings:
     asks: samples of one screen, each with questions of its own: drawing costs more than asking.
     mix: weights of the sources. held_out: other seeds, and pages of templates and themes kept from training.
     folders: where the source "packages" looks for HTML; none stands for the usual places. at_once: screens that one
-    worker has in the works.
+    worker has in the works. varied: screens on canvases and in views of drawn sizes.
     """
 
     out: Path
@@ -51,6 +51,7 @@ class GroundSettings:
     shard_bytes: int = 64 << 20
     at_once: int = 3
     asks: int = 1
+    varied: bool = False
 
     def __post_init__(self) -> None:
         for name in ("samples", "workers", "at_once", "asks"):
@@ -85,7 +86,11 @@ async def ground_samples(seeds: Iterable[int], settings: GroundSettings) -> Asyn
     """The samples of these seeds, in their order, several in the works at once."""
     weights, at_once = settings.weights, settings.at_once
     async with Sources(
-        folders=settings.folders, held_out=settings.held_out, at_once=at_once, asks=settings.asks
+        folders=settings.folders,
+        held_out=settings.held_out,
+        at_once=at_once,
+        asks=settings.asks,
+        varied=settings.varied,
     ) as sources:
         await sources.prepare(weights)
         drawing = asyncio.Semaphore(at_once)

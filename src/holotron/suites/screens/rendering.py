@@ -27,6 +27,7 @@ CONTEXT = {"device_scale_factor": 1, "locale": "en-US", "timezone_id": "UTC", "o
 TIMEOUT = 20.0
 # A tab that has drawn this many documents is replaced: memory that pages leave behind adds up.
 DOCUMENTS_PER_TAB = 400
+MOST_SIZES = 8  # of tabs that wait for documents of their size
 SMALL = 260  # screens narrower than this hold smaller things
 SHEET_COLUMNS, SHEET_ROWS = 8, 6
 SHEET = Path(__file__).with_name("sheet.js").read_text()
@@ -99,7 +100,7 @@ class Renderer:
                     tab = free.pop()
                     tab = None if tab.page.is_closed() else tab  # its browser may have died
                 if tab is None:
-                    tab = await self._open_tab(*size)
+                    tab = await self._resized_tab(*size) or await self._open_tab(*size)
                 done = await work(tab)
         except (Error, TimeoutError, InfrastructureError) as error:
             if tab is not None:
@@ -110,6 +111,17 @@ class Renderer:
         else:
             free.append(tab)
         return done
+
+    async def _resized_tab(self, width: int, height: int) -> _Tab | None:
+        """One of another size that is free, where there are tabs of many sizes already."""
+        others = [tabs for tabs in self._tabs.values() if tabs]
+        if len(self._tabs) <= MOST_SIZES or not others:
+            return None
+        tab = others[0].pop(0)
+        if tab.page.is_closed():
+            return None
+        await tab.page.set_viewport_size({"width": width, "height": height})
+        return tab
 
     async def _open_tab(self, width: int, height: int) -> _Tab:
         opened = await self._context.open_page()

@@ -10,12 +10,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from holotron.episodes.examples import Example
+from holotron.suites.kit.variation import draw_placement
 from holotron.suites.miniwob.environment import MiniWoBConfig
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.tasks import MiniWoBError, html_folder
 from holotron.suites.screens.miniwob import draw_miniwob
 from holotron.suites.screens.packages import find_files, make_package_page
 from holotron.suites.screens.pages import make_page
+from holotron.suites.screens.placing import placed
 from holotron.suites.screens.questions import ask
 from holotron.suites.screens.rendering import Renderer, RenderingError, Shot
 from holotron.suites.screens.widgets import make_widgets
@@ -28,13 +30,21 @@ PACKAGE_TRIES = 4
 class Sources:
     """Makes samples: `async with Sources() as sources: await sources.samples("widgets", 17)`.
 
-    asks: samples of one screen, each with questions of its own.
+    asks: samples of one screen, each with questions of its own. varied: small screens lie on drawn canvases, pages are
+    drawn in views of all sizes.
     """
 
     def __init__(
-        self, *, folders: tuple[Path, ...] = (), held_out: bool = False, at_once: int = 3, asks: int = 1
+        self,
+        *,
+        folders: tuple[Path, ...] = (),
+        held_out: bool = False,
+        at_once: int = 3,
+        asks: int = 1,
+        varied: bool = False,
     ) -> None:
         self._folders, self._held_out, self._at_once, self._asks = folders, held_out, at_once, asks
+        self._varied = varied
         self._stack = AsyncExitStack()
         self._files: list[Path] | None = None
         self.renderer = Renderer()
@@ -64,7 +74,7 @@ class Sources:
             return await self._package_shot(seed)
         for trial in range(TRIES):  # these screens can all be drawn: what fails is a browser
             try:
-                return await self._made_shot(source, seed)
+                return self._placed(await self._made_shot(source, seed), source, seed)
             except (RenderingError, MiniWoBError) as error:
                 print(f"{source} {seed}, try {trial + 1} of {TRIES}: {error}", file=sys.stderr, flush=True)
         return None
@@ -73,9 +83,16 @@ class Sources:
         if source == "widgets":
             return await self.renderer.draw(make_widgets(seed))
         if source == "pages":
-            return await self.renderer.draw(make_page(seed, held_out=self._held_out))
+            return await self.renderer.draw(make_page(seed, held_out=self._held_out, varied=self._varied))
         assert self._miniwob is not None
         return await draw_miniwob(self._miniwob, seed)
+
+    def _placed(self, shot: Shot, source: str, seed: int) -> Shot:
+        """A small screen on a canvas, where they vary."""
+        if not self._varied or source == "pages":
+            return shot
+        chance = random.Random(f"canvas/{source}/{seed}")
+        return placed(shot, draw_placement(chance, (shot.width, shot.height), self._held_out, zooms=range(100, 101)))
 
     async def _package_shot(self, seed: int) -> Shot | None:
         """Of the first file that can be drawn and shows something."""
@@ -102,7 +119,10 @@ class Sources:
             shots = await self.renderer.draw_sheet([make_widgets(seed) for seed in seeds])
         except RenderingError:
             return await self.each("widgets", seeds)
-        return [self._asked(shot, "widgets", seed) for shot, seed in zip(shots, seeds, strict=True)]
+        return [
+            self._asked(self._placed(shot, "widgets", seed), "widgets", seed)
+            for shot, seed in zip(shots, seeds, strict=True)
+        ]
 
     def _asked(self, shot: Shot, source: str, seed: int) -> list[Example]:
         size = {"size": [shot.width, shot.height]}

@@ -1,0 +1,83 @@
+"""Generated pages in drawn variations: pictures of up to 1920×1080, device pixel ratios, letters and colours."""
+
+from __future__ import annotations
+
+import random
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any
+
+from holotron.env.environment import Observation
+from holotron.env.task import Task
+from holotron.episodes.record import EnvironmentInfo
+from holotron.suites.kit.variation import (
+    FONTS,
+    HELD_OUT_FONTS,
+    HUE_BAND,
+    OFFSET_BAND,
+    SIDE_BAND,
+    ZOOM_BAND,
+    draw_number,
+)
+from holotron.suites.pages.environment import PageEnvironment, page_pool
+from holotron.suites.pages.style import PageStyle, is_dark
+from holotron.suites.pages.suite import PagesSuite
+from holotron.suites.pages.task import PageTask, draw_task
+from holotron.suites.suite import HELD_OUT_SEEDS
+
+WIDTHS, HEIGHTS, LARGEST = range(800, 1601), range(600, 1001), (1920, 1080)
+RATIOS = range(80, 201)  # hundredths of the device pixel ratio
+MARGINS = range(65)
+
+
+def draw_varied_task(name: str, seed: int) -> tuple[PageTask, float]:
+    """The task of a seed in its variation, and the pixels of its picture for each of the page's."""
+    chance, held_out = random.Random(f"variation/{name}/{seed}"), seed in HELD_OUT_SEEDS
+    width = draw_number(chance, WIDTHS, SIDE_BAND, held_out)
+    height = draw_number(chance, HEIGHTS, SIDE_BAND, held_out)
+    most = min(LARGEST[0] / width, LARGEST[1] / height)
+    ratio = draw_number(chance, [each for each in RATIOS if each <= 100 * most], ZOOM_BAND, held_out) / 100
+    hue = draw_number(chance, range(360), HUE_BAND, held_out)
+    margins = [draw_number(chance, MARGINS, OFFSET_BAND, held_out) for _ in range(4)]
+    font = chance.choice(HELD_OUT_FONTS if held_out else FONTS)
+
+    def restyle(style: PageStyle) -> PageStyle:
+        accent = f"hsl({hue} 70% {68 if is_dark(style) else 33}%)"
+        around = " ".join(f"{margin}px" for margin in margins)
+        return replace(
+            style,
+            viewport=(width, height),
+            variables=f"{style.variables}; --font: '{font}'; --accent: {accent}",
+            variations=f"{style.variations} body {{ margin: {around}; }}",
+        )
+
+    return draw_task(name, seed, restyle), ratio
+
+
+class VariedPage(PageEnvironment):
+    """One page, shown as the seed of its task says."""
+
+    ratio = 1.0
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        drawn, self.ratio = draw_varied_task(task.name or "", seed)
+        await self.show(drawn)
+        return await self.observe()
+
+    async def observe(self) -> Observation:
+        width, height = self.size
+        picture = await self.capture(width, height, self.ratio)
+        return Observation(picture, round(width * self.ratio), round(height * self.ratio))
+
+
+class VariedPagesSuite(PagesSuite):
+    """The templates, protocols and teachers of generated pages; seeds for evaluation look as none for training do."""
+
+    name = "pages-varied"
+
+    @property
+    def environment(self) -> EnvironmentInfo:
+        return EnvironmentInfo(name=self.name)
+
+    def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
+        return page_pool(pages, browsers, VariedPage)
