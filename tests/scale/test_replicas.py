@@ -31,10 +31,11 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def live(folder):
-    with pytest.MonkeyPatch.context() as patch, serving(folder, replicas=in_threads(2), admin_key="admin") as server:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr("holotron.server.engine_client.FIRST_PAUSE", 0.02)  # they are killed again and again
-        wait(lambda: len(router(server).directory.up()) == 2)
-        yield server
+        with serving(folder, replicas=in_threads(2), admin_key="admin") as server:
+            wait(lambda: len(router(server).directory.up()) == 2)
+            yield server
 
 
 @pytest.fixture
