@@ -166,6 +166,7 @@ def read_session(loop: EngineLoop, post: Post, read: Read, image_file: Callable[
     logits = [None if t is None else torch.empty(t[1], dtype=getattr(torch, t[0])) for t in head["logits"]]
     store = loop.memory.offload_store
     memory: list[OffloadedSession | None] = [post(partial(store.reserve, nbytes)).result() for nbytes in head["memory"]]
+    post(store.copied).result().synchronize()  # what lay there before may still be on its way to the device
     state = SessionState(head["id"], OnUpdate(head["on_update"]), head["keep_images"], 0, head["pool"])
     detached = DetachedSession(state, head["adapter"], head["resident"], [part for part in memory if part is not None])
     try:
