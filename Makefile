@@ -8,6 +8,7 @@ CLIENTS := .venv-clients
 .DEFAULT_GOAL := help
 .PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-webapps test-clients test-gpu
 .PHONY: test-docs fuzz soak edge lint clean learn-small grounding judge-kills annotate-kills fleet-kills
+.PHONY: replica-kills replica-throughput
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -60,10 +61,18 @@ grounding: $(STAMP) browser ## the bundled policy on generated pages in the layo
 judge-kills: $(STAMP) browser ## 643 tasks played and judged by a command that is killed five times; the result goes to benchmarks/results
 	$(BIN)/python -m tests.eval.navigation_kills --out benchmarks/results/navigation-kills.json
 
+replica-kills: $(STAMP) ## 200 sessions on replicas of a Ray cluster that are killed for ten minutes; the result goes to benchmarks/results
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.scale.chaos --out benchmarks/results/replica-kills.json
+
+replica-throughput: $(STAMP) ## what the router in front of replicas carries; the result goes to benchmarks/results
+	$(BIN)/python -m tests.scale.throughput --out benchmarks/results/replica-throughput.json
+
 annotate-kills: $(STAMP) browser ## 2,000 screens labelled by a command that is killed three times; the result goes to benchmarks/results
 	$(BIN)/python -m tests.eval.annotate_kills --out benchmarks/results/annotate-kills.json
 
 fleet-kills: $(STAMP) browser ## 300 MiniWoB++ episodes on a Ray cluster whose hosts and machines are killed; the result goes to benchmarks/results
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	$(BIN)/python -m tests.scale.fleet_kills --out benchmarks/results/fleet-kills.json
 
 examples: $(STAMP) browser ## all programs of examples/, against a scripted model

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import torch
 
 from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed
 from holotron.engine.migration import CHUNK, SessionDamaged, _chunks
 from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import Residency
+from holotron.model.adapters import load_adapters
 from tests.engine.driver import GREEDY
 from tests.engine.invariants import check_loop
 from tests.engine.outside import engine_for, png, screenshot, with_image
@@ -188,8 +190,6 @@ def test_damaged_bytes_are_refused_and_take_nothing(hybrid):
     ],
 )
 def test_another_model_or_memory_is_refused(hybrid, other, config, named):
-    import torch
-
     async def main():
         config_ = {k: getattr(torch, v) if isinstance(v, str) else v for k, v in config.items()}
         with engine_for(hybrid) as home, engine_for(tiny_model(**other), **config_) as away:
@@ -230,8 +230,6 @@ def test_a_session_that_cannot_leave_stays(hybrid):
 
 
 def test_the_adapter_and_what_weights_change_go_along(tmp_path):
-    from holotron.model.adapters import load_adapters
-
     def adapted(*names: str):
         model = tiny_model()
         write_adapter(model, tmp_path / "shop", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -79,8 +80,6 @@ def test_the_journal_goes_with_the_engine():
     assert not same.tokens
     assert not same.images
     assert list(entry.tokens) == [1, 2, 3, 4, 5, 6]
-    from pathlib import Path
-
     folder = Path(keeper._folder.name)
     assert len(list(folder.iterdir())) == 1  # the earlier image is on disk, and goes with the last that has it
     entry.rollback(0)

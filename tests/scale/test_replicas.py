@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
+import shutil
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -27,9 +31,11 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def live(folder):
-    with serving(folder, replicas=in_threads(2), admin_key="admin") as server:
-        wait(lambda: len(router(server).directory.up()) == 2)
-        yield server
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("holotron.server.engine_client.FIRST_PAUSE", 0.02)  # they are killed again and again
+        with serving(folder, replicas=in_threads(2), admin_key="admin") as server:
+            wait(lambda: len(router(server).directory.up()) == 2)
+            yield server
 
 
 @pytest.fixture
@@ -94,7 +100,8 @@ TURNS = ({"text": "Hello"}, {"text": "Look", "picture": SCREEN}, {"text": "Again
 
 
 def test_new_sessions_go_where_there_is_room_and_stay(live, http):
-    sessions = [opened(http) for _ in range(6)]
+    with ThreadPoolExecutor(6) as beside:  # at once: each must know of the others that are on their way
+        sessions = list(beside.map(lambda _: opened(http), range(6)))
     homes = [home(live, session) for session in sessions]
     assert sorted(homes) == ["0"] * 3 + ["1"] * 3
     for session in sessions:
@@ -236,3 +243,21 @@ def test_figures_are_told_by_replica(live, http):
         assert f'holotron:sessions_{count}_total{{model_name="tiny"}}' in text
     assert http.get("/admin/status", headers=ADMIN).json()["engine"]["slots"] > 0
     assert http.get("/health?deep=true").status_code == 200
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_every_request_of_the_page_is_answered(live):
+    page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("curl ")]
+    assert len(lines) >= 4
+    for line in lines:
+        for shown, here in (
+            ("localhost:8000", live.url),
+            ("replicas/0/", f"replicas/{next(iter(router(live).directory.replicas))}/"),
+            ('"count": 6', '"count": 2'),  # two do
+        ):
+            line = line.replace(shown, here)
+        words = ["bash", "-c", line.replace("curl ", "curl -sS --fail --noproxy '*' ", 1)]
+        environment = os.environ | {"ADMIN_KEY": "admin"}
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True)
+        assert json.loads(done.stdout)["ok"]

@@ -160,12 +160,13 @@ def serve(
         episodes=str(episodes) if episodes else None,
         policy_format=format_,
     )
-    several = None
-    if replicas > 1 or ray is not None:
-        from holotron.scale.serve import replica_set
+    if replicas == 1 and ray is None:
+        run(settings)
+        return
+    from holotron.scale.serve import replica_set
 
-        several = replica_set(settings, replicas, ray)
-    run(settings, several)
+    with replica_set(settings, replicas, ray) as several:
+        run(settings, several)
 
 
 def _networks(given: list[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ them: what was cut off or altered on the way is refused. Host memory is read and
 from __future__ import annotations
 
 import json
+import os
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +31,7 @@ DIGEST = 16
 MOST_HEAD = 2**24
 _PRELUDE = struct.Struct(f"<8sI{DIGEST}s")  # what it is, the length of the head, its checksum
 _MAGIC = b"holosess"
-_hashing = ThreadPoolExecutor(4, "session-checksum")
+_hashing = ThreadPoolExecutor(min(16, os.cpu_count() or 1), "session-checksum")
 
 Post = Callable[[Callable[[], Any]], Future[Any]]  # has something run on the engine's thread
 Read = Callable[[memoryview], None]  # fills a buffer with the next bytes
@@ -166,6 +167,7 @@ def read_session(loop: EngineLoop, post: Post, read: Read, image_file: Callable[
     logits = [None if t is None else torch.empty(t[1], dtype=getattr(torch, t[0])) for t in head["logits"]]
     store = loop.memory.offload_store
     memory: list[OffloadedSession | None] = [post(partial(store.reserve, nbytes)).result() for nbytes in head["memory"]]
+    post(store.copied).result().synchronize()  # what lay there before may still be on its way to the device
     state = SessionState(head["id"], OnUpdate(head["on_update"]), head["keep_images"], 0, head["pool"])
     detached = DetachedSession(state, head["adapter"], head["resident"], [part for part in memory if part is not None])
     try:

@@ -130,7 +130,10 @@ class OffloadStore:
         return self.copied()
 
     def reserve(self, nbytes: int) -> OffloadedSession | None:
-        """Host memory for a copy that comes from elsewhere, held until `release_hold`; None where there is none."""
+        """Host memory for a copy that comes from elsewhere, held until `release_hold`; None where there is none.
+
+        It may be written once `copied` has happened.
+        """
         blocks = self._make_room(nbytes)
         if blocks is None:
             return None

@@ -6,7 +6,8 @@ import asyncio
 import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TypeVar
@@ -29,7 +30,7 @@ class Replica:
     client: EngineClient
     draining: bool = False
     sessions: set[str] = field(default_factory=set)
-    turns: int = 0  # under way
+    turns: int = 0  # under way, and sessions on their way to it
 
     @property
     def is_up(self) -> bool:
@@ -40,6 +41,15 @@ class Replica:
         """Sessions for every state slot that it has, and turns under way for ties."""
         slots = max(1.0, self.client.stats.values.get("slots", 1.0))
         return (len(self.sessions) + self.turns) / slots
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Counts among its turns meanwhile."""
+        self.turns += 1
+        try:
+            yield
+        finally:
+            self.turns -= 1
 
 
 @dataclass(eq=False)

@@ -55,8 +55,12 @@ class EngineReplica:
                 log.warning("a connection was refused: %s", error)
                 end.close()
                 continue
-            with suppress(StopAsyncIteration):
-                asyncio.run(serve(end))
+            try:
+                with suppress(StopAsyncIteration):
+                    asyncio.run(serve(end))
+            except BaseException:
+                log.exception("the replica cannot go on; Ray starts another")
+                os._exit(1)
 
 
 @dataclass
@@ -80,12 +84,10 @@ class RayProcess:
 
 
 class RayReplicas:
-    """Makes actors on a cluster, a GPU each where the engine runs on one."""
+    """Makes actors on the cluster that `ray` is connected to, a GPU each where the engine runs on one."""
 
-    def __init__(self, address: str, *, on_gpu: bool, log_format: str = "json") -> None:
-        self._ray = import_ray()
-        if not self._ray.is_initialized():
-            self._ray.init(address=address, log_to_driver=False, configure_logging=False)
+    def __init__(self, ray: Any, *, on_gpu: bool, log_format: str = "json") -> None:
+        self._ray = ray
         self._key = secrets.token_bytes(NONCE)
         self._gpus = float(on_gpu and self._ray.cluster_resources().get("GPU", 0) > 0)
         self._log_format = log_format

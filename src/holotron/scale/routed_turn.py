@@ -53,14 +53,13 @@ class RoutedTurn:
     async def _try(self) -> bool:
         """Have the turn taken; False if its replica died."""
         async with self._router.replica_for(self._turn, self._place) as replica:
-            replica.turns += 1
             try:
-                return await self._take(replica)
+                with replica.working():
+                    return await self._take(replica)
             except EngineDown:
                 self._router.check_running()  # not when the server stops
                 return False
             finally:
-                replica.turns -= 1
                 if self._running is not None:
                     self._running.cancel()
                     self._running = None

@@ -195,7 +195,8 @@ class ReplicaRouter(EngineService):
         for _ in range(MOST_TRIES):
             replica = await self._roomiest()
             try:
-                await replica.client.call("rebuild", entry.id, images, entry.tokens, entry.turns, **entry.options)
+                with replica.working():
+                    await replica.client.call("rebuild", entry.id, images, entry.tokens, entry.turns, **entry.options)
             except EngineDown:
                 continue
             except EngineRefused:
@@ -275,15 +276,17 @@ class ReplicaRouter(EngineService):
     async def _open(self, options: dict[str, Any]) -> str:
         for _ in range(MOST_TRIES):
             replica = await self._roomiest()
-            with suppress(EngineDown):
+            with suppress(EngineDown), replica.working():
                 session_id: str = await replica.client.call("open", **options)
                 self.directory.put(Place(JournalEntry(session_id, options)), replica)
                 return session_id
         raise EngineDown("no replica lived long enough to open a session; try again in a moment")
 
     async def _close(self, session_id: str) -> None:
-        replica = self.place_of(session_id).replica
-        self.directory.forget(session_id)
+        place = self.place_of(session_id)
+        async with place.lock:  # not while it is between two replicas
+            replica = place.replica
+            self.directory.forget(session_id)
         if replica is not None:
             with suppress(EngineDown):
                 await replica.client.call("close", session_id)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from holotron.scale.replica_routes import router
@@ -13,30 +14,31 @@ from holotron.server.engine_client import EngineClient
 from holotron.server.settings import ServerSettings
 
 
-def replica_set(settings: ServerSettings, count: int, ray_address: str | None = None) -> ReplicaSet:
+@contextmanager
+def replica_set(settings: ServerSettings, count: int, ray_address: str | None = None) -> Iterator[ReplicaSet]:
     """So many engines on this machine, a GPU each where it has them, or as actors on a Ray cluster."""
-    new_client = _on_ray(settings, ray_address) if ray_address is not None else _here(settings)
+    if ray_address is None:
+        yield _several(count, _here(settings))
+        return
+    from holotron.scale.ray_hosts import connected
+    from holotron.scale.replica import RayClient, RayReplicas
+
+    with connected(ray_address) as ray:
+        replicas = RayReplicas(ray, on_gpu=settings.engine.device != "cpu", log_format=settings.log_format)
+        yield _several(count, lambda name, start, on_loss: RayClient(name, replicas, start, on_loss))
+
+
+def _several(count: int, new_client: NewClient) -> ReplicaSet:
     return ReplicaSet(lambda start: ReplicaRouter(start, count, new_client), router)
 
 
 def _here(settings: ServerSettings) -> NewClient:
-    gpus = _gpus() if settings.engine.device in (None, "cuda") else 0
+    import torch
+
+    gpus = torch.cuda.device_count() if settings.engine.device in (None, "cuda") else 0
 
     def new_client(name: str, start: m.Start, on_loss: Callable[[], None]) -> EngineClient:
         device = f"cuda:{int(name) % gpus}" if gpus > 1 else settings.engine.device
         return EngineClient(replace(start, engine=replace(start.engine, device=device)), on_loss, settings.log_format)
 
     return new_client
-
-
-def _on_ray(settings: ServerSettings, address: str) -> NewClient:
-    from holotron.scale.replica import RayClient, RayReplicas
-
-    replicas = RayReplicas(address, on_gpu=settings.engine.device != "cpu", log_format=settings.log_format)
-    return lambda name, start, on_loss: RayClient(name, replicas, start, on_loss)
-
-
-def _gpus() -> int:
-    import torch
-
-    return torch.cuda.device_count()

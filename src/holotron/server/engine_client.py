@@ -207,7 +207,11 @@ class EngineClient(EngineService):
 
     async def _live(self) -> int | None:
         """One life of the engine's process."""
-        self._process = process = await self._launch()
+        try:
+            self._process = process = await self._launch()
+        except Exception as error:  # as many kinds as there are ways to launch one
+            self._refusal = f"the engine's process could not be started: {error}"
+            return None
         channel = process.channel
         try:
             channel.send(replace(self._start, host=process.host))

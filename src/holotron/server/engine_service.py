@@ -101,6 +101,7 @@ class EngineService(ABC):
         """
         async with self._updating:
             files, epoch = describe_files(path), self._epoch + 1
+            self.versions[epoch] = version or str(epoch)  # known before the first token of theirs
             whole = await self.call("update_weights", path, epoch=epoch)
             return self._took(WeightUpdate(path, epoch, version or str(epoch), files, spool), whole)
 
