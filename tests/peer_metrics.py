@@ -184,7 +184,7 @@ def _grounder(answers: Answers) -> Any:
     )
 
 
-def screenspot_pro(file: Path, folder: Path, _: Sequence[Labelled], answers: Answers) -> tuple[Verdicts, Any]:
+def screenspot_pro(file: Path, folder: Path, answers: Answers) -> tuple[Verdicts, Any]:
     module, log = _module(file), folder.parent / "theirs" / "log.json"
     module.build_model = lambda _: _grounder(answers)  # type: ignore[attr-defined]
     arguments = SimpleNamespace(
@@ -204,7 +204,7 @@ def screenspot_pro(file: Path, folder: Path, _: Sequence[Labelled], answers: Ans
     return {row["prompt_to_evaluate"]: row["correctness"] for row in found["details"]}, figures
 
 
-def ui_vision(file: Path, folder: Path, _: Sequence[Labelled], answers: Answers) -> tuple[Verdicts, Any]:
+def ui_vision(file: Path, folder: Path, answers: Answers) -> tuple[Verdicts, Any]:
     module, rows, means = _module(file), list[Any](), list[float]()
     for path in sorted(folder.glob("annotations/element_grounding/*.json")):
         arguments = SimpleNamespace(uivision_test_file=str(path), uivision_imgs=str(folder / "images"))
@@ -217,7 +217,7 @@ def ui_vision(file: Path, folder: Path, _: Sequence[Labelled], answers: Answers)
     return {row["prompt_to_evaluate"]: row["correctness"] for row in rows}, figures
 
 
-def osworld_g(file: Path, folder: Path, _: Sequence[Labelled], answers: Answers) -> tuple[Verdicts, Any]:
+def osworld_g(file: Path, folder: Path, answers: Answers) -> tuple[Verdicts, Any]:
     judge = _module(file).GroundingEval("")
     verdicts = {}
     for record in json.loads((folder / "OSWorld-G.json").read_text()):
@@ -228,7 +228,7 @@ def osworld_g(file: Path, folder: Path, _: Sequence[Labelled], answers: Answers)
     return verdicts, {}
 
 
-def groundui(file: Path, folder: Path, _: Sequence[Labelled], answers: Answers) -> tuple[Verdicts, Any]:
+def groundui(file: Path, folder: Path, answers: Answers) -> tuple[Verdicts, Any]:
     module, verdicts = _module(file), {}
     for line in (folder / "metadata_1k.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -237,7 +237,7 @@ def groundui(file: Path, folder: Path, _: Sequence[Labelled], answers: Answers) 
     return verdicts, {}
 
 
-def seeclick(file: Path, folder: Path, _: Sequence[Labelled], answers: Answers) -> tuple[Verdicts, Any]:
+def seeclick(file: Path, folder: Path, answers: Answers) -> tuple[Verdicts, Any]:
     """A script without functions: it is run whole, with a model that answers in its words."""
     for path in folder.glob("screenspot_*_v2.json"):
         path.with_name(path.name.replace("_v2", "")).write_bytes(path.read_bytes())
@@ -272,7 +272,7 @@ class Peer:
     repository: str
     file: str
     benchmark: str
-    theirs: Callable[[Path, Path, Sequence[Labelled], Answers], tuple[Verdicts, Any]]
+    theirs: Callable[[Path, Path, Answers], tuple[Verdicts, Any]]
     three: bool = True
     refusals: bool = False
 
@@ -301,7 +301,7 @@ def compared(peer: Peer, checkout: Path, count: int) -> dict[str, Any]:
     items, answers = items_and_answers(count, peer.refusals)
     with TemporaryDirectory() as scratch:
         folder = write_layout(peer.benchmark, Path(scratch) / "data", items)
-        theirs, figures = peer.theirs(checkout / peer.file, folder, items, answers)
+        theirs, figures = peer.theirs(checkout / peer.file, folder, answers)
         mine, report = ours(peer.benchmark, folder, answers, peer.refusals)
     if not peer.three:
         mine = {said: "wrong" if verdict == "wrong_format" else verdict for said, verdict in mine.items()}

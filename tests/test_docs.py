@@ -44,9 +44,14 @@ def test_guides_run(page):
 
 
 def test_what_is_shown_from_files_is_there():
+    shown = 0
     for path in (ROOT / "docs").rglob("*.md"):
-        for name in re.findall(r'^--8<-- "(.*)"$', path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r'^--8<-- "(.*)"$', text, flags=re.MULTILINE):
             assert (ROOT / name).is_file(), f"{path.name} shows {name}"
+            shown += 1
+        assert not re.search(r"^--8 |^--8<--(?! \")", text, flags=re.MULTILINE), f"{path.name} shows the line itself"
+    assert shown >= 4
 
 
 def shown_commands() -> list[str]:
@@ -61,8 +66,9 @@ def test_every_command_that_is_shown_can_be_typed(tmp_path, monkeypatch):
     found = shown_commands()
     monkeypatch.chdir(tmp_path)
     assert len(found) > 40
+    commands = get_command(app)
     for line in found:
-        command, words = get_command(app), shlex.split(line, comments=True)[1:]
+        command, words = commands, shlex.split(line, comments=True)[1:]
         for word in words:
             if re.fullmatch(r"[\w/.-]+\.(toml|jsonl?|txt)", word):
                 path = tmp_path / word

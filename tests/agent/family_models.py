@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
 from tests.env.site import Site
 
@@ -31,14 +30,16 @@ def seen_in_thousandths(size: Size) -> Size:
     return 1000, 1000
 
 
-def seen_by_qwen25(size: Size) -> Size:
-    height, width = smart_resize(size[1], size[0], factor=28, min_pixels=56 * 56, max_pixels=16384 * 28 * 28)
+def seen_by_qwen25(size: Size, min_pixels: int = 56 * 56) -> Size:
+    # Imported here: it takes seconds, which every process of the tests would need to find its tests.
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
+    height, width = smart_resize(size[1], size[0], factor=28, min_pixels=min_pixels, max_pixels=16384 * 28 * 28)
     return width, height
 
 
 def seen_by_ui_tars(size: Size) -> Size:
-    height, width = smart_resize(size[1], size[0], factor=28, min_pixels=100 * 28 * 28, max_pixels=16384 * 28 * 28)
-    return width, height
+    return seen_by_qwen25(size, min_pixels=100 * 28 * 28)
 
 
 @dataclass

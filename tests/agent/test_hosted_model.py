@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
+import torch
 from PIL import Image, ImageDraw
 
 from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply
@@ -27,12 +28,14 @@ from holotron.agent.policy_format import BareJsonFormat
 from holotron.bench.tiny import TINY
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
+from holotron.engine.images import prepare_decoded, prepare_image
 from holotron.model.errors import ImageError, ModelError
-from holotron.model.image import DecodedFile
+from holotron.model.image import DecodedFile, load_image
 from holotron.model.initialize import random_model
 from holotron.model.text.byte_tokenizer import byte_tokenizer
 from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
 from holotron.model.text.conversation import ConversationWriter
+from holotron.model.tiling import ImageProcessor
 
 STYLE = ChatOptions(max_tokens=24, temperature=1.0, seed=1, keep_images=None)
 SCHEMA = BareJsonFormat(("click", "press", "answer")).schema()
@@ -363,4 +366,8 @@ def test_screenshots_come_decoded_and_are_the_same(model, monkeypatch):
     assert isinstance(image, DecodedFile)
     assert image == screenshot(3)
     assert prepared.key == expected.key
-    assert type(prepared.again().patches) is type(expected.image.patches)
+    assert torch.equal(prepared.again().patches, expected.image.patches)
+    on_device = ImageProcessor(replace(TINY.vision, mode="dynamic"), on_device=True)
+    as_pixels = prepare_decoded(image, on_device)
+    assert as_pixels.keys == prepare_image(lambda: on_device(load_image(screenshot(3)))).keys
+    assert torch.equal(as_pixels.image.pixels, as_pixels.again().pixels)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 
 import pytest
@@ -280,18 +279,13 @@ def test_a_session_goes_on_while_it_is_computed_for_its_forks(model):
             session.fork(1)
             with pytest.raises(EngineError, match="token 0 is -1"):
                 await session.generate([-1], GREEDY)
+            engine.pause()  # until it has heard of both, so that nothing is answered between them
             session.append(draw_tokens(20))
             session.fork(1)
-            # The engine is held until it has heard of both, so that nothing is answered between them.
-            holds, go_on = threading.Event(), threading.Event()
-            holder = asyncio.create_task(asyncio.to_thread(engine._call, lambda: (holds.set(), go_on.wait(60))))
-            await asyncio.to_thread(holds.wait, 60)
             doomed = asyncio.create_task(session.generate([1], LONG))
             await asyncio.sleep(0)
-            closing = asyncio.create_task(asyncio.to_thread(session.close))
-            await asyncio.sleep(0.05)
-            go_on.set()
-            await asyncio.gather(holder, closing)
+            await asyncio.to_thread(session.close)
+            engine.unpause()
             with pytest.raises(SessionClosed):
                 await doomed
             check(engine)

@@ -445,3 +445,19 @@ def test_without_llguidance_the_error_says_how_to_get_it(tokenizer: Tokenizer, m
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ImportError, match="pip install llguidance"):
         GrammarCompiler(tokenizer, tokenizer.vocab_size, [EOS])
+
+
+def test_kept_masks_are_those_of_the_tokens_before(compiler: GrammarCompiler) -> None:
+    """A copy that goes another way, or back, is shown its own masks, computed or kept."""
+    grammar = Grammar.from_choices(["ab", "ac", "bd"])
+    beginning = allowed(compiler, compiler.compile(grammar))
+    for _ in range(2):
+        state = compiler.compile(grammar)
+        assert allowed(compiler, state) == beginning
+        for token in beginning[:2]:
+            state.advance(token)
+            alone = compiler._compile(grammar)
+            alone.advance(token)
+            assert allowed(compiler, state) == allowed(compiler, alone) != beginning
+            state.rollback(1)
+            assert allowed(compiler, state) == beginning

@@ -173,11 +173,9 @@ def engine(work: Path, minutes: float) -> dict[str, Any]:
     if done is not None:
         report = json.loads(done.stdout)
         found |= {key: report[key] for key in ("correct", "of", "interval", "wrong_format")}
-        right: dict[str, list[bool]] = {}
-        sizes = [json.loads(line)["resolution"] for line in (folder / "metadata_1k.jsonl").read_text().splitlines()]
-        for size, result in zip(sizes, report["results"], strict=True):
-            right.setdefault("×".join(map(str, size)), []).append(result["right"])
-        found["by_size"] = {size: {"correct": sum(each), "of": len(each)} for size, each in sorted(right.items())}
+        rights = [result["right"] for result in report["results"]]
+        parts = {f"{scale:g}": rights[place :: len(SCALES)] for place, scale in enumerate(SCALES)}
+        found["by_scale"] = {scale: {"correct": sum(part), "of": len(part)} for scale, part in parts.items()}
     print({key: value for key, value in found.items() if key != "runs"}, flush=True)
     return found
 

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 
+# Its models are named in full: they are imported when they are first used, which takes seconds.
 transformers = pytest.importorskip("transformers")
-
-from transformers import (  # noqa: E402
-    NemotronHConfig,
-    NemotronHForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    RadioConfig,
-    RadioModel,
-)
-from transformers.models.nemotron_h_omni.configuration_nemotron_h_omni import (  # noqa: E402
-    NemotronH_Omni_Reasoning_V3_Config,
-)
-from transformers.models.nemotron_h_omni.modeling_nemotron_h_omni import NemotronH_Omni_Reasoning_V3  # noqa: E402
 
 IMAGE_TOKEN = 90
 
@@ -103,16 +93,16 @@ def scatter_weights(model: torch.nn.Module, seed: int) -> None:
             module.time_step_limit = (0.0, float("inf"))
 
 
-def make_nemotron(seed: int, kind: str) -> NemotronHForCausalLM:
-    model = NemotronHForCausalLM(NemotronHConfig(**draw_nemotron(seed, kind))).eval()
+def make_nemotron(seed: int, kind: str) -> torch.nn.Module:
+    model = transformers.NemotronHForCausalLM(transformers.NemotronHConfig(**draw_nemotron(seed, kind))).eval()
     scatter_weights(model, seed)
     return model
 
 
-def make_qwen3(seed: int) -> Qwen3ForCausalLM:
+def make_qwen3(seed: int) -> torch.nn.Module:
     draw = random.Random(f"qwen{seed}")
     kv_heads = draw.choice([1, 2])
-    config = Qwen3Config(
+    config = transformers.Qwen3Config(
         vocab_size=101,
         hidden_size=draw.choice([32, 48]),
         num_hidden_layers=draw.choice([1, 3]),
@@ -123,29 +113,34 @@ def make_qwen3(seed: int) -> Qwen3ForCausalLM:
         rope_parameters={"rope_type": "default", "rope_theta": draw.choice([10_000.0, 1_000_000.0])},
         tie_word_embeddings=draw.choice([True, False]),
     )
-    model = Qwen3ForCausalLM(config).eval()
+    model = transformers.Qwen3ForCausalLM(config).eval()
     scatter_weights(model, seed)
     return model
 
 
-def make_radio(seed: int) -> RadioModel:
-    model = RadioModel(RadioConfig(**draw_radio(seed))).eval()
+def make_radio(seed: int) -> torch.nn.Module:
+    model = transformers.RadioModel(transformers.RadioConfig(**draw_radio(seed))).eval()
     scatter_weights(model, seed)
     return model
 
 
-def make_omni(seed: int, kind: str = "dense", lookahead: int = 0) -> NemotronH_Omni_Reasoning_V3:
+def omni() -> ModuleType:
+    """Where the vision-language model is, which transformers does not name at the top."""
+    return importlib.import_module("transformers.models.nemotron_h_omni.modeling_nemotron_h_omni")
+
+
+def make_omni(seed: int, kind: str = "dense", lookahead: int = 0) -> torch.nn.Module:
     draw = random.Random(f"omni{seed}")
     radio = draw_radio(seed) | {"video_temporal_patch_size": 2}
-    text = NemotronHConfig(**draw_nemotron(seed, kind), num_nextn_predict_layers=lookahead)
-    config = NemotronH_Omni_Reasoning_V3_Config(
+    text = transformers.NemotronHConfig(**draw_nemotron(seed, kind), num_nextn_predict_layers=lookahead)
+    config = omni().NemotronH_Omni_Reasoning_V3_Config(
         vision_config=radio,
         text_config=text.to_dict(),
         vision_hidden_size=radio["hidden_size"],
         projector_hidden_size=draw.choice([24, 56]),
         image_token_id=IMAGE_TOKEN,
     )
-    model = NemotronH_Omni_Reasoning_V3(config).eval()
+    model = omni().NemotronH_Omni_Reasoning_V3(config).eval()
     scatter_weights(model, seed)
     return model
 

@@ -5,18 +5,10 @@ from __future__ import annotations
 import random
 
 import torch
-from transformers import (
-    Qwen2_5_VLConfig,
-    Qwen2_5_VLForConditionalGeneration,
-    Qwen3VLConfig,
-    Qwen3VLForConditionalGeneration,
-    Qwen3VLMoeConfig,
-    Qwen3VLMoeForConditionalGeneration,
-)
 
 from holotron.model.tiling import ProcessedImage
 
-from .oracle import IMAGE_TOKEN, scatter_weights
+from .oracle import IMAGE_TOKEN, scatter_weights, transformers
 
 KINDS = ("qwen3", "experts", "qwen2.5")
 VOCABULARY, START, END = 100, 92, 93
@@ -77,12 +69,8 @@ def draw_tower(draw: random.Random, kind: str, hidden_size: int, layers: int) ->
 def make_qwen_vl(seed: int, kind: str) -> torch.nn.Module:
     draw = random.Random(f"{kind}{seed}")
     text = draw_text(draw, kind)
-    config_type, model_type = {
-        "qwen3": (Qwen3VLConfig, Qwen3VLForConditionalGeneration),
-        "experts": (Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration),
-        "qwen2.5": (Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration),
-    }[kind]
-    config = config_type(
+    family = {"qwen3": "Qwen3VL", "experts": "Qwen3VLMoe", "qwen2.5": "Qwen2_5_VL"}[kind]
+    config = getattr(transformers, f"{family}Config")(
         text_config=text,
         vision_config=draw_tower(draw, kind, text["hidden_size"], text["num_hidden_layers"]),
         image_token_id=IMAGE_TOKEN,
@@ -91,7 +79,7 @@ def make_qwen_vl(seed: int, kind: str) -> torch.nn.Module:
         vision_end_token_id=END,
         tie_word_embeddings=draw.choice([True, False]),
     )
-    model = model_type(config).eval()
+    model = getattr(transformers, f"{family}ForConditionalGeneration")(config).eval()
     scatter_weights(model, seed)
     return model
 

@@ -112,8 +112,8 @@ def test_made_here_loads_there(kind, tmp_path):
     save_checkpoint(model, tmp_path / "ours")
     reload = load_checkpoint(tmp_path / "ours")
     assert replace(reload.config, name="tiny") == model.config
-    loader = {"transformer": oracle.Qwen3ForCausalLM, "vision": oracle.NemotronH_Omni_Reasoning_V3}
-    theirs = loader.get(kind, oracle.NemotronHForCausalLM).from_pretrained(tmp_path / "ours").eval()
+    loader = {"transformer": oracle.transformers.Qwen3ForCausalLM, "vision": oracle.omni().NemotronH_Omni_Reasoning_V3}
+    theirs = loader.get(kind, oracle.transformers.NemotronHForCausalLM).from_pretrained(tmp_path / "ours").eval()
     tokens = draw_tokens(19)
     with torch.no_grad():
         (logits,) = model.score([tokens])

@@ -238,7 +238,9 @@ def test_transformers_clamps_small_steps_of_a_prompt_and_we_do_not(tmp_path):
 def test_transformers_reads_the_bundled_policy_as_it_is_written_here(tmp_path):
     ours = holotron.load("holotron-nano", "cpu", torch.float32)
     save_checkpoint(ours, tmp_path / "nano")
-    theirs, report = oracle.NemotronH_Omni_Reasoning_V3.from_pretrained(tmp_path / "nano", output_loading_info=True)
+    theirs, report = oracle.omni().NemotronH_Omni_Reasoning_V3.from_pretrained(
+        tmp_path / "nano", output_loading_info=True
+    )
     # A buffer that nothing here reads, and the embedding of video, which the policy does not have.
     unread = ("summary_idxs", "video_patch_projection.weight")
     assert all(key.endswith(unread) for key in report["missing_keys"])

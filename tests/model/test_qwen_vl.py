@@ -13,8 +13,6 @@ pytest.importorskip("transformers")
 
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForImageTextToText
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil, smart_resize
 
 from holotron.model.checkpoint.config_json import read_config
 from holotron.model.checkpoint.reader import load_checkpoint
@@ -27,6 +25,7 @@ from holotron.model.mrope import mrope_positions, mrope_shift
 from holotron.model.tiling import ImageProcessor
 
 from . import oracle, qwen_oracle
+from .oracle import transformers
 from .tiny import tiny_config, tiny_model, tiny_qwen
 
 PROMPTS = ([], [(4, 6)], [(2, 2), (6, 10), (8, 2)], [(4, 6), (4, 6)])
@@ -67,7 +66,7 @@ def test_what_is_written_here_transformers_reads(kind: str, expert_size: int, tm
     parts["moe"] = replace(parts["moe"], expert_size=expert_size or 1)
     ours = tiny_model(seed=1, dtype=torch.float32, **parts)
     save_checkpoint(ours, tmp_path / "ours")
-    theirs = AutoModelForImageTextToText.from_pretrained(tmp_path / "ours", dtype=torch.float32).eval()
+    theirs = transformers.AutoModelForImageTextToText.from_pretrained(tmp_path / "ours", dtype=torch.float32).eval()
     ids, places = qwen_oracle.prompt(1, [(4, 6), (2, 4)])
     image_token = ours.config.vision.image_token_id
     ids = [image_token if id_ == oracle.IMAGE_TOKEN else id_ % image_token for id_ in ids]
@@ -131,6 +130,8 @@ def test_images_are_prepared_as_in_transformers(version: str, tmp_path):
     draw = np.random.default_rng(5)
     vision = vision_of(version, min_pixels=40_000, max_pixels=300_000)
     size = {"shortest_edge": vision.min_pixels, "longest_edge": vision.max_pixels}
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
     processor = Qwen2VLImageProcessorPil(
         size=size, patch_size=vision.patch_size, image_mean=vision.mean, image_std=vision.std
     )
@@ -144,6 +145,8 @@ def test_images_are_prepared_as_in_transformers(version: str, tmp_path):
 
 
 def test_sizes_of_images_are_those_of_transformers():
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
     draw = random.Random(1)
     for vision in (vision_of("2.5", min_pixels=3136, max_pixels=12845056), vision_of("3")):
         token = 2 * vision.patch_size
@@ -165,7 +168,8 @@ def test_a_full_screen_in_tokens():
 def test_the_processor_beside_a_config_is_read(tmp_path):
     theirs = oracle.save(qwen_oracle.make_qwen_vl(0, "qwen3"), tmp_path / "model")
     assert read_config(theirs).vision.max_pixels == 16777216
-    Qwen2VLImageProcessorPil(min_pixels=4096, max_pixels=65536, image_mean=[0.1, 0.2, 0.3]).save_pretrained(theirs)
+    processor = transformers.models.qwen2_vl.image_processing_pil_qwen2_vl.Qwen2VLImageProcessorPil
+    processor(min_pixels=4096, max_pixels=65536, image_mean=[0.1, 0.2, 0.3]).save_pretrained(theirs)
     vision = read_config(theirs).vision
     assert (vision.min_pixels, vision.max_pixels, vision.mean) == (4096, 65536, (0.1, 0.2, 0.3))
     path = theirs / "preprocessor_config.json"

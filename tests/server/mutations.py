@@ -104,7 +104,46 @@ VALID = {
     },
     "/v1/messages/count_tokens": {"messages": [{"role": "user", "content": "Hi"}], "system": "Be brief."},
     "/abort_request": {"rid": "none", "abort_all": False},
+    "/generate": {
+        "input_ids": [65, 66],
+        "sampling_params": {"max_new_tokens": 2, "temperature": 0.5, "top_p": 0.9, "top_k": -1, "stop": ["x"], "n": 1}
+        | {"min_new_tokens": 0, "sampling_seed": 1, "skip_special_tokens": False, "no_stop_trim": True},
+        "return_logprob": True,
+        "logprob_start_len": 0,
+        "top_logprobs_num": 1,
+        "return_text_in_logprobs": True,
+        "rid": "a",
+        "stream": False,
+    },
+    "/inference/v1/generate": {
+        "token_ids": [65, 66],
+        "sampling_params": {"max_tokens": 2, "temperature": 0.5, "logprobs": 1, "detokenize": False, "seed": 1},
+        "request_id": "a",
+        "model": "tiny",
+        "priority": 0,
+    },
+    "/generate/": {
+        "prompts": ["Hi", "Ho"],
+        "images": [None, None],
+        "n": 2,
+        "temperature": 0.5,
+        "max_tokens": 2,
+        "logprobs": 1,
+        "structured_outputs_regex": None,
+        "generation_kwargs": {"seed": 1, "stop": ["x"]},
+    },
+    "/chat/": {
+        "messages": [[{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]],
+        "n": 1,
+        "max_tokens": 2,
+        "logprobs": 0,
+        "tools": [tool()],
+        "chat_template_kwargs": {"a": 1},
+        "generation_kwargs": {"top_k": 5},
+    },
 }
+# SGLang's, vLLM's and TRL's.
+OF_TRAINERS = ("/generate", "/inference/v1/generate", "/generate/", "/chat/")
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:

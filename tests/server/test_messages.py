@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import anthropic
 import pytest
 
 from .live import serving
@@ -23,6 +22,8 @@ CLICK = {
 
 @pytest.fixture(scope="module")
 def client(live):
+    import anthropic  # not above: it takes seconds, which every process of the tests would need
+
     with anthropic.Anthropic(base_url=live.url, api_key="any", max_retries=0) as client:
         yield client
 
@@ -141,6 +142,8 @@ def test_a_session(client, http):
 
 
 def test_errors(client, live, http):
+    import anthropic
+
     source = {"type": "base64", "media_type": "image/png", "data": "no"}
     with pytest.raises(anthropic.BadRequestError, match=r"messages\.0\.content\.1\.source"):
         ask(client, [{"type": "text", "text": "a"}, {"type": "image", "source": source}])
@@ -153,6 +156,8 @@ def test_errors(client, live, http):
 
 
 def test_the_key_comes_in_a_header_of_its_own(checkpoint):
+    import anthropic
+
     with serving(checkpoint, api_keys=("alpha",)) as live:
         with anthropic.Anthropic(base_url=live.url, api_key="alpha", max_retries=0) as client:
             assert ask(client).content

@@ -19,7 +19,7 @@ def campaign() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def open_server(checkpoint, campaign):
-    with serving(checkpoint, admin_key=campaign.ADMIN_KEY, max_sessions_per_key=50) as live:
+    with serving(checkpoint, admin_key=campaign.ADMIN_KEY, max_sessions_per_key=50, transfer_seconds=0.2) as live:
         yield live
 
 
@@ -30,6 +30,13 @@ def test_generated_requests_find_nothing(open_server, campaign):
     answered = {operation for operation, status in report.statuses if status == 200}
     assert {"POST /v1/sessions", "GET /v1/models", "POST /detokenize"} <= answered  # drawn chats seldom are valid
     assert open_server.state.admission.total == 0
+
+
+def test_generated_requests_of_trainers_find_nothing(open_server, campaign):
+    report = campaign.run(open_server, examples=1, operations=list(campaign.openings_for_trainers()))
+    assert not report.problems, str(report)
+    assert {operation.split()[1] for operation, _ in report.statuses} == {route.path for route in campaign.TRAINERS}
+    assert open_server.state.client.restarts == 0
 
 
 def test_every_operation_is_described(open_server, campaign):

@@ -380,6 +380,8 @@ def test_what_does_not_fit_changes_nothing(trainer, served, trained):
     nowhere = {"master_address": "127.0.0.1", "master_port": 9, "rank_offset": 1, "world_size": 2}
     refused(trainer.post("/init_weights_update_group", json=nowhere), "nccl needs a GPU")
     refused(trainer.post("/init_weights_update_group", json=nowhere | {"rank_offset": 2, "backend": "gloo"}), "rank 2")
+    for host in ("", "a b", "a/b"):
+        refused(trainer.post("/init_weights_update_group", json=nowhere | {"master_address": host}), repr(host), "host")
     refused(trainer.post("/generate", json={"input_ids": [1], "text": "a"}), "input_ids")
     refused(trainer.post("/update_weights_from_tensor", json={"serialized_named_tensors": ["gASV"]}), "pickles")
     odd = {"input_ids": [1], "sampling_params": {"max_new_tokens": 0}}
@@ -392,6 +394,9 @@ def test_what_does_not_fit_changes_nothing(trainer, served, trained):
             body = announced(bucket) | {"group_name": "wrong"}
             call = lambda body=body: trainer.post("/update_weights_from_distributed", json=body)  # noqa: E731
             refused(group.send(bucket.values(), call), next(iter(bucket)))
+        for side in (2**60, 10**30):
+            body = {"names": ["a"], "dtypes": ["float32"], "shapes": [[side]], "group_name": "wrong"}
+            refused(trainer.post("/update_weights_from_distributed", json=body), "no room")
         body = {"names": ["a"], "dtypes": ["string"], "shapes": [[1]], "group_name": "wrong"}
         refused(trainer.post("/update_weights_from_distributed", json=body), "string")
         ok(trainer.post("/continue_generation", json={}))

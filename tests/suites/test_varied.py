@@ -104,7 +104,17 @@ def test_a_click_beside_the_task_ends_nothing_and_one_on_it_does() -> None:
 def test_a_page_fills_its_view_at_the_ratio_of_its_device(tmp_path: Path) -> None:
     suite = find_suite("pages-varied")
     play = Play(suite, tmp_path, PolicyInfo(model="x"), NANO, Budget(steps=20), "full", True)
-    asyncio.run(play_tasks(play, suite.tasks(["newsletter"], [2, FIRST]), None, sessions=2))
+    # Of the last seed a side ends in half a pixel, which Python and the browser round otherwise.
+    half = next(
+        seed
+        for seed in range(10, 10**6)
+        if any(
+            (side * round(100 * drawn[1])) % 200 == 50
+            for drawn in [draw_varied_task("newsletter", seed)]
+            for side in drawn[0].viewport
+        )
+    )
+    asyncio.run(play_tasks(play, suite.tasks(["newsletter"], [2, FIRST, half]), None, sessions=3))
     store = EpisodeStore(tmp_path)
     for info in store.list_episodes():
         episode = store.read(info.id)
@@ -112,6 +122,7 @@ def test_a_page_fills_its_view_at_the_ratio_of_its_device(tmp_path: Path) -> Non
         assert episode.outcome.success
         task, ratio = draw_varied_task("newsletter", episode.task.seed or 0)
         seen = episode.steps[0].observation
-        assert (seen.width, seen.height) == tuple(round(side * ratio) for side in task.viewport)
+        shown = seen.width, seen.height
+        assert all(abs(side - css * ratio) < 1 for side, css in zip(shown, task.viewport, strict=True))
         assert seen.image is not None
         assert Image.open(io.BytesIO(store.image(seen.image))).size == (seen.width, seen.height)

@@ -16,7 +16,7 @@ from holotron.cli.main import app
 from holotron.episodes.store import EpisodeStore
 from holotron.model.loading import load
 
-from .command_line import begin, holotron
+from .command_line import begin
 from .samples import CLICKER_RECIPE, write_clicker
 
 TASK = "click-test"  # a button somewhere on the page
@@ -46,10 +46,10 @@ def test_a_policy_plays_is_corrected_learns_is_served_and_measured(tmp_path: Pat
     (tmp_path / "recipe.toml").write_text(RECIPE + CLICKER_RECIPE)
 
     # A fleet plays with weights that know nothing, and the teacher says what was to be done.
-    holotron(tmp_path, "data", "miniwob", TASK, "--model", "start", "--out", "episodes", *PLAYED)
-    assert json.loads(holotron(tmp_path, "data", "check", "episodes", "--json"))["problems"] == []
+    command(tmp_path, "data", "miniwob", TASK, "--model", "start", "--out", "episodes", *PLAYED)
+    assert json.loads(command(tmp_path, "data", "check", "episodes", "--json"))["problems"] == []
 
-    holotron(tmp_path, "train", "sft", "recipe.toml", "--out", "run", "--device", "cpu")
+    command(tmp_path, "train", "sft", "recipe.toml", "--out", "run", "--device", "cpu")
     metrics = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert metrics[-1]["loss"] < 0.5 * metrics[0]["loss"]
     assert set(metrics[-1]["kinds"]) == {"dagger"}
@@ -65,7 +65,7 @@ def test_a_policy_plays_is_corrected_learns_is_served_and_measured(tmp_path: Pat
         url = address(log)
         measured = ("eval", "miniwob", "--tasks", TASK, "--seeds", ",".join(map(str, SEEDS)))
         asked = ("--endpoint", f"{url}/v1", "--format", "nano", "--max-tokens", "32", "--out", "measured", "--json")
-        report = json.loads(holotron(tmp_path, *measured, *asked))
+        report = json.loads(command(tmp_path, *measured, *asked))
         # What the adapter plays beside the base is episodes again.
         (tmp_path / "tasks.jsonl").write_text(json.dumps({"task": "Look", "url": f"{url}/health"}) + "\n")
         asked = ("--endpoint", f"{url}/v1", "--format", "nano", "--name", "tuned", "--max-tokens", "32")
@@ -80,12 +80,13 @@ def test_a_policy_plays_is_corrected_learns_is_served_and_measured(tmp_path: Pat
     assert (again.policy.model, again.finished) == ("tuned", True)
 
 
-def command(folder: Path, *words: str) -> None:
-    """A command in this process, where all that it imports is there already."""
+def command(folder: Path, *words: str) -> str:
+    """What a command prints, in this process, where all that it imports is there already."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 def check_in_peft(base: Path, adapter: Path) -> None:

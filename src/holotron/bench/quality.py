@@ -32,6 +32,9 @@ from holotron.model.text.tokenizer import load_tokenizer
 from holotron.model.tiling import ImageProcessor
 from holotron.train.sequences import Sequence, SequenceWriter
 
+# By which the best token leads where it is a choice: coordinates are often within a hundredth of their neighbours.
+CLEAR_LEAD = 0.1
+
 
 @dataclass
 class Differences:
@@ -66,6 +69,7 @@ class Differences:
     def figures(self) -> dict[str, Any]:
         moved = [abs(new - old) for old, new in zip(self.before, self.after, strict=True)]
         count = max(len(moved), 1)
+        clear = [same for lead, same in zip(self.lead, self.agrees, strict=True) if lead > CLEAR_LEAD]
         return {
             "answers": self.answers,
             "tokens": len(moved),
@@ -76,6 +80,8 @@ class Differences:
             "logprob_difference_most": max(moved, default=0.0),
             "divergence_mean": sum(self.divergence) / count,
             "greedy_tokens_same": sum(self.agrees) / count,
+            "clear_tokens": len(clear),
+            "greedy_clear_tokens_same": sum(clear) / max(len(clear), 1),
             "greedy_answers_same": self.same_answers / max(self.answers, 1),
             # How clear the best token was where the other model has another.
             "lead_most_where_not_same": max(

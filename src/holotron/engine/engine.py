@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from PIL import Image
 from torch import Tensor
 
 from holotron.engine.adapters import set_adapter, update_adapter
@@ -24,7 +23,7 @@ from holotron.engine.config import EngineConfig
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
-from holotron.engine.images import ImageFile, ImageLike, PreparedImage, prepare_image
+from holotron.engine.images import ImageFile, ImageLike, PreparedImage, prepare_decoded, prepare_image
 from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
 from holotron.engine.migration import attach, detach, discard, read_session, write_session
 from holotron.engine.prefix import close_unused, continue_or_open
@@ -48,7 +47,6 @@ log = logging.getLogger(__name__)
 
 MOST_WORKERS = 4
 WORKER_NICENESS = 10
-AT_ONCE = 2**20  # bytes of pixels that are sooner prepared than given to a worker
 Result = TypeVar("Result")
 
 
@@ -201,15 +199,12 @@ class Engine:
 
         def prepare() -> PreparedImage:
             if isinstance(image, DecodedFile):
-                file = bytes(image)  # without the pixels, which are only needed now
-                decoded = processor(Image.fromarray(image.pixels))
-                return prepare_image(ImageFile(file, processor), decoded)
+                return prepare_decoded(image, processor)
             # The file may have changed by the time the image is needed again.
             source = image.read_bytes() if isinstance(image, Path) and image.is_file() else image
             return prepare_image(ImageFile(source, processor))
 
-        left_to_device = processor.on_device and processor.vision.mode == "dynamic"
-        if left_to_device and isinstance(image, DecodedFile) and image.pixels.nbytes <= AT_ONCE:
+        if isinstance(image, DecodedFile) and processor.leaves_pixels:
             return prepare()
         return await self._work(self._workers, prepare)
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from holotron.model.text.policy_tokenizer import has_pieces
 from holotron.model.text.tokenizer import GUARD, Tokenizer
 
 if TYPE_CHECKING:
-    from llguidance import LLExecutor, LLMatcher, LLTokenizer
+    from llguidance import LLMatcher, LLTokenizer
     from torch import Tensor
 
 Kind = Literal["json_schema", "json_object", "regex", "lark", "choice"]
@@ -30,7 +31,9 @@ COMPILE_SECONDS = 20.0
 # compiling gets one that no source of the size above can fill; it is only address space until it is used.
 COMPILE_STACK_BYTES = 512 * 1024 * 1024
 KEPT_GRAMMARS = 32
-MASK_THREADS = 4
+# Answers of one form begin alike: the masks of their first tokens are kept, up to so much memory for a grammar.
+MASKED_TOKENS = 12
+MASKED_BYTES = 8 * 2**20
 # Without a bound a model can pour blanks into the gaps of a JSON text until its tokens run out.
 WHITESPACE = r"[ \n\t]{1,64}"
 
@@ -80,14 +83,22 @@ class Grammar:
 
 
 class GrammarState:
-    """Where one text stands in its grammar."""
+    """Where one text stands in its grammar. masks: those that its copies share, by the tokens before them."""
 
-    def __init__(self, matcher: LLMatcher, vocab_size: int, eos_ids: frozenset[int], forces: bool = True) -> None:
+    def __init__(
+        self,
+        matcher: LLMatcher,
+        vocab_size: int,
+        eos_ids: frozenset[int],
+        forces: bool = True,
+        masks: dict[tuple[int, ...], NDArray[np.int32]] | None = None,
+    ) -> None:
         self._matcher = matcher
         self._forces = forces
         self._vocab_size = vocab_size
         self._eos_ids = eos_ids
-        self._consumed = 0
+        self._taken: list[int] = []
+        self._masks = {} if masks is None else masks
         # The matcher forgets an end token that comes after the last possible text; rolling back must count it.
         self._ended = False
 
@@ -113,8 +124,15 @@ class GrammarState:
             )
         if not bitmask_row.is_contiguous():
             raise ValueError("a bitmask row must be contiguous; take a row of a row-major tensor")
+        taken = tuple(self._taken) if len(self._taken) <= MASKED_TOKENS else None
+        row: NDArray[np.int32] = bitmask_row.numpy()
+        if taken is not None and (kept := self._masks.get(taken)) is not None:
+            row[:] = kept
+            return
         self._matcher.unsafe_compute_mask_ptr(bitmask_row.data_ptr(), words * 4)
         self._check()
+        if taken is not None and len(self._masks) * row.nbytes < MASKED_BYTES:
+            self._masks[taken] = row.copy()
 
     def advance(self, token_id: int) -> None:
         """Takes the next token. One that the grammar does not allow is an error and changes nothing."""
@@ -130,7 +148,7 @@ class GrammarState:
             self._check()
             if not taken:
                 raise GrammarError(f"the grammar does not allow the token {token_id} here")
-        self._consumed += 1
+        self._taken.append(token_id)
 
     def forced(self) -> list[int]:
         """The tokens that must come next, as the tokenizer itself would write them. They are not taken yet."""
@@ -142,9 +160,9 @@ class GrammarState:
 
     def rollback(self, count: int) -> None:
         """Takes back the last tokens."""
-        if not 0 <= count <= self._consumed:
-            raise ValueError(f"cannot roll back {count} tokens: {self._consumed} were taken")
-        self._consumed -= count
+        if not 0 <= count <= len(self._taken):
+            raise ValueError(f"cannot roll back {count} tokens: {len(self._taken)} were taken")
+        del self._taken[len(self._taken) - count :]
         if self._ended and count:
             self._ended = False
             count -= 1
@@ -154,38 +172,13 @@ class GrammarState:
 
     def copy(self) -> GrammarState:
         """A second state at the same place, for a fork."""
-        other = GrammarState(self._matcher.deep_copy(), self._vocab_size, self._eos_ids, self._forces)
-        other._consumed, other._ended = self._consumed, self._ended
+        other = GrammarState(self._matcher.deep_copy(), self._vocab_size, self._eos_ids, self._forces, self._masks)
+        other._taken, other._ended = list(self._taken), self._ended
         return other
 
     def _check(self) -> None:
         if self._matcher.is_error():
             raise GrammarError(f"the grammar has failed: {_first_line(self._matcher.get_error())}")
-
-
-def fill_masks(states: Sequence[GrammarState | None], bitmask_SW: Tensor) -> dict[int, GrammarError]:
-    """`mask_into` for a row of each state at once, by other threads, and what went wrong with some of them.
-
-    Rows without a state stay as they are.
-    """
-    having = [(state, row) for row, state in enumerate(states) if state is not None]
-    if not bitmask_SW.is_contiguous() or bitmask_SW.device.type != "cpu" or bitmask_SW.itemsize != 4:
-        raise ValueError("a bitmask is int32 on the CPU, its rows one after another")
-    matchers = [(state._matcher, row) for state, row in having]
-    _executor().unsafe_compute_mask_ptr(matchers, bitmask_SW.data_ptr(), 4 * bitmask_SW.shape[1], len(bitmask_SW))
-    errors: dict[int, GrammarError] = {}
-    for state, row in having:
-        try:
-            state._check()
-        except GrammarError as error:
-            errors[row] = error
-    return errors
-
-
-@cache
-def _executor() -> LLExecutor:
-    executor: LLExecutor = _import_llguidance().LLExecutor(min(MASK_THREADS, os.cpu_count() or 1))
-    return executor
 
 
 class GrammarCompiler:

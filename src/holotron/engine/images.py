@@ -18,7 +18,7 @@ from holotron.engine.errors import EngineError
 from holotron.engine.tower_graph import TowerGraphs
 from holotron.model.config import ModelConfig
 from holotron.model.grids import Grid
-from holotron.model.image import load_image
+from holotron.model.image import DecodedFile, fingerprint_of, load_image
 from holotron.model.model import Model
 from holotron.model.tiling import ImageProcessor, ProcessedImage, patches_of_whole_images
 
@@ -40,23 +40,35 @@ class PreparedImage:
         return blake2b(b"".join(self.keys), digest_size=16).digest()
 
 
-def prepare_image(make: Callable[[], ProcessedImage], made: ProcessedImage | None = None) -> PreparedImage:
-    """Run in a worker: decoding, resizing and fingerprinting take no time from the loop. made: what is made already."""
-    image = made or make()
-    keys = tuple(
+def prepare_image(make: Callable[[], ProcessedImage]) -> PreparedImage:
+    """Run in a worker: decoding, resizing and fingerprinting take no time from the loop."""
+    image = make()
+    return PreparedImage(image, _fingerprints(_hashed(image), image), make)
+
+
+def prepare_decoded(file: DecodedFile, processor: ImageProcessor) -> PreparedImage:
+    """The same of what another process has decoded: nothing of it takes long where the device makes the patches."""
+    again = ImageFile(bytes(file), processor)  # without the pixels, which are only needed now
+    if processor.leaves_pixels:
+        image = processor.of_pixels(file.pixels)
+        return PreparedImage(image, _fingerprints([file.fingerprint], image), again)
+    image = processor(Image.fromarray(file.pixels))
+    return PreparedImage(image, _fingerprints(_hashed(image), image), again)
+
+
+def _fingerprints(parts: Sequence[bytes | memoryview], image: ProcessedImage) -> tuple[bytes, ...]:
+    return tuple(
         blake2b(part, digest_size=16, person=f"{grid[0]}x{grid[1]}".encode()).digest()
-        for part, grid in zip(_hashed(image), image.grids, strict=True)
+        for part, grid in zip(parts, image.grids, strict=True)
     )
-    return PreparedImage(image, keys, make)
 
 
 def _hashed(image: ProcessedImage) -> Sequence[bytes | memoryview]:
     """What tells each part of an image from others: its patches, or its pixels if those are less."""
-    width, height = image.size
     if image.pixels is not None and image.pixels.dim() == 4:
         return [tile.numpy().data for tile in image.pixels]
     if image.pixels is not None and (image.patches is None or image.pixels.nbytes < image.patches.nbytes):
-        return [f"{width}x{height} ".encode() + image.pixels.numpy().tobytes()]
+        return [fingerprint_of(image.pixels.numpy())]
     return [part.contiguous().numpy().data for part in _parts(image)]
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holotron.engine.errors import GenerationFailed, GrammarFailed
-from holotron.engine.grammar import GrammarError, GrammarState, fill_masks
+from holotron.engine.grammar import GrammarError, GrammarState
 from holotron.engine.requests import FinishEvent, GenerationRequest, TokenEvent, TokenLogprobs
 from holotron.engine.sampling import EMPTY, ERRORS, RowState, SampledToken, sample, sample_plainly
 from holotron.engine.stopping import StopChecker
@@ -81,8 +81,14 @@ class TokenSampler:
         words = -(-self._config.vocab_size // 32)
         # Pinned, so that nothing waits for its copy.
         bitmask = torch.zeros(len(requests), words, dtype=torch.int32, pin_memory=device.type == "cuda")
-        errors = fill_masks([request.grammar for request in requests], bitmask)
-        return bitmask, {row: GrammarFailed(str(error)) for row, error in errors.items()}
+        broken: dict[int, GrammarFailed] = {}
+        for index, (row, request) in enumerate(zip(bitmask.unbind(), requests, strict=True)):
+            if request.grammar is not None:
+                try:
+                    request.grammar.mask_into(row)
+                except GrammarError as error:
+                    broken[index] = GrammarFailed(str(error))
+        return bitmask, broken
 
     def _outcome(self, request: GenerationRequest, row: RowState, token: SampledToken) -> SampledStep:
         if token.error is not None:

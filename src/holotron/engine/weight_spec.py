@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,10 @@ class TensorSpec:
     def empty(self, device: torch.device) -> Tensor:
         import torch
 
-        return torch.empty(self.shape, dtype=self.torch_dtype, device=device)
+        try:
+            return torch.empty(self.shape, dtype=self.torch_dtype, device=device)
+        except (RuntimeError, TypeError, OverflowError) as error:
+            raise EngineError(f"{self.name} is announced with the shape {self.shape}, which has no room") from error
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -59,6 +63,8 @@ class GroupAddress:
     trainer: int = 0
 
     def __post_init__(self) -> None:
+        if not re.fullmatch(r"[\w.:%-]+", self.host):
+            raise EngineError(f"the group meets at {self.host!r}; it must be a host's name or address")
         if self.backend and self.backend not in BACKENDS:
             raise EngineError(f"the backend is {self.backend!r}; it must be one of {', '.join(BACKENDS)}")
         if not 0 <= self.rank < self.world_size or self.rank == self.trainer:

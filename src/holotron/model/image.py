@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from hashlib import blake2b
 from typing import IO, Self
 
 import numpy as np
@@ -37,20 +38,27 @@ ImageSource = bytes | bytearray | memoryview | str | os.PathLike[str] | Image.Im
 
 
 class DecodedFile(bytes):
-    """An image file that brings its pixels along, as load_image sees them, in 8 bits [H, W, 3].
+    """An image file that brings its pixels along, as load_image sees them, in 8 bits [H, W, 3], and their fingerprint.
 
     Another process decoded it, so that this one need not.
     """
 
     pixels: NDArray[np.uint8]
+    fingerprint: bytes
 
-    def __new__(cls, data: bytes, pixels: NDArray[np.uint8] | None = None) -> Self:
+    def __new__(cls, data: bytes, pixels: NDArray[np.uint8] | None = None, fingerprint: bytes = b"") -> Self:
         file = super().__new__(cls, data)
         file.pixels = np.array(load_image(data)) if pixels is None else pixels
+        file.fingerprint = fingerprint or fingerprint_of(file.pixels)
         return file
 
-    def __reduce__(self) -> tuple[type[Self], tuple[bytes, NDArray[np.uint8]]]:
-        return type(self), (bytes(self), self.pixels)
+    def __reduce__(self) -> tuple[type[Self], tuple[bytes, NDArray[np.uint8], bytes]]:
+        return type(self), (bytes(self), self.pixels, self.fingerprint)
+
+
+def fingerprint_of(pixels: NDArray[np.uint8]) -> bytes:
+    """What tells an image from others: of its size and its pixels."""
+    return blake2b(str(pixels.shape).encode() + pixels.tobytes(), digest_size=16).digest()
 
 
 def load_image(source: ImageSource, max_pixels: int = MAX_PIXELS) -> Image.Image:

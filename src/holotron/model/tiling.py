@@ -65,12 +65,25 @@ class ImageProcessor:
             return ProcessedImage(grids, tokens, image.size, pixels=tiles.pin_memory() if _PINS else tiles)
         if self.vision.mode == "tiles":
             return ProcessedImage(grids, tokens, image.size, self._patches_of_tiles(image, grids))
+        if self.leaves_pixels:
+            return self.of_pixels(np.array(image))
         size = image.size
         if self.vision.mode == "scaled":
             image = _scaled(image, self.vision)
         pixels = torch.from_numpy(np.array(image))
         patches = None if self.on_device else patches_of_whole_images(pixels[None], grids[0], self.vision)
         return ProcessedImage(grids, tokens, size, patches, pixels)
+
+    @property
+    def leaves_pixels(self) -> bool:
+        """Whether an image is given to the device as it is."""
+        return self.on_device and self.vision.mode == "dynamic"
+
+    def of_pixels(self, pixels: NDArray[np.uint8]) -> ProcessedImage:
+        """An image in 8 bits [H, W, 3], where it `leaves_pixels`."""
+        size = pixels.shape[1], pixels.shape[0]
+        [grid] = image_grids(*size, self.vision)
+        return ProcessedImage((grid,), grid[0] * grid[1] // 4, size, pixels=torch.from_numpy(pixels))
 
     def _patches_of_tiles(self, image: Image.Image, grids: tuple[Grid, ...]) -> Tensor:
         patches_PCX = torch.empty(sum(rows * columns for rows, columns in grids), 3, self.vision.patch_size**2)

@@ -203,8 +203,8 @@ def find_suite(name: str, root: Path | None = None, apps: Sequence[str] = ()) ->
     if root is not None:
         raise SuiteError(f"the suite {name} has no root; webapps has one")
     found = (
-        *(MiniWoBSuite, VariedMiniWoBSuite, PagesSuite, VariedPagesSuite),
-        *(WebSuite, BanditSuite, WebAppsSuite),
+        *(MiniWoBSuite, PagesSuite, WebSuite, BanditSuite, WebAppsSuite),
+        *(VariedMiniWoBSuite, VariedPagesSuite),
     )
     known: dict[str, type[Suite[Any]]] = {suite.name: suite for suite in found}
     if name not in known:

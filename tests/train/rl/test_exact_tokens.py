@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,10 @@ from holotron.model.text.chat_template import DEFAULT_TEMPLATE
 from holotron.train.batches import Packer
 from holotron.train.rl.agreement import scored_difference
 from holotron.train.rl.config import GrpoRecipe, read_grpo_recipe
+from holotron.train.rl.groups import RolloutGroup, Trajectory
 from holotron.train.rl.played import PlayedReader
 from holotron.train.rl.policy_learner import PolicyLearner
+from holotron.train.rl.reading import GroupReader
 from holotron.train.rl.rollout import Rollout
 from holotron.train.rl.rollout_batch import WeighedSequence, pack
 from holotron.train.rl.token_masks import TokenMasks
@@ -140,6 +143,28 @@ def test_an_update_reaches_every_parameter_of_the_engine_bit_for_bit(tmp_path: P
             assert scored_difference(learner, model, sequence, one[0]) > 1e-3  # the engine has others now
             assert send_weights(learner, engine, 8) != checksum
         assert all(torch.equal(parameter, before[name]) for name, parameter in engine.model.named_parameters())
+        check_reading_elsewhere(reader, ids, weighed, recipe)
+
+
+def check_reading_elsewhere(
+    reader: PlayedReader, ids: list[str], weighed: list[WeighedSequence], recipe: GrpoRecipe
+) -> None:
+    """Another process reads and packs the same; once it has died, this one does."""
+    attempts = [Trajectory(episode, "pages", 0.0, False, 3) for episode in ids]
+    group, packer = RolloutGroup(7, "pages", 1, tuple(attempts)), Packer(TINY, recipe.batch)
+    expected = pack(packer, weighed, recipe.objective)
+    with GroupReader(reader, packer, recipe.objective, 1) as groups:
+        for _ in range(2):
+            groups.begin(group)
+            again = [replace(each, played=played) for each, [played] in zip(weighed, groups.read(group), strict=True)]
+            for batch, wanted in zip(groups.pack(again), expected, strict=True):
+                assert all(map(torch.equal, batch.batch.tables(), wanted.batch.tables()))
+                assert torch.equal(batch.allowed_NW, wanted.allowed_NW)
+                assert torch.equal(batch.drawn.advantage_N, wanted.drawn.advantage_N)
+            assert groups._pool is not None
+            for process in list(groups._pool._processes.values()):
+                process.kill()
+                process.join()
 
 
 def test_lora_plays_with_the_trainers_weights_and_sends_the_adapter_alone(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import random
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
+
+from PIL import Image
 
 from holotron.env.environment import Observation
 from holotron.env.task import Task
@@ -65,9 +68,9 @@ class VariedPage(PageEnvironment):
         return await self.observe()
 
     async def observe(self) -> Observation:
-        width, height = self.size
-        picture = await self.capture(width, height, self.ratio)
-        return Observation(picture, round(width * self.ratio), round(height * self.ratio))
+        picture = await self.capture(*self.size, self.ratio)
+        with Image.open(io.BytesIO(picture)) as image:  # the browser rounds halves up, or down where floats say so
+            return Observation(picture, *image.size)
 
 
 class VariedPagesSuite(PagesSuite):

@@ -39,7 +39,7 @@ class Collected:
 
 
 class Collector:
-    """Keeps as many groups in play as their age allows."""
+    """Keeps as many groups in play as their age allows. keep: told of each group that will be learned from."""
 
     def __init__(
         self,
@@ -50,9 +50,10 @@ class Collector:
         ledger: Ledger,
         stored: Callable[[str], EpisodeInfo],
         stopped: Callable[[], bool] = lambda: False,
+        keep: Callable[[RolloutGroup], None] = lambda _: None,
     ) -> None:
         self._recipe, self._suite, self._play, self._ledger = recipe, suite, play, ledger
-        self._stored, self._stopped = stored, stopped
+        self._stored, self._stopped, self._keep = stored, stopped, keep
         groups = recipe.groups
         self.sampler = TaskSampler(
             tasks, recipe.seed, uniform=groups.uniform, memory=groups.memory, kept=ledger.sampler
@@ -134,6 +135,7 @@ class Collector:
             found.stale += 1
         elif shown.teaches(config):
             found.groups.append(shown)
+            self._keep(shown)
             found.staleness.append(ledger.version - group.version)
         else:
             found.flat += 1

@@ -19,6 +19,7 @@ from holotron.suites.suite import TRAINING_SEEDS, Suite, SuiteError, find_suite
 from holotron.train.learner import Learner
 from holotron.train.rl.collector import Collector
 from holotron.train.rl.config import GrpoRecipe
+from holotron.train.rl.groups import RolloutGroup
 from holotron.train.rl.ledger import Ledger
 from holotron.train.rl.weight_sync import POLICY, served_model, shares_base
 
@@ -85,5 +86,11 @@ class Rollout:
         )
         return LivePlay(how, model, sessions=config.sessions, browsers=config.browsers, workers=config.workers)
 
-    def collector(self, play: LivePlay, ledger: Ledger, stopped: Callable[[], bool]) -> Collector:
-        return Collector(self.recipe, self.suite, self.tasks, play, ledger, self.store.info, stopped)
+    def collector(
+        self,
+        play: LivePlay,
+        ledger: Ledger,
+        stopped: Callable[[], bool],
+        keep: Callable[[RolloutGroup], None] = lambda _: None,
+    ) -> Collector:
+        return Collector(self.recipe, self.suite, self.tasks, play, ledger, self.store.info, stopped, keep)

@@ -79,6 +79,15 @@ class RolloutBatch:
 
 def pack(packer: Packer, sequences: ListOf[WeighedSequence], config: ObjectiveConfig) -> list[RolloutBatch]:
     """Batches in the order of the sequences, whose weights sum to what one update minimises."""
+    # Most of it is decoding screenshots and scaling them, which threads do at once.
+    episodes = sum(sequence.share for sequence in sequences)
+    with ThreadPoolExecutor(THREADS) as threads:
+        bunches = bunched(packer, sequences)
+        return list(threads.map(lambda members: build_batch(packer, members, episodes, config), bunches))
+
+
+def bunched(packer: Packer, sequences: ListOf[WeighedSequence]) -> list[list[WeighedSequence]]:
+    """What goes into each batch."""
     room, bunches = packer.room(), list[list[WeighedSequence]]()
     for sequence in sequences:
         bunch = (sequence.played.sequence,)
@@ -87,13 +96,13 @@ def pack(packer: Packer, sequences: ListOf[WeighedSequence], config: ObjectiveCo
             bunches.append([])
         room.take(bunch)
         bunches[-1].append(sequence)
-    # Most of it is decoding screenshots and scaling them, which threads do at once.
-    episodes = sum(sequence.share for sequence in sequences)
-    with ThreadPoolExecutor(THREADS) as threads:
-        return list(threads.map(lambda members: _batch(packer, members, episodes, config), bunches))
+    return bunches
 
 
-def _batch(packer: Packer, members: list[WeighedSequence], episodes: float, config: ObjectiveConfig) -> RolloutBatch:
+def build_batch(
+    packer: Packer, members: list[WeighedSequence], episodes: float, config: ObjectiveConfig
+) -> RolloutBatch:
+    """episodes: that one update learns from, over all its batches."""
     most, played = packer.budget.learned, [member.played for member in members]
     # Every turn is an answer of its own, numbered through the batch.
     starts = np.cumsum([0, *(len(each.states) for each in played)])

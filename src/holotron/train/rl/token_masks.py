@@ -37,6 +37,10 @@ class TokenMasks:
         self._compiler: GrammarCompiler | None = None
         self._kept: dict[tuple[str, tuple[int, ...]], NDArray[np.int32]] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Another process compiles and keeps its own."""
+        return vars(self) | {"_compiler": None, "_kept": {}}
+
     def drawn_from(
         self, schema: Mapping[str, Any] | None, token_ids: Sequence[int], forced: Sequence[bool]
     ) -> NDArray[np.int32]:

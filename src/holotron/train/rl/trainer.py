@@ -27,6 +27,7 @@ from holotron.train.rl.ledger import Ledger
 from holotron.train.rl.played import PlayedReader
 from holotron.train.rl.policy_learner import PolicyLearner, UpdateReport
 from holotron.train.rl.progress import GrpoProgress, Stopwatch, add_updates, progress_of
+from holotron.train.rl.reading import PROCESSES, GroupReader
 from holotron.train.rl.rollout_batch import RolloutBatch, WeighedSequence, pack, weigh
 from holotron.train.rl.token_masks import TokenMasks
 from holotron.train.rl.weight_sync import send_weights
@@ -98,19 +99,31 @@ class GrpoTrainer:
             if self.recipe.rollout.staleness:  # while a thread learns, graphs are better not recorded
                 model.engine.warm_up(self.recipe.rollout.sessions, model.adapter)
             play = stack.enter_context(self.rollout.playing(model))
+            # As for browsers, one worker is this process itself.
+            processes = PROCESSES if self.recipe.rollout.workers > 1 else 0
+            reader = self._reader(model)
+            groups = stack.enter_context(GroupReader(reader, self.packer, self.recipe.objective, processes))
             if self.device.type == "cuda":  # learning must not stand in the engine's queue, nor it in ours
                 stack.enter_context(torch.cuda.stream(torch.cuda.Stream(self.device)))
-            self._iterate(model, play, checksum, on_progress)
+            self._iterate(model, play, reader, groups, checksum, on_progress)
             self._keep()
 
+    def _reader(self, model: EngineModel) -> PlayedReader:
+        config, banned = self.learner.model.config, model.engine.loop.sampler.banned.tolist()
+        masks = TokenMasks(self.learner.writer.tokenizer, config, banned)
+        return PlayedReader(self.rollout.store, config, self.rollout.policy_format, masks)
+
     def _iterate(
-        self, model: EngineModel, play: LivePlay, checksum: str, on_progress: Callable[[GrpoProgress], None]
+        self,
+        model: EngineModel,
+        play: LivePlay,
+        reader: PlayedReader,
+        groups: GroupReader,
+        checksum: str,
+        on_progress: Callable[[GrpoProgress], None],
     ) -> None:
         recipe, learner, watch = self.recipe, self.learner, Stopwatch()
-        collector = self.rollout.collector(play, self.ledger, lambda: self._stopped)
-        banned = model.engine.loop.sampler.banned.tolist()
-        masks = TokenMasks(learner.writer.tokenizer, learner.model.config, banned)
-        reader = PlayedReader(self.rollout.store, learner.model.config, self.rollout.policy_format, masks)
+        collector = self.rollout.collector(play, self.ledger, lambda: self._stopped, groups.begin)
         imitated, alone = self._imitated(), not recipe.rollout.staleness
         began, played = monotonic(), play.counters().steps
         while self.step < recipe.steps and not self._stopped:
@@ -124,7 +137,7 @@ class GrpoTrainer:
             if alone:  # what is held for sessions is room for learning
                 model.engine.sleep()
             with watch.part("reading"):
-                parts, answer_tokens = self._batches(found, reader)
+                parts, answer_tokens = self._batches(found, groups)
             with watch.part("logprobs"):
                 parts = [learner.prepared(part) for part in parts]
             with watch.part("learning"):
@@ -155,12 +168,12 @@ class GrpoTrainer:
                 with watch.part("state"):
                     self._keep()
 
-    def _batches(self, found: Collected, reader: PlayedReader) -> tuple[list[list[RolloutBatch]], float | None]:
+    def _batches(self, found: Collected, groups: GroupReader) -> tuple[list[list[RolloutBatch]], float | None]:
         """What each update learns from, and how many tokens were drawn for an answer."""
         config, weighed = self.recipe.objective, list[list[WeighedSequence]]()
         tokens = answers = 0
         for group in found.groups:
-            played = [reader.read(trajectory.episode) for trajectory in group.trajectories]
+            played = groups.read(group)
             states = [[state for each in episode for state in each.states] for episode in played]
             advantages = group.advantages(states, config)
             weighed.append(
@@ -175,7 +188,7 @@ class GrpoTrainer:
         fitting = [[each for each in group if self._fits(each)] for group in weighed]
         updates = min(self.recipe.updates, len(fitting))
         parts = [[each for group in fitting[part::updates] for each in group] for part in range(updates)]
-        batches = [pack(self.packer, part, config) for part in parts if part]
+        batches = [groups.pack(part) for part in parts if part]
         return batches, tokens / answers if answers else None
 
     def _scored(self, found: Collected, reader: PlayedReader, model: EngineModel) -> float | None:

@@ -1,0 +1,135 @@
+"""Episodes on their way into batches, read and packed in processes of their own.
+
+In the trainer's process they would take the interpreter from the engine's thread, which plays on meanwhile.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from holotron.env.workers import end_with_parent
+from holotron.train.batches import Packer
+from holotron.train.rl.config import ObjectiveConfig
+from holotron.train.rl.groups import RolloutGroup
+from holotron.train.rl.played import PlayedReader, PlayedSequence
+from holotron.train.rl.rollout_batch import RolloutBatch, WeighedSequence, build_batch, bunched, pack
+
+log = logging.getLogger(__name__)
+PROCESSES = 2
+NICENESS = 5  # as browsers: the engine's thread comes first
+Episodes = list[list[PlayedSequence]]
+T = TypeVar("T")
+
+
+class GroupReader:
+    """Reads the episodes of groups and packs them; a context manager. processes: 0 does it all here, when it is asked.
+
+    Where its processes die, what they had in hand and all that follows is done here.
+    """
+
+    def __init__(self, reader: PlayedReader, packer: Packer, config: ObjectiveConfig, processes: int) -> None:
+        self._reader, self._packer, self._config = reader, packer, config
+        self._begun: dict[int, Future[bytes]] = {}
+        self._pool: ProcessPoolExecutor | None = None
+        if processes:
+            spawn = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(processes, spawn, _begin, (reader, packer, config))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def begin(self, group: RolloutGroup) -> None:
+        """Have a group read that `read` will ask for."""
+        if (job := self._submit(_read, _episodes(group))) is not None:
+            self._begun[group.number] = job
+
+    def read(self, group: RolloutGroup) -> Episodes:
+        """The sequences of each of its trajectories; ExampleError as in PlayedReader."""
+        return self._result(self._begun.pop(group.number, None), lambda: _read_all(self._reader, _episodes(group)))
+
+    def pack(self, sequences: Sequence[WeighedSequence]) -> list[RolloutBatch]:
+        """Batches in the order of the sequences."""
+        if self._pool is None:
+            return pack(self._packer, sequences, self._config)
+        bunches, episodes = bunched(self._packer, sequences), sum(each.share for each in sequences)
+        jobs = [(members, self._submit(_build, members, episodes)) for members in bunches]
+        return [
+            self._result(job, lambda members=members: build_batch(self._packer, members, episodes, self._config))  # type: ignore[misc]
+            for members, job in jobs
+        ]
+
+    def _submit(self, work: Callable[..., bytes], *arguments: Any) -> Future[bytes] | None:
+        try:
+            return None if self._pool is None else self._pool.submit(work, *arguments)
+        except BrokenProcessPool:
+            return None
+
+    def _result(self, job: Future[bytes] | None, here: Callable[[], T]) -> T:
+        """What a process made of it, or what is made here where there is none."""
+        if job is None:
+            return here()
+        try:
+            found: T = pickle.loads(job.result())
+            return found
+        except BrokenProcessPool:
+            log.warning("a process that reads episodes died; they are read in the trainer's own from now on")
+            return here()
+
+
+def _episodes(group: RolloutGroup) -> list[str]:
+    return [trajectory.episode for trajectory in group.trajectories]
+
+
+def _read_all(reader: PlayedReader, episodes: Sequence[str]) -> Episodes:
+    return [reader.read(episode) for episode in episodes]
+
+
+# ---- in the processes ----
+
+_held: list[tuple[PlayedReader, Packer, ObjectiveConfig]] = []
+
+
+def _begin(reader: PlayedReader, packer: Packer, config: ObjectiveConfig) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the trainer
+    end_with_parent()
+    os.nice(NICENESS)
+    torch.set_num_threads(1)
+    _held.append((reader, packer, config))
+
+
+def _read(episodes: Sequence[str]) -> bytes:
+    return _dumped(_read_all(_held[0][0], episodes))
+
+
+def _build(members: list[WeighedSequence], episodes: float) -> bytes:
+    _, packer, config = _held[0]
+    return _dumped(build_batch(packer, members, episodes, config))
+
+
+class _Pickler(pickle.Pickler):
+    """Tensors by their values: between processes PyTorch would leave them in shared memory, of which little may be."""
+
+    def reducer_override(self, value: Any) -> Any:
+        return (torch.from_numpy, (value.numpy(),)) if isinstance(value, Tensor) else NotImplemented
+
+
+def _dumped(value: Any) -> bytes:
+    file = io.BytesIO()
+    _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
+    return file.getvalue()
