@@ -72,6 +72,7 @@ annotate-kills: $(STAMP) browser ## 2,000 screens labelled by a command that is 
 	$(BIN)/python -m tests.eval.annotate_kills --out benchmarks/results/annotate-kills.json
 
 fleet-kills: $(STAMP) browser ## 300 MiniWoB++ episodes on a Ray cluster whose hosts and machines are killed; the result goes to benchmarks/results
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	$(BIN)/python -m tests.scale.fleet_kills --out benchmarks/results/fleet-kills.json
 
 examples: $(STAMP) browser ## all programs of examples/, against a scripted model

@@ -5,13 +5,13 @@ import asyncio
 from pages import endpoint, site
 
 import holotron
-from holotron.agent.open_model import open_endpoint, stated_format
+from holotron.agent.open_model import open_endpoint, resolve_format
 from holotron.agent.policy_format import JsonFormat
 
 
 async def main() -> None:
     server = endpoint()
-    asked = stated_format("holotron-nano", server) or JsonFormat()
+    asked = resolve_format("holotron-nano", server) or JsonFormat()
     chat = holotron.ChatOptions(keep_images=asked.keep_images)
     opened = open_endpoint(server, None, chat) if server else holotron.open_model("holotron-nano", chat)
     width, height = asked.size or (1280, 800)

@@ -7,7 +7,7 @@ from pathlib import Path
 from pages import endpoint
 
 import holotron
-from holotron.agent.open_model import open_endpoint, stated_format
+from holotron.agent.open_model import open_endpoint, resolve_format
 from holotron.agent.policy_format import JsonFormat
 from holotron.episodes.record import PolicyInfo
 from holotron.suites.play import Play, play_tasks
@@ -15,7 +15,7 @@ from holotron.suites.play import Play, play_tasks
 
 async def main(folder: Path) -> None:
     server, suite = endpoint(), holotron.find_suite("miniwob")
-    asked = (stated_format("holotron-nano", server) or JsonFormat()).with_kinds(suite.kinds)
+    asked = (resolve_format("holotron-nano", server) or JsonFormat()).with_kinds(suite.kinds)
     chat = holotron.ChatOptions(keep_images=asked.keep_images)
     info = PolicyInfo(model=server or "holotron-nano", extra={"format": asked.spec})
     play = Play(suite, folder, info, asked, holotron.Budget(steps=3), "positive")

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -160,9 +161,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=30, help=f"of each of {len(TASKS)} tasks")
     parser.add_argument("--every", type=int, default=150, help="answers between two kills of hosts and machines")
     parser.add_argument("--deaths", type=int, default=1, help="of the command itself")
+    parser.add_argument("--work", type=Path, help="a folder that is kept: a second run goes on in it")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    with TemporaryDirectory() as folder:
+    with nullcontext(args.work) if args.work else TemporaryDirectory() as folder:
         found = killed_run(Path(folder), args.seeds, args.every, args.deaths)
     words = f"python -m tests.scale.fleet_kills --seeds {args.seeds} --every {args.every} --deaths {args.deaths}"
     report = circumstances(words) | found

@@ -55,6 +55,7 @@ EXAMPLES = """examples:
   holotron bench quality runs/shop --model holotron-nano
   holotron bench train --preset holotron-12b --lora 16 --tokens 32768
   holotron bench grpo --preset holotron-12b --screens recorded
+  holotron bench cluster --replicas 64 --agents 100
 """
 
 
@@ -127,10 +128,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     quality.add_argument("--model", default="holotron-nano", help="folder, hub id or preset")
     quality.add_argument("--episodes", type=int, default=0, help="so many of them (default: all that succeeded)")
     quality.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    cluster = commands.add_parser("cluster", help="many replicas and agents with failures, simulated: the first limit")
+    import_module("holotron.bench.cluster").add_options(cluster)
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernel, loop, soak, edge, browsers, training, grpo, quality, move):
+    for command in (agent, phases, kernel, loop, soak, edge, browsers, training, grpo, quality, move, cluster):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)

@@ -158,7 +158,7 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
         Without --out the teachers are tried out: a few episodes of each task, of which only the table stays.
         """
         if out is None and (model or endpoint) is not None:
-            raise Misuse("--model and --endpoint go with --out FOLDER, where its episodes go")
+            raise Misuse("--model goes with --out FOLDER, where its episodes go, and so does --endpoint")
         from holotron.agent.agent import Budget
         from holotron.agent.policy_format import NANO
         from holotron.episodes.record import PolicyInfo

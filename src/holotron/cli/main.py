@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from holotron import __version__
 from holotron.cli import (
     bench,
+    cluster,
     cost,
     data,
     demo,
@@ -117,6 +118,8 @@ app.add_typer(evaluate.app, name="eval")
 app.add_typer(train.app, name="train")
 app.add_typer(pipeline.app, name="pipeline")
 app.command("serve", epilog=serve.EXAMPLES)(serve.serve)
+app.command("up", epilog=cluster.UP_EXAMPLES)(cluster.up)
+app.command("status", epilog=cluster.STATUS_EXAMPLES)(cluster.status)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("bench", epilog=bench.EXAMPLES, context_settings=bench.SETTINGS)(bench.bench)
 

@@ -168,7 +168,7 @@ def player(ray: str | None, chosen: Chosen | None) -> Player:
 
     if ray is None:
         return play_tasks
-    if chosen is not None and chosen.endpoint is None:
+    if chosen is not None and chosen.endpoint in (None, "openai", "anthropic"):
         raise Misuse("--ray plays on other machines, which ask the model over HTTP: say --endpoint URL")
     from holotron.scale.ray_hosts import on_ray
 

@@ -7,6 +7,7 @@ them: what was cut off or altered on the way is refused. Host memory is read and
 from __future__ import annotations
 
 import json
+import os
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +31,7 @@ DIGEST = 16
 MOST_HEAD = 2**24
 _PRELUDE = struct.Struct(f"<8sI{DIGEST}s")  # what it is, the length of the head, its checksum
 _MAGIC = b"holosess"
-_hashing = ThreadPoolExecutor(4, "session-checksum")
+_hashing = ThreadPoolExecutor(min(16, os.cpu_count() or 1), "session-checksum")
 
 Post = Callable[[Callable[[], Any]], Future[Any]]  # has something run on the engine's thread
 Read = Callable[[memoryview], None]  # fills a buffer with the next bytes

@@ -18,13 +18,15 @@ class Pace:
 
     def __init__(self, prefill_tokens: int) -> None:
         self._prefill_tokens = prefill_tokens
-        self._active: float | None = None
+        self._active = 0.0
+        self._steps = 0
         self._answer: float | None = None
         self._prompt = 0.0
 
     def step(self, active: int, prompts: list[int]) -> None:
         """A step was planned with so many requests at hand and so many tokens of each prompt."""
-        self._active = active if self._active is None else self._active + (active - self._active) / REMEMBERED
+        self._steps += 1  # at first it is the plain mean
+        self._active += (active - self._active) / min(self._steps, REMEMBERED)
         for tokens in prompts:
             self._prompt += (tokens - self._prompt) / ANSWERS_REMEMBERED if self._prompt else tokens
 
@@ -36,7 +38,7 @@ class Pace:
     @property
     def steps(self) -> int:
         """From one step with prompts to the next."""
-        if self._answer is None or self._active is None:
+        if self._answer is None:
             return 1
         most = MOST_STEPS * self._prompt / self._prefill_tokens
         return max(1, round(min(most, self._answer / max(1.0, self._active))))

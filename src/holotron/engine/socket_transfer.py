@@ -10,6 +10,7 @@ from holotron.engine.errors import EngineError
 SECONDS = 60.0  # without a byte after which the other end is given up
 TAKEN = b"taken\n"
 MOST_WORDS = 4096
+BUFFER = 8 * 2**20  # bytes on their way, that neither end waits for the other
 
 
 class MoveFailed(EngineError):
@@ -18,7 +19,7 @@ class MoveFailed(EngineError):
 
 def send_over(end: socket.socket, engine: Engine, session_id: str) -> int:
     """Have a session leave through a socket; how many bytes that were. MoveFailed: it is still here."""
-    end.settimeout(SECONDS)
+    _prepare(end)
     sent = 0
 
     def write(buffer: memoryview) -> None:
@@ -44,7 +45,7 @@ def send_over(end: socket.socket, engine: Engine, session_id: str) -> int:
 
 def receive_over(end: socket.socket, engine: Engine) -> str:
     """Take the session that comes over a socket; its id."""
-    end.settimeout(SECONDS)
+    _prepare(end)
 
     def read(into: memoryview) -> None:
         while into:
@@ -60,3 +61,9 @@ def receive_over(end: socket.socket, engine: Engine) -> str:
         raise
     end.sendall(TAKEN)
     return session.id
+
+
+def _prepare(end: socket.socket) -> None:
+    end.settimeout(SECONDS)
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        end.setsockopt(socket.SOL_SOCKET, option, BUFFER)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import socket
 import sys
+import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout, suppress
@@ -22,6 +25,7 @@ from holotron.suites.play import Play, Player
 
 NAMESPACE = "holotron"
 PREFIX = "browser-host-"
+KNOCK_SECONDS = 5.0
 CLOSING = 10.0  # seconds in which hosts may close their browsers
 DEATHS = 3  # answers that an actor is dead, until it is believed
 
@@ -41,8 +45,11 @@ def connected(address: str) -> Iterator[Any]:
     with redirect_stdout(sys.stderr):
         try:
             if own:
-                ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
-        except (ConnectionError, ValueError, RuntimeError) as error:
+                _knock(address)
+                # Ray has SIGTERM print a stack and end the process at once; what handled it before goes on doing so.
+                with _kept_handler(signal.SIGTERM):
+                    ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
+        except (OSError, ValueError, RuntimeError) as error:
             raise ClusterError(
                 f"there is no Ray cluster at {address} ({_last_line(error)}); holotron up starts one"
             ) from error
@@ -51,6 +58,25 @@ def connected(address: str) -> Iterator[Any]:
         finally:
             if own:
                 ray.shutdown()
+
+
+@contextmanager
+def _kept_handler(number: int) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(number)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def _knock(address: str) -> None:
+    """OSError at once where nothing listens: Ray itself would ask for more than a minute."""
+    host, _, port = address.rpartition(":")
+    if port.isdigit() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
 
 
 def on_ray(address: str, endpoint: str | None = None) -> Player:
