@@ -93,6 +93,7 @@ PACKAGES = (
     Package("prometheus-client", "0.21", module="prometheus_client"),
     Package("playwright", "1.49"),
     Package("pyarrow", "21"),
+    Package("pyyaml", "6.0.3", module="yaml"),
     Package("triton", needed_for="fast kernels on a GPU", required=False, gpu_only=True),
     Package("miniwob", "1.1", needed_for="the MiniWoB++ evaluation", required=False),
 )

@@ -28,6 +28,7 @@ from holotron.suites.play import Play
 
 TRIES = 6  # hosts that a task may lose before it is given up: it may be what ends them
 GIVEN_UP = 3  # of these, for a host that lives and could not play it: another has a browser or a network of its own
+SUSPECT = 3  # a task that lost so many is played while no other such task is: what ends hosts takes others along
 
 
 class HostLost(InfrastructureError):
@@ -106,6 +107,7 @@ class _HostRun:
         self._left, self._places = len(share.items), places
         self._returned: asyncio.Queue[Task] = asyncio.Queue()
         self._losses: Counter[TaskKey] = Counter()
+        self._suspect = asyncio.Lock()
         self.over = asyncio.Event()
 
     async def work(self, host: Host) -> None:
@@ -133,7 +135,7 @@ class _HostRun:
         counters = self._counters
         counters.running += 1
         try:
-            played = await host.play(task)
+            played = await self._play(host, task)
             if played.info is None:
                 counters.retried += played.counters.retried
                 self._try_again(task, GIVEN_UP, played.counters.problem)
@@ -146,6 +148,17 @@ class _HostRun:
             counters.running -= 1
             self._on_change(counters)
         return True
+
+    async def _play(self, host: Host, task: Task) -> Played:
+        if self._losses[task.key] < SUSPECT:
+            return await host.play(task)
+        async with self._suspect:
+            try:
+                await host.ready()  # it may have ended meanwhile
+            except HostGone:
+                self._returned.put_nowait(task)
+                raise
+            return await host.play(task)
 
     async def _keep(self, played: Played) -> None:
         assert played.info is not None
