@@ -127,6 +127,19 @@ def test_a_missing_file_is_misuse_told_in_words(arguments, tmp_path, monkeypatch
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["rollout", "file", "--out"], ["eval", "miniwob", "--out"], ["train", "sft", "file", "--out"], [*RUN, "--record"]],
+)
+def test_a_file_where_a_folder_is_wanted_is_misuse_and_stays(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("{}", encoding="utf-8")
+    result = holo(*arguments, "file")
+    assert result.exit_code == 2
+    assert "'file' is a file" in result.stderr
+    assert Path("file").read_text(encoding="utf-8") == "{}"
+
+
 def test_unknown_names_list_the_known():
     assert all(name in holo("plan", "x").stderr for name in PRESETS)
     assert all(name in holo("plan", "qwen3-8b", "--gpu", "x").stderr for name in GPUS)

@@ -49,7 +49,9 @@ def demo(
     model: policies.ModelOption = None,
     endpoint: policies.EndpointOption = None,
     name: policies.NameOption = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the episodes; default: runs/demo and the time.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Folder of the episodes; default: runs/demo and the time.")
+    ] = None,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page, where there is a screen.")] = True,
 ) -> None:
     """Solve some widget tasks and three plain pages in a real browser, with seeds and pages kept out of training."""

@@ -95,7 +95,9 @@ def navigation(
     max_tokens: MaxTokensOption = 512,
     device: DeviceOption = None,
     allow_private: AllowPrivateOption = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; a second one goes on in it.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Folder of the run; a second one goes on in it.")
+    ] = None,
     prices: PricesOption = None,
     labels: Annotated[
         Path | None,

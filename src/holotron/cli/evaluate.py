@@ -90,7 +90,9 @@ def _evaluating(
         workers: WorkersOption = 1,
         browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")] = 1,
         ray: RayOption = None,
-        out: Annotated[Path | None, typer.Option(help="Folder of the run; a second one goes on in it.")] = None,
+        out: Annotated[
+            Path | None, typer.Option(file_okay=False, help="Folder of the run; a second one goes on in it.")
+        ] = None,
         temperature: TemperatureOption = 0.0,
         max_tokens: MaxTokensOption = 256,
         noise: Annotated[
@@ -222,7 +224,9 @@ def recall(
     keep_images: Annotated[
         int | None, typer.Option(min=1, help="Screenshots kept in view; without it all: then attention remembers, too")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; a second one goes on in it.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Folder of the run; a second one goes on in it.")
+    ] = None,
     max_tokens: MaxTokensOption = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:

@@ -35,7 +35,7 @@ def rollout(
             help='JSON lines: {"task": "…", "url": "…"}, if wanted "name", "seed", "success"; or webapps, with --root.'
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the episodes; a second run goes on in it.")],
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for the episodes; a second run goes on in it.")],
     model: policies.ModelOption = None,
     random: policies.RandomOption = False,
     endpoint: policies.EndpointOption = None,

@@ -46,7 +46,9 @@ def run(
         typer.Option(help="WIDTHxHEIGHT of the browser's view; default 1280x800, or what the model is best at"),
     ] = None,
     headed: Annotated[bool, typer.Option("--headed", help="Show the browser.")] = False,
-    record: Annotated[Path | None, typer.Option(help="Keep the episode in this folder (see holotron view).")] = None,
+    record: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Keep the episode in this folder (see holotron view).")
+    ] = None,
     allow: Annotated[
         list[str] | None, typer.Option(help="Origins it may visit (https://*.example.com); default: that of --url")
     ] = None,

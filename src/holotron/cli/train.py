@@ -45,7 +45,9 @@ PLOT_EXAMPLES = examples(
 @app.command("sft", epilog=EXAMPLES)
 def sft(
     recipe: RecipeArgument,
-    out: Annotated[Path, typer.Option(help="Folder of the run; a second start goes on from its last state.")],
+    out: Annotated[
+        Path, typer.Option(file_okay=False, help="Folder of the run; a second start goes on from its last state.")
+    ],
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
 ) -> None:
@@ -71,7 +73,9 @@ def sft(
 @app.command("grpo", epilog=GRPO_EXAMPLES)
 def grpo(
     recipe: RecipeArgument,
-    out: Annotated[Path, typer.Option(help="Folder of the run; a second start goes on from its last state.")],
+    out: Annotated[
+        Path, typer.Option(file_okay=False, help="Folder of the run; a second start goes on from its last state.")
+    ],
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Iterations, instead of the recipe's.")] = None,
 ) -> None:
@@ -105,7 +109,9 @@ def grpo(
 def interpolate(
     first: Annotated[str, typer.Argument(help="A checkpoint folder, or the bundled policy.")],
     second: Annotated[str, typer.Argument(help="One that was trained on from it, or beside it from the same start.")],
-    out: Annotated[Path, typer.Option(help="Folder for the weights between them; it must be new or empty.")],
+    out: Annotated[
+        Path, typer.Option(file_okay=False, help="Folder for the weights between them; it must be new or empty.")
+    ],
     share: Annotated[float, typer.Option(min=0.0, max=1.0, help="How far from the first to the second.")] = 0.5,
 ) -> None:
     """Weights between two checkpoints: what a second training forgot comes back, and most of what it brought stays."""
@@ -122,7 +128,7 @@ def interpolate(
 def merge(
     base: Annotated[str, typer.Argument(help="The checkpoint that the adapter is of: a folder, or a name.")],
     adapter: Annotated[Path, typer.Argument(help="A LoRA adapter: a folder as PEFT writes it.", file_okay=False)],
-    out: Annotated[Path, typer.Option(help="Folder for the checkpoint; it must be new or empty.")],
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for the checkpoint; it must be new or empty.")],
 ) -> None:
     """Add an adapter to the weights that it is of: a checkpoint like any other, routed experts included."""
     from holotron.model.errors import ModelError
@@ -136,7 +142,7 @@ def merge(
 @app.command("pack", epilog=examples("holotron train pack runs/navigation/weights --out weights"))
 def pack(
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint folder, or the bundled policy.")],
-    out: Annotated[Path, typer.Option(help="Folder for the packed weights; it must be new or empty.")],
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for the packed weights; it must be new or empty.")],
 ) -> None:
     """Store a checkpoint's matrices in 8 bits: half the size, unpacked when it is loaded."""
     from holotron.model.checkpoint.writer import save_checkpoint
