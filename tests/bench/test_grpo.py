@@ -19,7 +19,7 @@ def test_an_iteration_of_a_tiny_shape_is_played_and_learned(tmp_path: Path, monk
     monkeypatch.setattr("holotron.bench.__main__.write_json", lambda _, report: reports.append(report))
     for kind in range(5):
         (tmp_path / f"{kind}.png").write_bytes(png(draw_screen((64, 48), kind, 1.0)))
-    words = "grpo --preset tiny-policy --groups 2 --group-size 2 --steps 3 --answer 6 --lora 4"
+    words = "grpo --preset tiny-policy --groups 2 --group-size 4 --learned 2 --steps 2 --answer 6 --lora 4"
     more = [
         "--memory",
         "0.1",
@@ -34,9 +34,13 @@ def test_an_iteration_of_a_tiny_shape_is_played_and_learned(tmp_path: Path, monk
     ]
     assert main([*words.split(), *more]) == 0
     [report] = reports
-    assert (report["kept"], report["lost"], report["episode_steps"]) == (2, 0, 3.0)
+    assert (report["kept"], report["lost"], report["episode_steps"]) == (2, 0, 2.0)
     assert report["answer_tokens"] > 6
-    assert report["seconds_by_part"].keys() >= {"rollout", "logprobs", "learning", "weights"}
+    parts = report["seconds_by_part"]
+    assert parts.keys() == {"rollout", "reading", "logprobs", "packing", "learning", "weights", "agreement"}
+    assert min(parts.values()) > 0
+    assert sum(parts.values()) <= report["seconds"]  # none is counted twice
+    assert report["seconds_to_prepare"].keys() == {"model", "compiling", "engine"}
     # All tokens of the first update were drawn by the weights that are compared.
     assert report["fresh_tokens"] > 0
     assert report["logprob_difference"] < 1e-5

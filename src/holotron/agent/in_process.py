@@ -30,6 +30,8 @@ from holotron.model.model import Model
 from holotron.model.text.chat_template import load_chat_template
 from holotron.model.text.conversation import ConversationWriter
 
+MOST_SMALL = 1e9  # parameters of a model whose steps take the host longer than the device
+
 
 class EngineModel:
     """Conversations over an engine that has a tokenizer.
@@ -250,6 +252,9 @@ def serving(
 ) -> Iterator[EngineModel]:
     """As `loaded`, of a model that is in memory already and stays its owner's. adapter: one that it will be given."""
     options = _options(model.config.name, model.device, memory, tokens_per_session, cuda_graphs=True)
+    if model.config.parameters > MOST_SMALL:  # which prompts keep busy: they are better taken up beside what decodes
+        usual = EngineOptions()
+        options = replace(options, prefill_tokens=usual.prefill_tokens, prefill_every=usual.prefill_every)
     with build_engine(options, model, prompts.tokenizer) as engine:
         asked = replace(style, keep_images=None)
         yield EngineModel(engine, prompts, asked, adapter, on_update=on_update, group=group)

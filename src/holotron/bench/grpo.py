@@ -9,6 +9,7 @@ import argparse
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 
 from holotron.agent.chat import Message
 from holotron.bench.recorded_suite import TASK, LettersThenClick, RecordedSuite
-from holotron.bench.report import machine, print_figures
+from holotron.bench.report import machine, print_figures, write_json
 from holotron.bench.screens import draw_screen, png
 from holotron.model.heartbeat import Heartbeat, to_stderr
 from holotron.model.image import image_size
@@ -27,37 +28,44 @@ from holotron.train.lora import LoraConfig
 from holotron.train.optimizer import OptimizerConfig, trained
 from holotron.train.rl.config import GroupConfig, GrpoRecipe, ObjectiveConfig, RolloutConfig
 from holotron.train.rl.played import PlayedSequence
-from holotron.train.rl.progress import GrpoProgress
+from holotron.train.rl.progress import GrpoProgress, Stopwatch
 from holotron.train.rl.rollout_batch import WeighedSequence, pack
 from holotron.train.rl.trainer import GrpoTrainer
 from holotron.train.sequences import Picture, SequenceWriter
 
-MORE_TOKENS = 96  # of a step, besides its picture and the letters of its answer; the first has the task, too
+MORE_TOKENS = 64  # of a step, besides its picture and the letters of its answer; the first has the task, too
 CLICK_TOKENS = 40
 DRAWN = 48  # screenshots, where none were recorded
+LEAST_TOLD = 0.1  # seconds of a part
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """The figures of the last iteration."""
+    """The figures of the last iteration. Parts are told as they end, and written to the file that will have all."""
+    began = monotonic()
     screens = _screens(options)
-    with tempfile.TemporaryDirectory() as folder:
-        recipe = _recipe(options, screens[0])
-        with Heartbeat("making the model"):
-            trainer = GrpoTrainer(recipe, Path(folder), options.device, RecordedSuite(screens, options.steps))
+    recipe, progress = _recipe(options, screens[0]), _Parts(options)
+    on_gpu = str(options.device).startswith("cuda")
+    with tempfile.TemporaryDirectory() as folder, Heartbeat("making the model") as heartbeat:
+        suite = RecordedSuite(screens, options.steps, progress.step)
+        trainer = GrpoTrainer(recipe, Path(folder), options.device, suite)
         trainer.rollout.policy_format = LettersThenClick(kinds=("click",), letters=options.answer)
-        on_gpu, told = trainer.device.type == "cuda", list[GrpoProgress]()
+        trainer.watch = watch = Stopwatch(progress.ended)
+        progress.ended("model", monotonic() - began)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
+        told = list[GrpoProgress]()
 
-        def tell(progress: GrpoProgress) -> None:
-            to_stderr(progress.line)
-            told.append(progress)
+        def tell(iteration: GrpoProgress) -> None:
+            to_stderr(iteration.line)
+            told.append(iteration)
 
-        with Heartbeat("compiling and warming up") as heartbeat:
+        heartbeat.now("compiling and warming up")
+        with watch.part("compiling"):
             _warm_up(trainer, screens[0], options)
-            warm = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else None
-            heartbeat.now("playing and learning")
-            trainer.iterate(tell)
+        watch.read()
+        warm = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else None
+        heartbeat.now("playing and learning")
+        trainer.iterate(tell)
     last, model = asdict(told[-1]), trainer.learner.model
     report = machine() | {
         "model": model.config.name,
@@ -65,6 +73,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "learned_parameters": sum(parameter.numel() for parameter in trained(model).values()),
         "groups": options.groups,
         "group_size": options.group_size,
+        "learned_of_each_group": options.learned or options.group_size,
         "episode_steps": last["episode_steps"],
         "screens": len(screens),
         "screen": image_size(screens[0]),
@@ -75,6 +84,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "compile": recipe.compile,
         "seconds": last["seconds"],
         "seconds_by_part": last["parts"],
+        "seconds_of_all": monotonic() - began,
+        "seconds_to_prepare": {name: progress.parts[name] for name in ("model", "compiling", "engine")},
         "rollout_steps_per_second": last["episodes"] * last["episode_steps"] / last["parts"]["rollout"],
         **{name: last[name] for name in ("logprob_difference", "fresh_tokens", "scored_difference", "entropy")},
         **{name: last[name] for name in ("kept", "lost", "gradient", "checksum")},
@@ -85,6 +96,29 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         print_figures(report, digits=4)
     return report
+
+
+class _Parts:
+    """What is told while it runs."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.parts: dict[str, float] = {}
+        self._out, self._each = options.out, options.groups * options.group_size
+        self._began, self._steps = monotonic(), 0
+
+    def ended(self, name: str, seconds: float) -> None:
+        self.parts[name] = self.parts.get(name, 0.0) + seconds
+        if seconds >= LEAST_TOLD:
+            to_stderr(f"{name} {seconds:.1f} s")
+            if self._out:
+                write_json(self._out, machine() | {"whole": False, "seconds_by_part": self.parts})
+
+    def step(self) -> None:
+        self._began = self._began if self._steps else monotonic()
+        self._steps += 1
+        if self._steps % self._each == 0:
+            speed = self._steps / max(1e-9, monotonic() - self._began)
+            to_stderr(f"{self._steps} steps, {speed:.2f}/s since the first")
 
 
 def _screens(options: argparse.Namespace) -> list[bytes]:
@@ -126,14 +160,16 @@ def _recipe(options: argparse.Namespace, screen: bytes) -> GrpoRecipe:
             memory_gib=options.memory,
             tokens_per_session=tokens,
         ),
-        groups=GroupConfig(size=options.group_size, count=options.groups, refill=0.0, replay=0),
+        groups=GroupConfig(
+            size=options.group_size, count=options.groups, learned=options.learned, refill=0.0, replay=0
+        ),
         objective=ObjectiveConfig(tokens=float(options.steps * options.answer)),
         lora=LoraConfig(options.lora),
         batch=BatchBudget(
             tokens=tokens,
             patches=options.steps * picture.patches,
             learned=min(tokens, learned),
-            sequences=2,
+            sequences=1,  # an episode fills it
             images=options.steps * len(picture.grids),
             longest=tokens,
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +25,8 @@ class RecordedEnvironment:
 
     instruction = TASK
 
-    def __init__(self, screens: Sequence[bytes], steps: int) -> None:
-        self._screens, self._steps = screens, steps
+    def __init__(self, screens: _Screens) -> None:
+        self._screens, self._steps, self._on_step = screens.screens, screens.steps, screens.on_step
         self._seed = self._sample = self._step = 0
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -40,6 +40,7 @@ class RecordedEnvironment:
 
     async def act(self, action: Action) -> None:
         self._step += 1
+        self._on_step()
 
     async def status(self) -> TaskStatus:
         good = self._sample % 2 == 0
@@ -50,18 +51,19 @@ class RecordedEnvironment:
 class _Screens:
     screens: Sequence[bytes]
     steps: int
+    on_step: Callable[[], None]
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[RecordedEnvironment]:
-        yield RecordedEnvironment(self.screens, self.steps)
+        yield RecordedEnvironment(self)
 
 
 class RecordedSuite(Suite[RecordedEnvironment]):
     name = "recorded"
     kinds = ("click",)
 
-    def __init__(self, screens: Sequence[bytes], steps: int) -> None:
-        self._screens, self.max_steps = _Screens(screens, steps), steps
+    def __init__(self, screens: Sequence[bytes], steps: int, on_step: Callable[[], None] = lambda: None) -> None:
+        self._screens, self.max_steps = _Screens(screens, steps, on_step), steps
 
     @property
     def environment(self) -> EnvironmentInfo:

@@ -41,13 +41,17 @@ class Ranks:
         dist.all_gather_object(values, value)
         return values
 
-    def mean(self, value: Tensor) -> Tensor:
-        """The mean of a tensor over the ranks."""
+    def sum(self, value: Tensor) -> Tensor:
+        """The sum of a tensor over the ranks."""
         if self.size == 1:
             return value
         total = value.detach().clone()
         dist.all_reduce(total)
-        return total / self.size
+        return total
+
+    def mean(self, value: Tensor) -> Tensor:
+        """The mean of a tensor over the ranks."""
+        return value if self.size == 1 else self.sum(value) / self.size
 
 
 def join(device: torch.device) -> tuple[Ranks, torch.device]:

@@ -157,7 +157,7 @@ def check_reading_elsewhere(
         for _ in range(2):
             groups.begin(group)
             again = [replace(each, played=played) for each, [played] in zip(weighed, groups.read(group), strict=True)]
-            for batch, wanted in zip(groups.pack(again), expected, strict=True):
+            for batch, wanted in zip(groups.pack(again, len(again)), expected, strict=True):
                 assert all(map(torch.equal, batch.batch.tables(), wanted.batch.tables()))
                 assert torch.equal(batch.allowed_NW, wanted.allowed_NW)
                 assert torch.equal(batch.drawn.advantage_N, wanted.drawn.advantage_N)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from holotron.train.recipe import RecipeError
-from holotron.train.rl.config import GrpoRecipe, ObjectiveConfig, RolloutConfig
+from holotron.train.rl.config import GroupConfig, GrpoRecipe, ObjectiveConfig, RolloutConfig
 from holotron.train.rl.groups import RolloutGroup, Trajectory
 from holotron.train.rl.policy_loss import DrawnTokens, policy_loss
 from holotron.train.rl.replay import SuccessBuffer
@@ -95,6 +96,19 @@ def test_a_stored_success_goes_into_a_group_that_failed() -> None:
         [0.8] * 2,
     ]
     assert group().with_replay(successes, stored.__getitem__) == group()  # it has successes of its own
+
+
+@pytest.mark.parametrize("rewards", [[1.0, 0.0, 0.0, 0.0, 0.0], [0.9, 0.1, 0.5, 0.4, 0.0], [1.0, 1.0, 1.0, 0.0, 1.0]])
+@pytest.mark.parametrize("most", [2, 3, 4])
+def test_the_attempts_that_differ_the_most_are_learned_from(rewards: list[float], most: int) -> None:
+    whole, config = group(rewards), ObjectiveConfig(reward="reward")
+    kept = whole.most_varied(most, config)
+    every = [statistics.pvariance(chosen) for chosen in itertools.combinations(rewards, most)]
+    assert statistics.pvariance(kept.values(config)) == pytest.approx(max(every), abs=1e-9)
+    assert [each for each in whole.trajectories if each in kept.trajectories] == list(kept.trajectories)
+    assert whole.most_varied(0, config) is whole
+    with pytest.raises(ValueError, match="learned is 9; it must be 2 to 8"):
+        GroupConfig(learned=9)
 
 
 def test_tasks_are_drawn_by_how_much_they_teach() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from holotron.train.parallel import Ranks
 from holotron.train.rl.config import GrpoRecipe
 from holotron.train.rl.groups import RolloutGroup, Trajectory
 from holotron.train.rl.ledger import Ledger, OpenGroup
@@ -14,10 +15,11 @@ from holotron.train.rl.task_sampler import TaskSampler
 
 if TYPE_CHECKING:  # playing needs pydantic
     from holotron.episodes.record import EpisodeInfo
-    from holotron.suites.live_play import Ended, LivePlay
+    from holotron.suites.live_play import LivePlay
     from holotron.suites.suite import Suite
 
 PATIENCE = 1.0  # seconds after which one that waits looks whether it is to stop
+SHORT_PATIENCE = 0.1  # the same where others wait for it
 
 
 class Stopped(Exception):
@@ -39,7 +41,10 @@ class Collected:
 
 
 class Collector:
-    """Keeps as many groups in play as their age allows. keep: told of each group that will be learned from."""
+    """Keeps as many groups in play as their age allows. keep: told of each group that this rank will learn from.
+
+    Each of several ranks plays its share of the groups; all are told how every attempt ended, and judge alike.
+    """
 
     def __init__(
         self,
@@ -51,7 +56,9 @@ class Collector:
         stored: Callable[[str], EpisodeInfo],
         stopped: Callable[[], bool] = lambda: False,
         keep: Callable[[RolloutGroup], None] = lambda _: None,
+        ranks: Ranks = Ranks(),
     ) -> None:
+        self._ranks = ranks
         self._recipe, self._suite, self._play, self._ledger = recipe, suite, play, ledger
         self._stored, self._stopped, self._keep = stored, stopped, keep
         groups = recipe.groups
@@ -88,6 +95,8 @@ class Collector:
 
     def _put(self, group: OpenGroup) -> None:
         self._attempts[group.number] = {}
+        if group.number % self._ranks.size != self._ranks.rank:
+            return
         task = self._suite.task(group.task, group.seed)
         for sample in range(self._recipe.groups.size):
             extra = task.extra | {"group": group.number}
@@ -106,15 +115,21 @@ class Collector:
             done = [group for group in ledger.open.values() if len(self._attempts[group.number]) == size]
             if len(done) >= wanted:
                 return sorted(done, key=lambda group: group.number)[:most]
-            self._hear(self._play.take(PATIENCE))
+            self._hear()
 
-    def _hear(self, ended: Ended | None) -> None:
-        if self._stopped():
+    def _hear(self) -> None:
+        """Wait for attempts that end; of several ranks, for what has ended on any of them."""
+        alone = self._ranks.size == 1
+        ended = [self._play.take(PATIENCE if alone else SHORT_PATIENCE)]
+        while not alone and ended[-1] is not None:
+            ended.append(self._play.take(0.0))
+        told = self._ranks.gather((self._stopped(), [each for each in ended if each is not None]))
+        if any(stopped for stopped, _ in told):
             raise Stopped
-        if ended is not None:
-            number = ended.task.extra["group"]
+        for task, info in (each for _, of_rank in told for each in of_rank):
+            number = task.extra["group"]
             assert isinstance(number, int)
-            self._attempts[number][ended.task.sample] = ended.info
+            self._attempts[number][task.sample] = info
 
     def _judge(self, group: OpenGroup, found: Collected) -> None:
         ledger, config = self._ledger, self._recipe.objective
@@ -131,14 +146,21 @@ class Collector:
                 self.successes.add(group.task, trajectory.episode)
         shown = judged.with_replay(self.successes, lambda episode: trajectory_of(self._stored(episode)))
         found.replayed += shown is not judged
+        shown = shown.most_varied(self._recipe.groups.learned, config)
         if ledger.version - group.version > self._recipe.rollout.staleness:
             found.stale += 1
         elif shown.teaches(config):
+            if learns_from(len(found.groups), self._recipe, self._ranks):
+                self._keep(shown)
             found.groups.append(shown)
-            self._keep(shown)
             found.staleness.append(ledger.version - group.version)
         else:
             found.flat += 1
+
+
+def learns_from(place: int, recipe: GrpoRecipe, ranks: Ranks) -> bool:
+    """Whether this rank learns from the group at a place of an iteration: ranks take turns, for each update anew."""
+    return place // recipe.updates % ranks.size == ranks.rank
 
 
 def trajectory_of(info: EpisodeInfo) -> Trajectory:

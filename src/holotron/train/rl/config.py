@@ -72,10 +72,13 @@ class GroupConfig:
     replay: a group that failed throughout gets one stored success of its task, of which the last so many are kept; 0
     for none. uniform: the share of tasks drawn evenly; the others by how much they teach, most where half of the
     attempts succeed. memory: how many attempts an estimate of a task's success looks back.
+    learned: attempts of a group that are learned from, those whose rewards vary the most (PODS); 0 are all. It is for
+    where learning takes longer than playing.
     """
 
     size: int = 8
     count: int = 8
+    learned: int = 0
     refill: float = 2.0
     replay: int = 8
     uniform: float = 0.2
@@ -86,6 +89,8 @@ class GroupConfig:
             raise ValueError(
                 f"size is {self.size} and count {self.count}; a group needs 2 attempts, an iteration 1 group"
             )
+        if self.learned == 1 or not 0 <= self.learned <= self.size:
+            raise ValueError(f"learned is {self.learned}; it must be 2 to {self.size}, the size, or 0 for all")
         if self.refill < 0 or self.replay < 0 or not self.memory > 0:
             raise ValueError(
                 f"refill {self.refill} or replay {self.replay} is below 0, or memory {self.memory} is not above"

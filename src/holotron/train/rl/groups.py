@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import pvariance
 
 from holotron.train.rl.advantages import discounted_returns, group_advantages, step_advantages, teaches
 from holotron.train.rl.config import ObjectiveConfig
@@ -71,6 +72,19 @@ class RolloutGroup:
             return self
         success = replace(stored(episode), replayed=True)
         return replace(self, trajectories=(*self.trajectories[:-1], success))
+
+    def most_varied(self, most: int, config: ObjectiveConfig) -> RolloutGroup:
+        """Its `most` trajectories whose values differ the most, which are some of the worst and some of the best.
+
+        0 are all of them.
+        """
+        values = self.values(config)
+        order = sorted(range(len(values)), key=values.__getitem__)
+        if not most or len(values) <= most:
+            return self
+        ways = [order[:worst] + order[len(order) - (most - worst) :] for worst in range(most + 1)]
+        best = max(ways, key=lambda chosen: pvariance([values[place] for place in chosen]))
+        return replace(self, trajectories=tuple(self.trajectories[place] for place in sorted(best)))
 
     def advantages(self, states: Sequence[Sequence[str]], config: ObjectiveConfig) -> list[list[float]]:
         """Of each step of each trajectory: the attempt's own, and with `step_weight` the step's.

@@ -5,9 +5,11 @@ Shapes: N learned tokens, D hidden size, V vocabulary, W words of 32 tokens each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +20,7 @@ from holotron.train.forward import compiled
 from holotron.train.learner import Learner
 from holotron.train.loss import MOST_LOGITS
 from holotron.train.optimizer import trained
+from holotron.train.parallel import Ranks
 from holotron.train.rl.config import GrpoRecipe
 from holotron.train.rl.policy_loss import DrawnTokens, policy_loss
 from holotron.train.rl.rollout_batch import NO_VERSION, RolloutBatch
@@ -38,6 +41,12 @@ class TokenSums:
         for name, value in values.items():
             self.values[name] = self.values.get(name, torch.zeros_like(value)) + value
 
+    def over(self, replicas: Ranks) -> TokenSums:
+        """Those of all replicas; one without tokens says 0 of everything that another has."""
+        told = replicas.gather({name: float(value) for name, value in self.values.items()})
+        names = [*dict.fromkeys(name for values in told for name in values)]
+        return TokenSums({name: torch.tensor(sum(values.get(name, 0.0) for values in told)) for name in names})
+
     def means(self) -> dict[str, float | None]:
         """Each mean over the tokens it is of; None over none."""
         sums = {name: float(value) for name, value in self.values.items()}
@@ -48,6 +57,31 @@ class TokenSums:
             return sums[name] / count if count else None
 
         return {name: mean(name) for name in sums} | counts
+
+
+class PassTimer:
+    """How long forward passes take the device, which is asked once it has done them."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu, self._passes = device.type == "cuda", list[tuple[Any, Any]]()
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        began = self._now()
+        yield
+        self._passes.append((began, self._now()))
+
+    def read(self) -> float:
+        """Seconds since it was last read."""
+        passes, self._passes = self._passes, []
+        return sum(began.elapsed_time(ended) / 1000 if self._on_gpu else ended - began for began, ended in passes)
+
+    def _now(self) -> Any:
+        if not self._on_gpu:
+            return monotonic()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
 
 
 @dataclass(frozen=True)
@@ -61,12 +95,16 @@ class UpdateReport:
 
 
 class PolicyLearner(Learner):
-    """Learns from rollouts. It holds the weights it began with, where the divergence from them counts."""
+    """Learns from rollouts. It holds the weights it began with, where the divergence from them counts.
+
+    replicas: each has the whole model, as its engine needs it, and batches of its own; gradients are their sum.
+    """
 
     recipe: GrpoRecipe
 
-    def __init__(self, recipe: GrpoRecipe, device: torch.device) -> None:
+    def __init__(self, recipe: GrpoRecipe, device: torch.device, replicas: Ranks = Ranks()) -> None:
         super().__init__(recipe, device)
+        self.replicas, self.forwards = replicas, PassTimer(device)
         self._measure = compiled(logprobs_of_logits) if recipe.compile else logprobs_of_logits
         parameters = trained(self.model).items() if recipe.objective.kl else ()
         self._beginning = {name: parameter.detach().clone() for name, parameter in parameters}
@@ -85,15 +123,19 @@ class PolicyLearner(Learner):
     def model_logprobs(self, batch: RolloutBatch) -> Tensor:
         """Under the model alone: whatever could be drawn, at temperature 1."""
         anything = replace(batch, allowed_NW=torch.full_like(batch.allowed_NW, -1)).to(self.device)
-        return self._logprobs(anything, 1.0)[0]
+        with torch.compiler.set_stance("force_eager"):  # for one episode an iteration, nothing is worth compiling
+            return self._logprobs(anything, 1.0)[0]
 
-    def prepared(self, batches: Sequence[RolloutBatch]) -> list[RolloutBatch]:
+    def prepared(self, batches: Iterable[RolloutBatch]) -> Iterable[RolloutBatch]:
         """With the log-probabilities that stay while the weights change: those before, and those at the beginning.
 
-        An iteration of one update needs no pass for the former: they are what that update computes itself.
+        An iteration of one update needs no pass for the former: they are what that update computes itself. Where no
+        pass is needed at all, batches are taken as they come.
         """
-        found = list(batches)
         config = self.recipe.objective
+        if not config.kl and (not config.importance_cap or self.recipe.updates == 1):
+            return batches
+        found = list(batches)
         if config.importance_cap and self.recipe.updates > 1:
             found = [batch.with_logprobs(self._without_gradients(batch)) for batch in found]
         if config.kl:
@@ -120,9 +162,12 @@ class PolicyLearner(Learner):
             parameters[name].data, self._beginning[name] = kept, parameters[name].data
 
     def update(
-        self, batches: Sequence[RolloutBatch], step: int, version: int, imitated: TrainingBatch | None = None
+        self, batches: Iterable[RolloutBatch], step: int, version: int, imitated: TrainingBatch | None = None
     ) -> UpdateReport:
-        """One step of the optimiser. version: of the weights before the iteration, to know which tokens they drew."""
+        """One step of the optimiser, over the batches of all replicas.
+
+        version: of the weights before the iteration, to know which tokens they drew. imitated: of one of the replicas.
+        """
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         sums, total = TokenSums(), torch.zeros((), device=self.device)
@@ -133,11 +178,23 @@ class PolicyLearner(Learner):
             imitation, *_ = self.objective(imitated.to(self.device))
             (self.recipe.objective.imitation * imitation).backward()
             imitation = imitation.detach()
+        if self.replicas.size > 1:
+            self._sum_gradients()
+            total, sums = self.replicas.sum(total), sums.over(self.replicas)
         return UpdateReport(sums, total, self.apply_gradients(step), imitation)
+
+    def _sum_gradients(self) -> None:
+        """Over all replicas, in one message; whoever had no batches has none."""
+        parameters = trained(self.model).values()
+        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        summed = self.replicas.sum(torch.cat([gradient.flatten() for gradient in own]))
+        for parameter, part in zip(parameters, summed.split([p.numel() for p in own]), strict=True):
+            parameter.grad = part.view_as(parameter)
 
     def _policy_gradient(self, batch: RolloutBatch, sums: TokenSums, version: int) -> Tensor:
         config, drawn = self.recipe.objective, batch.drawn
-        new_N, entropy_N = self.logprobs(batch)
+        with self.forwards.passing():
+            new_N, entropy_N = self.logprobs(batch)
         if config.importance_cap and self.recipe.updates == 1:
             drawn = batch.with_logprobs(new_N.detach(), drawn.reference_N).drawn
         found = policy_loss(new_N, agreed(drawn, batch.version_N) if config.importance_cap else drawn, config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -90,18 +90,28 @@ class GrpoProgress:
 
 
 class Stopwatch:
-    """Seconds by part, since it was last read."""
+    """Seconds by part, since it was last read; a part inside another is not counted there. ended: told of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, ended: Callable[[str, float], None] = lambda *_: None) -> None:
         self._parts: dict[str, float] = {}
+        self._inner, self._ended = 0.0, ended
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        began = monotonic()
+        began, before, self._inner = monotonic(), self._inner, 0.0
         try:
             yield
         finally:
-            self._parts[name] = self._parts.get(name, 0.0) + monotonic() - began
+            whole = monotonic() - began
+            self._parts[name] = self._parts.get(name, 0.0) + whole - self._inner
+            self._ended(name, whole - self._inner)
+            self._inner = before + whole
+
+    def move(self, seconds: float, part: str, to: str) -> None:
+        """Count some of a part's seconds to another."""
+        self._parts[part] = self._parts.get(part, 0.0) - seconds
+        self._parts[to] = self._parts.get(to, 0.0) + seconds
+        self._ended(f"{to}, of {part},", seconds)
 
     def read(self) -> dict[str, float]:
         parts, self._parts = self._parts, {}

@@ -11,9 +11,11 @@ import multiprocessing
 import os
 import pickle
 import signal
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 from typing import Any, Self, TypeVar
 
 import torch
@@ -24,10 +26,11 @@ from holotron.train.batches import Packer
 from holotron.train.rl.config import ObjectiveConfig
 from holotron.train.rl.groups import RolloutGroup
 from holotron.train.rl.played import PlayedReader, PlayedSequence
-from holotron.train.rl.rollout_batch import RolloutBatch, WeighedSequence, build_batch, bunched, pack
+from holotron.train.rl.rollout_batch import RolloutBatch, WeighedSequence, build_batch, bunched, packing
 
 log = logging.getLogger(__name__)
-PROCESSES = 2
+PROCESSES = max(2, (os.cpu_count() or 1) // 4)
+AHEAD = 8  # batches packed while others are learned from
 NICENESS = 5  # as browsers: the engine's thread comes first
 Episodes = list[list[PlayedSequence]]
 T = TypeVar("T")
@@ -63,16 +66,22 @@ class GroupReader:
         """The sequences of each of its trajectories; ExampleError as in PlayedReader."""
         return self._result(self._begun.pop(group.number, None), lambda: _read_all(self._reader, _episodes(group)))
 
-    def pack(self, sequences: Sequence[WeighedSequence]) -> list[RolloutBatch]:
-        """Batches in the order of the sequences."""
+    def pack(self, sequences: Sequence[WeighedSequence], episodes: float) -> Iterator[RolloutBatch]:
+        """Batches in the order of the sequences, some of them packed before they are asked for.
+
+        episodes: that one update learns from, these among them.
+        """
         if self._pool is None:
-            return pack(self._packer, sequences, self._config)
-        bunches, episodes = bunched(self._packer, sequences), sum(each.share for each in sequences)
-        jobs = [(members, self._submit(_build, members, episodes)) for members in bunches]
-        return [
-            self._result(job, lambda members=members: build_batch(self._packer, members, episodes, self._config))  # type: ignore[misc]
-            for members, job in jobs
-        ]
+            yield from packing(self._packer, sequences, self._config, episodes)
+            return
+        begun = deque[tuple[list[WeighedSequence], Future[bytes] | None]]()
+        left = iter(bunched(self._packer, sequences))
+        while True:
+            begun.extend((bunch, self._submit(_build, bunch, episodes)) for bunch in islice(left, AHEAD - len(begun)))
+            if not begun:
+                return
+            members, job = begun.popleft()
+            yield self._result(job, lambda m=members: build_batch(self._packer, m, episodes, self._config))  # type: ignore[misc]
 
     def _submit(self, work: Callable[..., bytes], *arguments: Any) -> Future[bytes] | None:
         try:

@@ -17,6 +17,7 @@ from holotron.suites.live_play import LivePlay
 from holotron.suites.play import Play
 from holotron.suites.suite import TRAINING_SEEDS, Suite, SuiteError, find_suite
 from holotron.train.learner import Learner
+from holotron.train.parallel import Ranks
 from holotron.train.rl.collector import Collector
 from holotron.train.rl.config import GrpoRecipe
 from holotron.train.rl.groups import RolloutGroup
@@ -92,5 +93,6 @@ class Rollout:
         ledger: Ledger,
         stopped: Callable[[], bool],
         keep: Callable[[RolloutGroup], None] = lambda _: None,
+        ranks: Ranks = Ranks(),
     ) -> Collector:
-        return Collector(self.recipe, self.suite, self.tasks, play, ledger, self.store.info, stopped, keep)
+        return Collector(self.recipe, self.suite, self.tasks, play, ledger, self.store.info, stopped, keep, ranks)

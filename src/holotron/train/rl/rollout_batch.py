@@ -79,11 +79,17 @@ class RolloutBatch:
 
 def pack(packer: Packer, sequences: ListOf[WeighedSequence], config: ObjectiveConfig) -> list[RolloutBatch]:
     """Batches in the order of the sequences, whose weights sum to what one update minimises."""
-    # Most of it is decoding screenshots and scaling them, which threads do at once.
-    episodes = sum(sequence.share for sequence in sequences)
+    return list(packing(packer, sequences, config, sum(sequence.share for sequence in sequences)))
+
+
+def packing(
+    packer: Packer, sequences: ListOf[WeighedSequence], config: ObjectiveConfig, episodes: float
+) -> Iterator[RolloutBatch]:
+    """The same one after another. episodes: that the update learns from, these among them."""
+    # Most of it is decoding screenshots and scaling them, which threads do at once, and while others are learned from.
     with ThreadPoolExecutor(THREADS) as threads:
         bunches = bunched(packer, sequences)
-        return list(threads.map(lambda members: build_batch(packer, members, episodes, config), bunches))
+        yield from threads.map(lambda members: build_batch(packer, members, episodes, config), bunches)
 
 
 def bunched(packer: Packer, sequences: ListOf[WeighedSequence]) -> list[list[WeighedSequence]]:

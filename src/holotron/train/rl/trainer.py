@@ -6,7 +6,7 @@ import copy
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -19,9 +19,10 @@ from holotron.env.workers import stop_signals
 from holotron.train.batches import Packer, TrainingBatch
 from holotron.train.loader import BatchStream, Cursor, load_batches
 from holotron.train.meter import TrainingError
+from holotron.train.parallel import join
 from holotron.train.results import METRICS
 from holotron.train.rl.agreement import scored_difference
-from holotron.train.rl.collector import Collected, Stopped
+from holotron.train.rl.collector import Collected, Stopped, learns_from
 from holotron.train.rl.config import GrpoRecipe
 from holotron.train.rl.ledger import Ledger
 from holotron.train.rl.played import PlayedReader
@@ -47,7 +48,11 @@ EPISODES = "episodes"  # the store, below the run's folder
 
 
 class GrpoTrainer:
-    """One run of a recipe, in a folder of its own, which holds its episodes, too. suite: instead of the recipe's."""
+    """One run of a recipe, in a folder of its own, which holds its episodes, too. suite: instead of the recipe's.
+
+    Where torchrun started several processes, each has one of these, with a model, an engine and sessions of its own.
+    All judge the same groups and make the same updates; the folder is one that all see, and the first one writes.
+    """
 
     def __init__(
         self,
@@ -59,13 +64,14 @@ class GrpoTrainer:
         from holotron.train.rl.rollout import Rollout  # playing needs pydantic, which the rest of training does without
 
         self.recipe, self.out = recipe, out
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.ranks, self.device = join(torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
         self.rollout = Rollout(recipe, out / EPISODES, suite)
-        self.learner = PolicyLearner(recipe, self.device)
+        self.learner = PolicyLearner(recipe, self.device, self.ranks)
         self.packer = Packer(self.learner.model.config, recipe.batch)
         self.step = 0
         self.ledger = Ledger()
         self.cursors: dict[int, Cursor] = {}
+        self.watch = Stopwatch()
         self._kept = -1  # the step of the last state
         self._stopped = False
 
@@ -79,7 +85,8 @@ class GrpoTrainer:
         A stopped run keeps its state, leaves the checkpoint of that, and raises Interrupted.
         """
         self.iterate(on_progress)
-        folder = self.learner.export(self.out / WEIGHTS)
+        folder = self.learner.export(self.out / WEIGHTS) if self.ranks.first else self.out / WEIGHTS
+        self.ranks.gather(None)  # it is there for all
         if self.step < self.recipe.steps:
             raise Interrupted(
                 f"stopped after iteration {self.step} of {self.recipe.steps}; run it again to go on. "
@@ -89,18 +96,19 @@ class GrpoTrainer:
 
     def iterate(self, on_progress: Callable[[GrpoProgress], None] = lambda _: None) -> None:
         """Train to the end, or until it is stopped, and keep the state."""
-        if different := claim_folder(self.out, self.recipe):
+        if different := self.ranks.gather(claim_folder(self.out, self.recipe) if self.ranks.first else [])[0]:
             raise TrainingError(f"{self.out} holds a run of another recipe ({', '.join(different)} differ)")
         self._go_on()
         with ExitStack() as stack:
             stack.enter_context(stop_signals(lambda *_: self.stop()))
-            model = stack.enter_context(self.rollout.engine(self.learner))
-            checksum = send_weights(self.learner, model.engine, self.ledger.version)
-            if self.recipe.rollout.staleness:  # while a thread learns, graphs are better not recorded
+            with self.watch.part("engine"):
+                model = stack.enter_context(self.rollout.engine(self.learner))
+                checksum = self._send(model)
+                # While a thread learns, graphs are better not recorded; nor should first attempts wait for kernels.
                 model.engine.warm_up(self.recipe.rollout.sessions, model.adapter)
             play = stack.enter_context(self.rollout.playing(model))
-            # As for browsers, one worker is this process itself.
-            processes = PROCESSES if self.recipe.rollout.workers > 1 else 0
+            # As for browsers, one worker is this process itself where there are few cores.
+            processes = PROCESSES if self.recipe.rollout.workers > 1 or self.device.type == "cuda" else 0
             reader = self._reader(model)
             groups = stack.enter_context(GroupReader(reader, self.packer, self.recipe.objective, processes))
             if self.device.type == "cuda":  # learning must not stand in the engine's queue, nor it in ours
@@ -122,11 +130,12 @@ class GrpoTrainer:
         checksum: str,
         on_progress: Callable[[GrpoProgress], None],
     ) -> None:
-        recipe, learner, watch = self.recipe, self.learner, Stopwatch()
-        collector = self.rollout.collector(play, self.ledger, lambda: self._stopped, groups.begin)
-        imitated, alone = self._imitated(), not recipe.rollout.staleness
-        began, played = monotonic(), play.counters().steps
-        while self.step < recipe.steps and not self._stopped:
+        recipe, learner, watch = self.recipe, self.learner, self.watch
+        collector = self.rollout.collector(play, self.ledger, lambda: self._stopped, groups.begin, self.ranks)
+        imitated, alone = self._imitated() if self.ranks.first else None, not recipe.rollout.staleness
+        watch.read(), learner.forwards.read()  # what came before is of no iteration
+        began, played = monotonic(), self._steps_of(play)
+        while self.step < recipe.steps and not any(self.ranks.gather(self._stopped)):
             before = copy.deepcopy(self.ledger)
             try:
                 with watch.part("rollout"):
@@ -137,13 +146,14 @@ class GrpoTrainer:
             if alone:  # what is held for sessions is room for learning
                 model.engine.sleep()
             with watch.part("reading"):
-                parts, answer_tokens = self._batches(found, groups)
-            with watch.part("logprobs"):
-                parts = [learner.prepared(part) for part in parts]
+                weighed, answer_tokens = self._weighed(found, groups)
+            with watch.part("logprobs"):  # besides those that the updates make
+                parts = [learner.prepared(self._packed(groups, *part)) for part in weighed]
             with watch.part("learning"):
                 updates = self._learn(parts, imitated)
                 if self.device.type == "cuda":
                     torch.cuda.current_stream(self.device).synchronize()
+            watch.move(learner.forwards.read(), "learning", "logprobs")
             model.engine.wake()
             self.ledger.version += bool(updates)
             self.step += 1
@@ -151,49 +161,76 @@ class GrpoTrainer:
             add_updates(progress, updates)
             if updates:
                 with watch.part("weights"):
-                    checksum = send_weights(learner, model.engine, self.ledger.version)
+                    checksum = self._send(model)
                 with watch.part("agreement"):
-                    progress.scored_difference = self._scored(found, reader, model)
+                    scored = self.ranks.gather(self._scored(found, reader, model))
+                    progress.scored_difference = max((value for value in scored if value is not None), default=None)
             progress.alarm = (progress.difference or 0.0) > recipe.alarm
             self.ledger.count(
                 episodes=len(found.attempts), steps=sum(attempt.steps for attempt in found.attempts), lost=found.lost
             )
-            now, steps = monotonic(), play.counters().steps
+            now, steps = monotonic(), self._steps_of(play)
             progress.rate, progress.checksum, progress.seconds = learner.rate(self.step - 1), checksum, now - began
             progress.steps_per_second = (steps - played) / max(1e-9, now - began)
             progress.parts = watch.read()
             began, played = now, steps
-            self._tell(progress, on_progress)
+            if self.ranks.first:
+                self._tell(progress, on_progress)
             if self.step % recipe.keep_every == 0:
                 with watch.part("state"):
                     self._keep()
 
-    def _batches(self, found: Collected, groups: GroupReader) -> tuple[list[list[RolloutBatch]], float | None]:
-        """What each update learns from, and how many tokens were drawn for an answer."""
-        config, weighed = self.recipe.objective, list[list[WeighedSequence]]()
-        tokens = answers = 0
-        for group in found.groups:
+    def _steps_of(self, play: LivePlay) -> int:
+        return sum(self.ranks.gather(play.counters().steps))
+
+    def _send(self, model: EngineModel) -> str:
+        """Give the engine the weights; their checksum, which all processes must have alike."""
+        checksum = send_weights(self.learner, model.engine, self.ledger.version)
+        if len(set(told := self.ranks.gather(checksum))) > 1:
+            raise TrainingError(f"processes hold different weights as version {self.ledger.version}: {told}")
+        return checksum
+
+    def _weighed(
+        self, found: Collected, groups: GroupReader
+    ) -> tuple[list[tuple[list[WeighedSequence], float]], float | None]:
+        """This process's sequences for each update, with how many episodes it learns from over all processes.
+
+        And how many tokens were drawn for an answer.
+        """
+        updates, tokens, answers = min(self.recipe.updates, len(found.groups)), 0, 0
+        parts: list[list[WeighedSequence]] = [[] for _ in range(updates)]
+        for place, group in enumerate(found.groups):
+            if not learns_from(place, self.recipe, self.ranks):
+                continue
             played = groups.read(group)
             states = [[state for each in episode for state in each.states] for episode in played]
-            advantages = group.advantages(states, config)
-            weighed.append(
-                [
-                    sequence
-                    for episode, worth, one in zip(played, advantages, group.trajectories, strict=True)
-                    for sequence in weigh(episode, worth, one.replayed, group.version)
-                ]
-            )
+            advantages = group.advantages(states, self.recipe.objective)
+            for episode, worth, one in zip(played, advantages, group.trajectories, strict=True):
+                weighed = weigh(episode, worth, one.replayed, group.version)
+                parts[place % updates] += [each for each in weighed if self._fits(each)]
             tokens += sum(len(each.engine) for episode in played for each in episode)
             answers += sum(map(len, states))
-        fitting = [[each for each in group if self._fits(each)] for group in weighed]
-        updates = min(self.recipe.updates, len(fitting))
-        parts = [[each for group in fitting[part::updates] for each in group] for part in range(updates)]
-        batches = [groups.pack(part) for part in parts if part]
-        return batches, tokens / answers if answers else None
+        told = self.ranks.gather(([sum(each.share for each in part) for part in parts], tokens, answers))
+        episodes = [sum(shares) for shares in zip(*(shares for shares, _, _ in told), strict=True)]
+        tokens, answers = sum(each[1] for each in told), sum(each[2] for each in told)
+        chosen = [(part, all_of_it) for part, all_of_it in zip(parts, episodes, strict=True) if all_of_it]
+        return chosen, tokens / answers if answers else None
+
+    def _packed(self, groups: GroupReader, part: list[WeighedSequence], episodes: float) -> Iterator[RolloutBatch]:
+        """Batches as they are asked for."""
+        batches = groups.pack(part, episodes)
+        while True:
+            with self.watch.part("packing"):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
 
     def _scored(self, found: Collected, reader: PlayedReader, model: EngineModel) -> float | None:
         """How far engine and trainer are from each other on an episode of this iteration, with the new weights."""
-        for group in found.groups:
+        for place, group in enumerate(found.groups):
+            if not learns_from(place, self.recipe, self.ranks):
+                continue
             played = reader.read(group.trajectories[0].episode)[0]
             if self.packer.fits(played.sequence):
                 weighed = [WeighedSequence(played, (0.0,) * len(played.states))]
@@ -208,7 +245,9 @@ class GrpoTrainer:
         log.warning("an episode of %d tokens does not fit into a batch; make [batch] larger", len(sequence.token_ids))
         return False
 
-    def _learn(self, parts: list[list[RolloutBatch]], imitated: Iterator[TrainingBatch] | None) -> list[UpdateReport]:
+    def _learn(
+        self, parts: Sequence[Iterable[RolloutBatch]], imitated: Iterator[TrainingBatch] | None
+    ) -> list[UpdateReport]:
         version = self.ledger.version
         return [
             self.learner.update(part, self.step, version, next(imitated) if imitated is not None else None)
@@ -249,12 +288,12 @@ class GrpoTrainer:
             self.step, self.cursors = load_state(self.out, learner.model, learner.optimizers, learner.average)
             self.ledger = Ledger.load(self.out, self.step)
             self._kept = self.step
-        if path.exists():
+        if path.exists() and self.ranks.first:
             lines = [line for line in path.read_text(encoding="utf-8").splitlines() if _step_of(line) <= self.step]
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
     def _keep(self) -> None:
-        if self._kept == self.step:
+        if self._kept == self.step or not self.ranks.first:
             return
         learner = self.learner
         self.ledger.save(self.out, self.step)
