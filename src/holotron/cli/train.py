@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 RecipeArgument = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A TOML file; see recipes/.")]
 
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="As optimizer.rate=1e-4, in the recipe's place.")
+]
+
 app = command_group("Train a policy.")
 EXAMPLES = examples(
     "holotron train sft recipes/localization.toml --out runs/localization",
@@ -24,6 +28,7 @@ EXAMPLES = examples(
 )
 GRPO_EXAMPLES = examples(
     "holotron train grpo recipes/grpo-miniwob.toml --out runs/grpo",
+    "holotron train grpo recipes/grpo-miniwob.toml --out runs/no-replay --set groups.replay=0",
     "holotron view runs/grpo",
 )
 INTERPOLATE_EXAMPLES = examples(
@@ -50,6 +55,7 @@ def sft(
     ],
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
+    settings: SetOption = None,
 ) -> None:
     """A supervised stage, localization or navigation. Ctrl-C keeps the state; the same command goes on from it."""
     from holotron.episodes.examples import ExampleError
@@ -60,7 +66,7 @@ def sft(
     from holotron.train.sft import Interrupted
 
     with misuse(RecipeError):
-        wanted = read_recipe(recipe, **({} if steps is None else {"steps": steps}))
+        wanted = read_recipe(recipe, settings or (), **({} if steps is None else {"steps": steps}))
     with failure(TrainingError, Interrupted, ExampleError, ModelError):
         folder, _ = train(wanted, out, device)
     typer.echo(f"trained; try it with: holotron demo --model {folder}")
@@ -78,6 +84,7 @@ def grpo(
     ],
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Iterations, instead of the recipe's.")] = None,
+    settings: SetOption = None,
 ) -> None:
     """Online RL in groups of attempts, over any suite with a verifier. Killed anywhere, the same command goes on."""
     from holotron.episodes.examples import ExampleError
@@ -91,7 +98,7 @@ def grpo(
     from holotron.train.sft import Interrupted
 
     with misuse(RecipeError):
-        wanted = read_grpo_recipe(recipe, **({} if steps is None else {"steps": steps}))
+        wanted = read_grpo_recipe(recipe, settings or (), **({} if steps is None else {"steps": steps}))
     failures = failure(TrainingError, Interrupted, ExampleError, ModelError)
     with agent_failures(), failures, Heartbeat("preparing the model and the browsers", to_stderr) as heartbeat:
         with misuse(SuiteError, ValueError):

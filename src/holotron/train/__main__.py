@@ -1,6 +1,7 @@
 """`python -m holotron.train recipes/localization.toml --out runs/localization`: what `holotron train sft` does.
 
 With `torchrun --nproc-per-node 8 -m` in the place of `python -m`, one model is trained over eight GPUs.
+A recipe for online RL is followed as by `holotron train grpo`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from holotron.model.heartbeat import Heartbeat, to_stderr
 from holotron.train.meter import Progress, TrainingError, told_evaluation
 from holotron.train.parallel import leave
 from holotron.train.recipe import Recipe, RecipeError, read_recipe
+from holotron.train.rl.config import GrpoRecipe, read_grpo_recipe
+from holotron.train.rl.progress import GrpoProgress
 from holotron.train.sft import Interrupted, Trainer
+from holotron.train.toml_file import read_toml
 
 
 def line_of(progress: Progress, step_seconds: float) -> str:
@@ -63,17 +67,35 @@ def train(recipe: Recipe, out: Path, device: str | None = None) -> tuple[Path, T
         return trainer.run(tell), trainer
 
 
+def train_grpo(recipe: GrpoRecipe, out: Path, device: str | None = None) -> Path:
+    """The same for a recipe of online RL."""
+    from holotron.train.rl.trainer import GrpoTrainer
+
+    told = to_stderr if os.environ.get("RANK", "0") == "0" else lambda _: None
+    with Heartbeat("preparing the model and the browsers", told) as heartbeat:
+
+        def tell(progress: GrpoProgress) -> None:
+            told(progress.line)
+            heartbeat.now("playing and learning")
+
+        return GrpoTrainer(recipe, out, device).run(tell)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m holotron.train", description=__doc__)
     parser.add_argument("recipe", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device")
     parser.add_argument("--steps", type=int, help="instead of the recipe's")
+    parser.add_argument("--set", action="append", default=[], help="another value, like optimizer.rate=1e-4")
     given = parser.parse_args()
     changes = {} if given.steps is None else {"steps": given.steps}
     try:
-        folder, trainer = train(read_recipe(given.recipe, **changes), given.out, given.device)
-        if trainer.ranks.first:
+        if "rollout" in read_toml(given.recipe, RecipeError):
+            folder = train_grpo(read_grpo_recipe(given.recipe, given.set, **changes), given.out, given.device)
+        else:
+            folder, _ = train(read_recipe(given.recipe, given.set, **changes), given.out, given.device)
+        if os.environ.get("RANK", "0") == "0":
             print(folder)
     except (RecipeError, TrainingError, Interrupted, ExampleError, ModelError) as error:
         print(error, file=sys.stderr)

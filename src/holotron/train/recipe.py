@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -15,7 +16,7 @@ from holotron.train.forward import Recompute
 from holotron.train.lora import LoraConfig
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.suite_evaluation import EvalConfig
-from holotron.train.toml_file import build, read_toml
+from holotron.train.toml_file import build, read_toml, with_settings
 
 PARTS = ("vision", "projector", "decoder")
 SINKS = ("tensorboard", "wandb")
@@ -155,9 +156,12 @@ class Recipe:
         return str(folder) if folder.is_dir() or self.start.startswith(("/", ".")) else self.start
 
 
-def read_recipe(path: Path, **changes: Any) -> Recipe:
-    """The recipe in a file, with some of its values changed; paths in it are seen from the file's folder."""
-    value = read_toml(path, RecipeError)
+def read_recipe(path: Path, settings: Sequence[str] = (), **changes: Any) -> Recipe:
+    """The recipe in a file, with some of its values changed; paths in it are seen from the file's folder.
+
+    settings: such as optimizer.rate=1e-4.
+    """
+    value = with_settings(read_toml(path, RecipeError), settings, RecipeError)
     if "folder" in value:
         raise RecipeError(f"{path} has the unknown key 'folder'; paths in a recipe are seen from its own folder")
     return build(Recipe, value | changes | {"folder": path.parent}, str(path), RecipeError)

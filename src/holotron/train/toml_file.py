@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -18,6 +19,27 @@ def read_toml(path: Path, error: type[ValueError]) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
         raise error(f"{path} cannot be read: {problem}") from problem
+
+
+def with_settings(table: dict[str, Any], settings: Sequence[str], error: type[ValueError]) -> dict[str, Any]:
+    """The table with values changed, each given as objective.clip_high=0.2: as in TOML, but text needs no quotes."""
+    changed = copy.deepcopy(table)
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise error(f"{setting!r} sets nothing; write it like objective.clip_high=0.2")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        *sections, key = name.strip().split(".")
+        place = changed
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise error(f"{setting!r}: {section} is no section")
+        place[key] = value
+    return changed
 
 
 def build(kind: type[T], value: Any, where: str, error: type[ValueError]) -> T:

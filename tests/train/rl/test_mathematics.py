@@ -6,13 +6,14 @@ import itertools
 import math
 import statistics
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from holotron.train.recipe import RecipeError
-from holotron.train.rl.config import GroupConfig, GrpoRecipe, ObjectiveConfig, RolloutConfig
+from holotron.train.rl.config import GroupConfig, GrpoRecipe, ObjectiveConfig, RolloutConfig, read_grpo_recipe
 from holotron.train.rl.groups import RolloutGroup, Trajectory
 from holotron.train.rl.policy_loss import DrawnTokens, policy_loss
 from holotron.train.rl.replay import SuccessBuffer
@@ -230,3 +231,16 @@ def test_recipes_that_cannot_be_followed_say_why() -> None:
     ):
         with pytest.raises((ValueError, RecipeError), match=why):
             wrong()
+
+
+def test_values_of_a_recipe_are_set_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text('name = "r"\nstart = "s"\nsteps = 1\n[rollout]\nsuite = "bandit"\n[objective]\nkl = 0.5\n')
+    settings = ("objective.clip_high=0.2", "groups.replay=0", "rollout.tasks=['left']", "rollout.suite=pages", "seed=7")
+    recipe = read_grpo_recipe(path, settings, steps=3)
+    assert recipe.objective == ObjectiveConfig(kl=0.5, clip_high=0.2)
+    assert (recipe.groups.replay, recipe.rollout.tasks, recipe.rollout.suite) == (0, ("left",), "pages")
+    assert (recipe.seed, recipe.steps, recipe.folder) == (7, 3, tmp_path)
+    for wrong, why in (("steps", "write it like"), ("name.x=1", "name is no section"), ("groups.sise=1", "'sise'")):
+        with pytest.raises(RecipeError, match=why):
+            read_grpo_recipe(path, (wrong,))

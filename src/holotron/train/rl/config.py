@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 from holotron.train.optimizer import OptimizerConfig
 from holotron.train.recipe import DataSource, Recipe, RecipeError
-from holotron.train.toml_file import build, read_toml
+from holotron.train.toml_file import build, read_toml, with_settings
 
 Ratio = Literal["token", "sequence"]
 Reward = Literal["success", "reward", "partial"]
@@ -181,9 +182,9 @@ class GrpoRecipe(Recipe):
                 raise RecipeError(f"{name} belongs to supervised stages; leave it out of a recipe for online RL")
 
 
-def read_grpo_recipe(path: Path, **changes: Any) -> GrpoRecipe:
-    """The recipe in a file, with some of its values changed; paths in it are seen from the file's folder."""
-    value = read_toml(path, RecipeError)
+def read_grpo_recipe(path: Path, settings: Sequence[str] = (), **changes: Any) -> GrpoRecipe:
+    """As `read_recipe`, of a recipe for online RL."""
+    value = with_settings(read_toml(path, RecipeError), settings, RecipeError)
     return build(GrpoRecipe, value | changes | {"folder": path.parent}, str(path), RecipeError)
 
 

@@ -74,7 +74,7 @@ class PassTimer:
     def read(self) -> float:
         """Seconds since it was last read."""
         passes, self._passes = self._passes, []
-        return sum(began.elapsed_time(ended) / 1000 if self._on_gpu else ended - began for began, ended in passes)
+        return float(sum(b.elapsed_time(e) / 1000 if self._on_gpu else e - b for b, e in passes))
 
     def _now(self) -> Any:
         if not self._on_gpu:
