@@ -34,7 +34,7 @@ def test_a_run_is_shown_with_its_figures_tasks_and_groups(tmp_path: Path) -> Non
         begun.finish(samples.Outcome(reason="done", success=True, reward=1.0))
         begun.close()
     tell(tmp_path, 1, 0.25, clipped=0.031, loss=math.nan, staleness=1.0)
-    tell(tmp_path, 2, 0.5)
+    tell(tmp_path, 2, 0.5, parts={"rollout": 8.731, "learning": 2.0})
 
     async def main() -> None:
         with serving(store) as home:
@@ -43,6 +43,7 @@ def test_a_run_is_shown_with_its_figures_tasks_and_groups(tmp_path: Path) -> Non
                 assert await text(page, "#training-title") == "Training iteration 2"
                 assert await figure(page, "success") == "Success 50.0%"
                 assert await figure(page, "clipped") == "Clipped 3.1%"  # the last that was told
+                assert await figure(page, "'seconds of rollout'") == "Seconds of rollout 8.73"
                 assert await page.locator("[data-figure=entropy], [data-figure=loss]").count() == 0
                 tell(tmp_path, 3, 0.75)
                 await until(page, "document.querySelector('#training-step').textContent === 'iteration 3'")

@@ -6,9 +6,9 @@ import asyncio
 import hashlib
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class Play:
 
     taught: a teacher takes part. Without a model it plays, disturbed with the probability `noise` at each step, except
     in the share `calm` of all episodes; with one it watches, and plays on after so many `deviations`. seed: with it
-    and the task, what a model in this process draws is decided.
+    and the task, what a model in this process draws is decided. formats: by a task's benchmark, not policy_format.
     """
 
     suite: Suite[Any]
@@ -50,6 +50,7 @@ class Play:
     calm: float = 0.0
     deviations: int = 2
     seed: int | None = None
+    formats: Mapping[str, PolicyFormat] = field(default_factory=dict)
 
     def attempts(self, pool: Any, model: ChatModel | None) -> Open:
         """What a fleet opens for each task."""
@@ -90,7 +91,7 @@ class _Attempt:
         agent = Agent(
             self.model,
             self.env,
-            policy_format=how.policy_format,
+            policy_format=how.formats.get(task.benchmark or "", how.policy_format),
             budget=budget,
             supervision=supervision,
             seed=None if how.seed is None else _drawn_by(how.seed, task),

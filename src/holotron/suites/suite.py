@@ -189,15 +189,21 @@ class Suite(ABC, Generic[E]):
 
 
 def find_suite(name: str, root: Path | None = None, apps: Sequence[str] = ()) -> Suite[Any]:
-    """A suite by its name. root, apps: of webapps, the folder of the applications, and which of them."""
+    """A suite by its name, or several as one, as in miniwob+pages.
+
+    root, apps: of webapps, the folder of the applications, and which of them.
+    """
     from holotron.suites.bandit import BanditSuite
     from holotron.suites.miniwob.suite import MiniWoBSuite
     from holotron.suites.miniwob.varied import VariedMiniWoBSuite
+    from holotron.suites.mixed import MixedSuite
     from holotron.suites.pages.suite import PagesSuite
     from holotron.suites.pages.varied import VariedPagesSuite
     from holotron.suites.web import WebSuite
     from holotron.suites.webapps.suite import WebAppsSuite
 
+    if "+" in name:
+        return MixedSuite([find_suite(part, root if part == WebAppsSuite.name else None) for part in name.split("+")])
     if name == WebAppsSuite.name:
         return WebAppsSuite(root, tuple(apps))
     if root is not None:

@@ -45,6 +45,11 @@ class SuiteEvaluation:
     def due(self, step: int, ends: bool) -> bool:
         return bool(self._config.every) and (ends or step % self._config.every == 0)
 
+    @property
+    def running(self) -> bool:
+        """Whether there is one whose result was not asked for since it ended."""
+        return self._process is not None
+
     def begin(self, step: int) -> None:
         """Play with the weights that lie there. One that is under way must have been ended."""
         assert self._process is None

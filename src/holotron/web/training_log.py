@@ -17,6 +17,8 @@ FIELDS = (
     *("clipped", "kl", "logprob_difference", "scored_difference", "kept", "flat", "stale", "replayed", "lost", "loss"),
 )
 
+SECONDS = "seconds of "  # and a part of an iteration
+
 
 class TrainingLog:
     """The lines of a run's metrics, read again when the file has changed. Threads may share one."""
@@ -56,7 +58,10 @@ def _line_of(text: str) -> dict[str, Any] | None:
             return None
     except (ValueError, KeyError, TypeError):
         return None
-    figures = {name: value[name] for name in FIELDS if _is_number(value.get(name))}
+    parts = value.get("parts")
+    told = value | {f"{SECONDS}{name}": seconds for name, seconds in (parts if isinstance(parts, dict) else {}).items()}
+    names = [*FIELDS, *(name for name in told if name.startswith(SECONDS))]
+    figures = {name: told[name] for name in names if _is_number(told.get(name))}
     return {"step": step, **figures, "tasks": {name: share for name, share in tasks.items() if _is_number(share)}}
 
 

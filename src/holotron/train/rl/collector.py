@@ -135,7 +135,7 @@ class Collector:
         ledger, config = self._ledger, self._recipe.objective
         infos = [info for _, info in sorted(self._attempts.pop(group.number).items())]
         del ledger.open[group.number]
-        attempts = [None if info is None else trajectory_of(info) for info in infos]
+        attempts = [None if info is None else trajectory_of(info, group.task) for info in infos]
         judged = RolloutGroup.of(group.number, group.task, group.seed, attempts, group.version)
         found.judged += 1
         found.lost += len(attempts) - len(judged.trajectories)
@@ -144,7 +144,7 @@ class Collector:
         for trajectory in judged.trajectories:
             if trajectory.success:
                 self.successes.add(group.task, trajectory.episode)
-        shown = judged.with_replay(self.successes, lambda episode: trajectory_of(self._stored(episode)))
+        shown = judged.with_replay(self.successes, lambda episode: trajectory_of(self._stored(episode), group.task))
         found.replayed += shown is not judged
         shown = shown.most_varied(self._recipe.groups.learned, config)
         if ledger.version - group.version > self._recipe.rollout.staleness:
@@ -163,8 +163,8 @@ def learns_from(place: int, recipe: GrpoRecipe, ranks: Ranks) -> bool:
     return place // recipe.updates % ranks.size == ranks.rank
 
 
-def trajectory_of(info: EpisodeInfo) -> Trajectory:
+def trajectory_of(info: EpisodeInfo, task: str) -> Trajectory:
+    """task: what its suite calls it."""
     outcome = info.outcome
     assert outcome is not None
-    task = info.task.name or info.task.text
     return Trajectory(info.id, task, outcome.reward or 0.0, outcome.success is True, info.step_count or 0)

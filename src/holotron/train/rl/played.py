@@ -3,6 +3,7 @@ each of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,13 +43,19 @@ class PlayedSequence:
 
 
 class PlayedReader:
-    """Reads episodes that a model of this process played."""
+    """Reads episodes that a model of this process played. formats: instead of policy_format, by their benchmark."""
 
     def __init__(
-        self, store: EpisodeStore, config: ModelConfig, policy_format: PolicyFormat, masks: TokenMasks
+        self,
+        store: EpisodeStore,
+        config: ModelConfig,
+        policy_format: PolicyFormat,
+        masks: TokenMasks,
+        formats: Mapping[str, PolicyFormat] | None = None,
     ) -> None:
         self._store, self._config, self._format, self._masks = store, config, policy_format, masks
-        self._schemas = {forced: policy_format.schema(forced) for forced in (False, True)}
+        every = {"": policy_format} | dict(formats or {})
+        self._schemas = {(name, forced): every[name].schema(forced) for name in every for forced in (False, True)}
 
     def read(self, episode_id: str) -> list[PlayedSequence]:
         """ExampleError where the episode lacks what only an engine in this process records."""
@@ -65,6 +72,7 @@ class PlayedReader:
         versions: list[int] = []
         numbers: list[int] = []
         allowed: list[NDArray[np.int32]] = []
+        written = (episode.task.benchmark or "") if (episode.task.benchmark, False) in self._schemas else ""
         for number, step in enumerate(steps):
             output = _recorded(episode.id, step)
             assert output.prompt_ids is not None
@@ -78,7 +86,7 @@ class PlayedReader:
             engine += [value for value, was_drawn in zip(output.logprobs, drawn, strict=True) if was_drawn]
             versions += [int(value or 0) for value, was_drawn in zip(of_tokens, drawn, strict=True) if was_drawn]
             numbers += [number] * sum(drawn)
-            allowed.append(self._masks.drawn_from(self._schemas[step.forced], output.token_ids, output.forced))
+            allowed.append(self._masks.drawn_from(self._schemas[written, step.forced], output.token_ids, output.forced))
         return PlayedSequence(
             Sequence(np.array(ids), np.array(learn, dtype=np.bool_), self._pictures(episode.id, ids, pngs), "played"),
             np.array(engine, np.float32),

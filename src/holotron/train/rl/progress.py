@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
 from time import monotonic
+from typing import Any
 
+from holotron.train.meter import told_evaluation
 from holotron.train.rl.collector import Collected
 from holotron.train.rl.config import GrpoRecipe
 from holotron.train.rl.policy_learner import UpdateReport
@@ -25,7 +27,7 @@ class GrpoProgress:
     that the present weights drew; scored_difference: the same for an episode that the engine scored with the weights it
     was just sent; alarm: that one is more than the recipe allows.
     steps_per_second: of environments, over the whole iteration. parts: seconds by part. checksum: of the weights that
-    the engine plays with from now on.
+    the engine plays with from now on. evaluation: what came of one that has ended since the line before.
     """
 
     step: int
@@ -61,6 +63,7 @@ class GrpoProgress:
     seconds: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
     checksum: str = ""
+    evaluation: dict[str, Any] | None = None
 
     @property
     def difference(self) -> float | None:
@@ -85,6 +88,7 @@ class GrpoProgress:
                 f"{told('difference', self.difference, '.1e')}{' ALARM' if self.alarm else ''}",
                 f"{self.steps_per_second:.1f} steps/s",
                 f"seconds: {parts}",
+                *([told_evaluation(self.evaluation)] if self.evaluation else []),
             )
         )
 

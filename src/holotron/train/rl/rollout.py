@@ -14,6 +14,7 @@ from holotron.agent.policy_format import NANO, PolicyFormat, find_format
 from holotron.episodes.record import PolicyInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.suites.live_play import LivePlay
+from holotron.suites.mixed import MixedSuite
 from holotron.suites.play import Play
 from holotron.suites.suite import TRAINING_SEEDS, Suite, SuiteError, find_suite
 from holotron.train.learner import Learner
@@ -37,6 +38,7 @@ class Rollout:
         self.suite = suite or find_suite(config.suite, Path(config.root) if config.root else None)
         self.tasks = self._tasks()
         self.policy_format = self._format()
+        self.formats = self._formats()
         self.store = EpisodeStore(folder)
 
     def _tasks(self) -> tuple[str, ...]:
@@ -56,6 +58,12 @@ class Rollout:
         own = None if recipe.random else resolve_format(recipe.starting_point, None, None)
         found = find_format(config.format) if config.format else own or NANO
         return found.with_kinds(config.kinds or self.suite.kinds)
+
+    def _formats(self) -> dict[str, PolicyFormat]:
+        """Of several suites, each one's: with the actions that make sense there."""
+        if self.config.kinds or not isinstance(self.suite, MixedSuite):
+            return {}
+        return {name: self.policy_format.with_kinds(suite.kinds) for name, suite in self.suite.members.items()}
 
     def engine(self, learner: Learner) -> AbstractContextManager[EngineModel]:
         """The policy as the checkpoint has it that the run started from; the trainer sends what it learned.
@@ -83,7 +91,14 @@ class Rollout:
         )
         budget = Budget(steps=config.steps or self.suite.max_steps, seconds=config.seconds)
         how = Play(
-            self.suite, self.store.folder, policy, self.policy_format, budget, self.suite.rule, seed=self.recipe.seed
+            self.suite,
+            self.store.folder,
+            policy,
+            self.policy_format,
+            budget,
+            self.suite.rule,
+            seed=self.recipe.seed,
+            formats=self.formats,
         )
         return LivePlay(how, model, sessions=config.sessions, browsers=config.browsers, workers=config.workers)
 

@@ -37,6 +37,7 @@ from holotron.train.sequences import SequenceWriter
 from holotron.train.sft import WEIGHTS, Interrupted
 from holotron.train.state import NAME as STATE
 from holotron.train.state import load_state, save_state
+from holotron.train.suite_evaluation import SuiteEvaluation
 
 if TYPE_CHECKING:
     from holotron.agent.in_process import EngineModel
@@ -72,6 +73,7 @@ class GrpoTrainer:
         self.ledger = Ledger()
         self.cursors: dict[int, Cursor] = {}
         self.watch = Stopwatch()
+        self.evaluation = SuiteEvaluation(out, recipe.eval)
         self._kept = -1  # the step of the last state
         self._stopped = False
 
@@ -100,6 +102,7 @@ class GrpoTrainer:
             raise TrainingError(f"{self.out} holds a run of another recipe ({', '.join(different)} differ)")
         self._go_on()
         with ExitStack() as stack:
+            stack.callback(self.evaluation.stop)
             stack.enter_context(stop_signals(lambda *_: self.stop()))
             with self.watch.part("engine"):
                 model = stack.enter_context(self.rollout.engine(self.learner))
@@ -119,7 +122,7 @@ class GrpoTrainer:
     def _reader(self, model: EngineModel) -> PlayedReader:
         config, banned = self.learner.model.config, model.engine.loop.sampler.banned.tolist()
         masks = TokenMasks(self.learner.writer.tokenizer, config, banned)
-        return PlayedReader(self.rollout.store, config, self.rollout.policy_format, masks)
+        return PlayedReader(self.rollout.store, config, self.rollout.policy_format, masks, self.rollout.formats)
 
     def _iterate(
         self,
@@ -179,6 +182,10 @@ class GrpoTrainer:
             if self.step % recipe.keep_every == 0:
                 with watch.part("state"):
                     self._keep()
+            if self.ranks.first and self.evaluation.due(self.step, ends=False) and not self.evaluation.running:
+                with watch.part("evaluation"):  # it plays in a process of its own, while this goes on
+                    learner.export(self.evaluation.weights)
+                    self.evaluation.begin(self.step)
 
     def _steps_of(self, play: LivePlay) -> int:
         return sum(self.ranks.gather(play.counters().steps))
@@ -302,6 +309,7 @@ class GrpoTrainer:
         self._kept = self.step
 
     def _tell(self, progress: GrpoProgress, on_progress: Callable[[GrpoProgress], None]) -> None:
+        progress.evaluation = self.evaluation.result()
         with open(self.out / METRICS, "a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(progress)) + "\n")
             file.flush()

@@ -44,7 +44,9 @@ export class TrainingPanel {
     if (!this.#lines.length) return;
     const last = this.#lines.at(-1);
     setText(byId("training-step"), `iteration ${count(last.step)}`);
-    byId("figures").replaceChildren(...FIGURES.map((figure) => this.#card(...figure)).filter(Boolean));
+    const parts = Object.keys(last).filter((name) => name.startsWith("seconds of "));
+    const figures = [...FIGURES, ...parts.map((name) => [name, name[0].toUpperCase() + name.slice(1), number])];
+    byId("figures").replaceChildren(...figures.map((figure) => this.#card(...figure)).filter(Boolean));
     const tasks = new Map();
     for (const line of this.#lines) for (const [name, value] of Object.entries(line.tasks)) tasks.set(name, value);
     const sorted = [...tasks].sort(([a, x], [b, y]) => x - y || a.localeCompare(b, "en"));
