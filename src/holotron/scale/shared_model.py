@@ -31,7 +31,8 @@ class SharedModelHost(ModelHost):
 
     def shared(self) -> SharedModel:
         """What a process on another machine is given: it can be pickled."""
-        return SharedModel(*self._listener.getsockname()[:2], self._key, self._model.name)
+        host, port = self._listener.getsockname()[:2]
+        return SharedModel(host, port, self._key, self._model.name)
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
