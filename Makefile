@@ -8,7 +8,7 @@ CLIENTS := .venv-clients
 .DEFAULT_GOAL := help
 .PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-webapps test-clients test-gpu
 .PHONY: test-docs fuzz soak edge lint clean learn-small grounding judge-kills annotate-kills fleet-kills
-.PHONY: replica-kills replica-throughput
+.PHONY: replica-kills replica-throughput rl-kills
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -74,6 +74,10 @@ annotate-kills: $(STAMP) browser ## 2,000 screens labelled by a command that is 
 fleet-kills: $(STAMP) browser ## 300 MiniWoB++ episodes on a Ray cluster whose hosts and machines are killed; the result goes to benchmarks/results
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	$(BIN)/python -m tests.scale.fleet_kills --out benchmarks/results/fleet-kills.json
+
+rl-kills: $(STAMP) browser ## online RL on a Ray cluster whose hosts, machines and trainer are killed; the result goes to benchmarks/results
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.scale.rl_kills --out benchmarks/results/rl-kills.json
 
 examples: $(STAMP) browser ## all programs of examples/, against a scripted model
 	HOLOTRON_ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/test_examples.py

@@ -21,7 +21,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,7 +35,10 @@ from holotron.model.loading import find_checkpoint
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"((?:^<!-- test-docs: [^\n]* -->\n)*)^```(sh|bash|console)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 MARK = re.compile(r"<!-- test-docs: (skip|run) (.*?)(?:: | as )(.*) -->")
-ELSEWHERE = {"docs/server.md": "tests/server/test_docs_server.py"}  # whose blocks are run with every test run
+ELSEWHERE = {
+    "docs/server.md": "tests/server/test_docs_server.py",  # with every test run
+    "docs/scale.md": "tests/scale/docs_page.py",  # on a cluster
+}
 SERVER = "http://127.0.0.1:8000"
 LASTING = ("holotron serve", "holotron view")  # until they are interrupted
 SECONDS = 1800
@@ -58,8 +61,12 @@ class Shown:
         return f"{self.page}:{self.line}"
 
 
-def shown() -> Iterator[Shown]:
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+def shown(pages: Sequence[str] = ()) -> Iterator[Shown]:
+    """The commands of these pages; without any, of all that are not run elsewhere."""
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    for path in [ROOT / page for page in pages] or [
+        path for path in found if str(path.relative_to(ROOT)) not in ELSEWHERE
+    ]:
         page, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
         for block in BLOCK.finditer(text):
             marks = MARK.findall(block[1])
@@ -68,7 +75,7 @@ def shown() -> Iterator[Shown]:
                 if block[2] == "console" and not line.startswith("$ "):
                     continue
                 command = line.removeprefix("$ ").partition("  #")[0].partition(" # ")[0].strip()
-                if not command or page in ELSEWHERE:
+                if not command:
                     continue
                 ran, reason = command, ""
                 for kind, what, other in marks:
@@ -120,7 +127,7 @@ def _report(done: Mapping[str, dict[str, Any]], out: Path | None) -> None:
             "https://example.com, http://localhost:3000": "a small site on this machine",
             SERVER: "holotron serve holotron-nano, on another port",
             "./checkpoint": "the bundled weights",
-            "blocks of docs/server.md": ELSEWHERE["docs/server.md"],
+            **{f"blocks of {page}": program for page, program in ELSEWHERE.items()},
         },
         "ran": sum("ok" in one for one in done.values()),
         "failed": sum(one.get("ok") is False for one in done.values()),

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holotron.scale.replica import prove
+from holotron.scale.handshake import prove
 
 
 @pytest.mark.parametrize(("keys", "both_prove"), [((b"key", b"key"), True), ((b"key", b"other"), False)])

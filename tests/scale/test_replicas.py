@@ -139,6 +139,28 @@ def test_a_session_that_moves_says_what_one_that_stays_says(live, http):
         http.delete(f"/v1/sessions/{session}").raise_for_status()
 
 
+def test_the_log_tells_what_became_of_a_session(live, http, caplog):
+    def told(event: str) -> list[dict[str, object]]:
+        records = [record for record in caplog.records if record.getMessage() == event]
+        return [record.fields for record in records if record.fields.get("session") == session]
+
+    wait(lambda: len(router(live).directory.up()) == 2)
+    with caplog.at_level("INFO"):
+        session = opened(http)
+        turn(http, session, "Hello", max_tokens=2)
+        came = home(live, session)
+        move(live, session)
+        kill(live, went := home(live, session))
+        turn(http, session, "Again", max_tokens=2)
+        wait(lambda: len(told("request")) == 2)
+    assert [(each["route"], each["status"]) for each in told("request")] == [
+        ("/v1/sessions/{session_id}/turns", 200)
+    ] * 2
+    assert told("session moved") == [{"session": session, "source": came, "replica": went}]
+    assert told("session rebuilt") == [{"session": session, "replica": home(live, session)}]
+    http.delete(f"/v1/sessions/{session}").raise_for_status()
+
+
 def test_a_turn_outlives_its_replica(live, http):
     """Killed in the middle of a stream: the client gets every token once, and the same ones."""
     session, other = opened(http), opened(http)

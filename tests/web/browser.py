@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from playwright.async_api import Page, async_playwright
 
 from holotron.env.browser.chromium import find_chromium, launch_arguments
 from holotron.episodes.store import EpisodeStore
-from holotron.web.app import address_of, listen, make_server
+from holotron.web.app import address_of, create_app, listen, make_server
 from holotron.web.catalog import Catalog
 
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
@@ -25,8 +26,14 @@ def serving(store: EpisodeStore) -> Iterator[str]:
     """The address of a viewer that runs in a thread."""
     catalog = Catalog(store)
     catalog.rows()
+    with serving_app(create_app(catalog)) as address:
+        yield address
+
+
+@contextmanager
+def serving_app(app: FastAPI) -> Iterator[str]:
     with listen(0) as listener:
-        server = make_server(catalog)
+        server = make_server(app)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         try:

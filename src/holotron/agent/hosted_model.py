@@ -12,9 +12,9 @@ import pickle
 import struct
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -28,7 +28,7 @@ from holotron.model.image import DecodedFile
 
 MAX_FRAME_BYTES = 256 * 2**20
 _LENGTH = struct.Struct("<I")
-_READ_AHEAD = 2**20
+READ_AHEAD = 2**20
 
 Answerer = Callable[..., Awaitable[Any]]
 
@@ -78,15 +78,21 @@ class ModelHost:
 
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_unix_server(self._welcome, self._path, limit=_READ_AHEAD)
-        self._ready.set_result(None)
-        await self._closing.wait()
-        server.close()
+        async with self.listening():
+            self._ready.set_result(None)
+            await self._closing.wait()
         for task in self._clients:
             task.cancel()
         await asyncio.gather(*self._clients, return_exceptions=True)
 
-    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Inside, whoever connects is welcomed."""
+        server = await asyncio.start_unix_server(self.welcome, self._path, limit=READ_AHEAD)
+        yield
+        server.close()
+
+    async def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._clients.add(task)
@@ -181,17 +187,22 @@ class ModelHandle:
     async def connect(self) -> HostedModel:
         """The model, for the event loop that runs here. Close it, or use it as an async context manager."""
         try:
-            reader, writer = await asyncio.open_unix_connection(self.path, limit=_READ_AHEAD)
+            reader, writer = await asyncio.open_unix_connection(self.path, limit=READ_AHEAD)
         except OSError as error:
             raise ModelUnavailable(f"{self.name} is not served by the parent process any more: {error}") from error
         return HostedModel(self.name, reader, writer)
 
 
 class HostedModel:
-    """A model in the parent process. All its conversations share one connection."""
+    """A model in the parent process. All its conversations share one connection.
 
-    def __init__(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._name = name
+    decode: screenshots bring their pixels along, which is much more to send and less to do for the parent.
+    """
+
+    def __init__(
+        self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, decode: bool = True
+    ) -> None:
+        self._name, self.decode = name, decode
         self._writer = writer
         self._numbers = count()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -208,6 +219,10 @@ class HostedModel:
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def is_lost(self) -> bool:
+        return self._lost is not None
 
     async def open(self) -> HostedChat:
         return await self._opened()
@@ -288,8 +303,9 @@ class HostedChat:
 
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         wanted = None if schema is None else self._model.number_of(schema)
-        # There are many workers and one parent, whose threads take the engine's time.
-        told = await asyncio.to_thread(lambda: [_decoded(message) for message in new])
+        told = list(new)
+        if self._model.decode:  # there are many workers and one parent, whose threads take the engine's time
+            told = await asyncio.to_thread(lambda: [_decoded(message) for message in new])
         reply: Reply = await self._model.ask("say", self.number, told, wanted)
         return reply
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +15,7 @@ import typer
 from holotron.cli.errors import Misuse, misuse
 from holotron.cli.output import JsonOption, console, examples, plain_table, print_json
 from holotron.cli.process_registry import registered
+from holotron.cli.view import OpenOption, PortOption, listening
 
 UP_EXAMPLES = examples(
     "holotron up                          # Ray on this machine, until Ctrl-C",
@@ -22,6 +25,7 @@ UP_EXAMPLES = examples(
 STATUS_EXAMPLES = examples(
     "holotron status --ray auto",
     "holotron status --ray 10.0.0.1:6379 --endpoint http://10.0.0.1:8000/v1 --json",
+    "holotron status --ray auto --endpoint http://127.0.0.1:8000/v1 --page   # follows the cluster, until Ctrl-C",
 )
 
 
@@ -72,10 +76,16 @@ def status(
     endpoint: Annotated[str | None, typer.Option(help="A server: its replicas and sessions.")] = None,
     admin_key: Annotated[str | None, typer.Option(envvar="HOLOTRON_ADMIN_KEY", help="Of that server.")] = None,
     json: JsonOption = False,
+    page: Annotated[bool, typer.Option("--page", help="Serve a page here that follows the cluster.")] = False,
+    port: PortOption = None,
+    open_: OpenOption = True,
 ) -> None:
     """Show machines, hosts of browsers, replicas, and sessions that were moved, rebuilt and lost."""
     if ray is None and endpoint is None:
         raise Misuse("say what to look at: --ray ADDRESS, --endpoint URL, or both")
+    if page:
+        _serve_page(ray, endpoint, admin_key, port, open_)
+        return
     from holotron.scale.status import ray_status, server_status
 
     found: dict[str, Any] = {} if ray is None else ray_status(ray)
@@ -94,7 +104,7 @@ def status(
         if part in found:
             table = plain_table(*columns)
             for row in found[part]:
-                table.add_row(*(str(row.get(column, "")) for column in columns))
+                table.add_row(*(_cell(row.get(column, "")) for column in columns))
             out.print(f"{len(found[part])} {part}", table if found[part] else "", sep="\n")
     if "replicas" in found:
         out.print(
@@ -102,3 +112,17 @@ def status(
                 f"{found[name]} {name.replace('_', ' ')}" for name in ("open_sessions", "moved", "rebuilt", "lost")
             )
         )
+
+
+def _cell(value: Any) -> str:
+    """Of a list, such as the tasks that a host plays, how many there are."""
+    return str(len(value) if isinstance(value, list | tuple) else value)
+
+
+def _serve_page(ray: str | None, endpoint: str | None, admin_key: str | None, port: int | None, open_: bool) -> None:
+    from holotron.scale.cluster_page import serve_cluster
+    from holotron.scale.ray_hosts import connected
+    from holotron.scale.watch import ClusterWatch, look_at
+
+    with nullcontext() if ray is None else connected(ray):
+        serve_cluster(ClusterWatch(partial(look_at, ray, endpoint, admin_key)), listening(port, open_))

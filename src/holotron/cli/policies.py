@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holotron.agent.policy_format import PolicyFormat
     from holotron.episodes.record import PolicyInfo
     from holotron.suites.play import Player
+    from holotron.train.rl.rollout import OpenLive
 
 BUNDLED = "holotron-nano"  # as in episodes/run.py, which is heavy to import
 
@@ -67,7 +68,7 @@ RayOption = Annotated[
     typer.Option(
         "--ray",
         metavar="ADDRESS",
-        help="A Ray cluster, such as 10.0.0.1:6379 or auto: --workers become hosts of browsers on its machines.",
+        help="A Ray cluster, such as 10.0.0.1:6379 or auto: workers become hosts of browsers on its machines.",
     ),
 ]
 
@@ -173,6 +174,19 @@ def player(ray: str | None, chosen: Chosen | None) -> Player:
     from holotron.scale.ray_hosts import on_ray
 
     return on_ray(ray, None if chosen is None else chosen.endpoint)
+
+
+@contextmanager
+def live_play(ray: str | None) -> Iterator[OpenLive | None]:
+    """What plays in online RL: hosts on the machines of a Ray cluster; None for browsers of this machine."""
+    if ray is None:
+        yield None
+        return
+    from holotron.scale.live_hosts import live_on_ray
+    from holotron.scale.ray_hosts import connected
+
+    with connected(ray):  # here already: a cluster that is not there is known before a model is loaded
+        yield live_on_ray(ray)
 
 
 @contextmanager

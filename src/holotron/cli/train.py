@@ -10,7 +10,7 @@ import typer
 
 from holotron.cli.errors import Misuse, failure, misuse
 from holotron.cli.output import command_group, examples
-from holotron.cli.policies import agent_failures
+from holotron.cli.policies import RayOption, agent_failures, live_play
 
 if TYPE_CHECKING:
     from holotron.train.rl.progress import GrpoProgress
@@ -29,6 +29,7 @@ EXAMPLES = examples(
 GRPO_EXAMPLES = examples(
     "holotron train grpo recipes/grpo-miniwob.toml --out runs/grpo",
     "holotron train grpo recipes/grpo-miniwob.toml --out runs/no-replay --set groups.replay=0",
+    "holotron train grpo recipes/grpo-miniwob.toml --out runs/grpo --ray auto   # browsers on a cluster's machines",
     "holotron view runs/grpo",
 )
 INTERPOLATE_EXAMPLES = examples(
@@ -85,6 +86,7 @@ def grpo(
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Iterations, instead of the recipe's.")] = None,
     settings: SetOption = None,
+    ray: RayOption = None,
 ) -> None:
     """Online RL in groups of attempts, over any suite with a verifier. Killed anywhere, the same command goes on."""
     from holotron.episodes.examples import ExampleError
@@ -100,9 +102,14 @@ def grpo(
     with misuse(RecipeError):
         wanted = read_grpo_recipe(recipe, settings or (), **({} if steps is None else {"steps": steps}))
     failures = failure(TrainingError, Interrupted, ExampleError, ModelError)
-    with agent_failures(), failures, Heartbeat("preparing the model and the browsers", to_stderr) as heartbeat:
+    with (
+        agent_failures(),
+        failures,
+        live_play(ray) as live,
+        Heartbeat("preparing the model and the browsers", to_stderr) as heartbeat,
+    ):
         with misuse(SuiteError, ValueError):
-            trainer = GrpoTrainer(wanted, out, device)
+            trainer = GrpoTrainer(wanted, out, device, live=live)
 
         def tell(progress: GrpoProgress) -> None:
             to_stderr(progress.line)

@@ -26,6 +26,13 @@ EXAMPLES = examples(
     "holotron view runs/nightly --html report.html      # one file with everything inside, to send to someone",
 )
 DEFAULT_PORT = 8765
+PortOption = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, help=f"Port on this machine (default: {DEFAULT_PORT}, or any free one)."),
+]
+OpenOption = Annotated[
+    bool, typer.Option("--open/--no-open", help="Open the page in a browser, where there is a screen.")
+]
 
 
 def view(
@@ -36,13 +43,8 @@ def view(
     html: Annotated[
         Path | None, typer.Option(help="Write a report instead of serving: a folder, or one file named *.html.")
     ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, help=f"Port on this machine (default: {DEFAULT_PORT}, or any free one)."),
-    ] = None,
-    open_: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the page in a browser, where there is a screen.")
-    ] = True,
+    port: PortOption = None,
+    open_: OpenOption = True,
 ) -> None:
     """Look at episodes step by step: what was seen, thought and done. New ones appear while a fleet runs.
 
@@ -57,17 +59,26 @@ def view(
         return
     catalog = _catalog(folder)
     if html is not None:
-        page = _write(catalog, html)
-    else:
-        from holotron.web.app import address_of, serve
+        _open(_write(catalog, html), open_)
+        return
+    from holotron.web.app import serve
 
-        listener = _listen(port)
-        page = address_of(listener)
-        typer.echo(f"{page}  (Ctrl-C ends it)")
-    if open_ and has_screen():  # without one, Python would start a browser for terminals, and wait for it
+    serve(catalog, listening(port, open_))
+
+
+def listening(port: int | None, open_: bool, more: str = "") -> socket:
+    """A socket for a page on this machine, whose address is told, and opened where that is wanted."""
+    from holotron.web.app import address_of
+
+    listener = _listen(port)
+    typer.echo(f"{address_of(listener)}  (Ctrl-C ends it{more})")
+    _open(address_of(listener), open_)
+    return listener
+
+
+def _open(page: str, wanted: bool) -> None:
+    if wanted and has_screen():  # without one, Python would start a browser for terminals, and wait for it
         webbrowser.open(page)
-    if html is None:
-        serve(catalog, listener)
 
 
 def _catalog(folder: Path) -> Catalog:
@@ -96,15 +107,10 @@ def _catalog(folder: Path) -> Catalog:
 def _review(folder: Path, port: int | None, open_: bool) -> None:
     """Labels of `holotron data annotate` that wait for a person."""
     from holotron.episodes.labels import LabelFolder
-    from holotron.web.app import address_of
     from holotron.web.review import serve_review
 
-    listener = _listen(port)
-    page = address_of(listener)
-    typer.echo(f"{page}  (Ctrl-C ends it; decisions are kept in {folder / 'review.jsonl'})")
-    if open_ and has_screen():
-        webbrowser.open(page)
-    serve_review(LabelFolder(folder), listener)
+    more = f"; decisions are kept in {folder / 'review.jsonl'}"
+    serve_review(LabelFolder(folder), listening(port, open_, more))
 
 
 def _write(catalog: Catalog, out: Path) -> str:

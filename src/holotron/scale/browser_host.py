@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from holotron.episodes.fleet import Counters, Fleet
 from holotron.episodes.record import EpisodeInfo, StepWithImage
 from holotron.episodes.store import EpisodeStore
 from holotron.episodes.worker_pool import NICENESS
+from holotron.scale.shared_model import SharedModel
 from holotron.suites.play import Play
 
 RETRIES = 1  # on this host; then another has its turn
+SHOWN = 120  # characters of a task's text, where it has no name
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class HostStatus:
     pid: int
     version: str
     suite: str
-    playing: int
+    playing: tuple[str, ...]  # the names of the tasks
     finished: int
     lost: int
     steps: int
@@ -56,7 +59,7 @@ class BrowserHost:
     def __init__(self, how: Play, model: ChatModel | None, sessions: int, browsers: int, nice: bool = False) -> None:
         self._how, self._model = how, model
         self._sessions, self._browsers = sessions, browsers
-        self._total, self._playing = Counters(), 0
+        self._total, self._playing = Counters(), Counter[str]()
         self._life: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[Any] | None = None
         self._closing = asyncio.Event()
@@ -70,7 +73,7 @@ class BrowserHost:
             os.getpid(),
             __version__,
             self._how.suite.name,
-            self._playing,
+            tuple(self._playing.elements()),
             total.finished,
             total.infrastructure,
             total.steps,
@@ -80,7 +83,8 @@ class BrowserHost:
         """One episode of the task, tried again where a browser or the model failed. Errors that are no episode's."""
         pool = await self._pool()
         how = self._how
-        self._playing += 1
+        name = (task.name or task.text)[:SHOWN]
+        self._playing[name] += 1
         try:
             async with _scratch() as store:
                 attempts = how.attempts(pool, self._model)
@@ -89,14 +93,14 @@ class BrowserHost:
                 self._total.add(counters)
                 return await asyncio.to_thread(_packed, store, counters)
         finally:
-            self._playing -= 1
+            self._playing[name] -= 1
 
     async def close(self) -> None:
         """Close the browsers. What is being played is lost."""
         self._closing.set()
         if self._life is not None:
             await asyncio.wait([self._life])
-        if isinstance(self._model, EndpointModel):
+        if isinstance(self._model, EndpointModel | SharedModel):
             await self._model.aclose()
 
     async def _pool(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 from holotron.train.toml_file import build
 
 PORT = 6379
+NAME = "[a-z]([a-z0-9-]{0,48}[a-z0-9])?"  # what names a RayCluster, and services after it
 
 
 class ClusterFileError(ValueError):
@@ -50,6 +52,8 @@ class ClusterFile:
     image: str = ""
 
     def __post_init__(self) -> None:
+        if not re.fullmatch(NAME, self.name):
+            raise ValueError(f"name is {self.name!r}; a name is of small letters, digits and hyphens, 50 at most")
         if not 1 <= self.port <= 65535:
             raise ValueError(f"port is {self.port}; it must be from 1 to 65535")
         if self.over_ssh and not (self.ssh_user and self.head is not None and len(self.head.addresses) == 1):

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from itertools import count
 from typing import Protocol
 
 from holotron.agent.chat import ChatModel
@@ -20,6 +21,7 @@ from holotron.env.errors import InfrastructureError
 from holotron.env.task import Task, TaskKey
 from holotron.episodes.errors import BeingWritten
 from holotron.episodes.fleet import Counters, first_error, unfinished
+from holotron.episodes.record import EpisodeInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.episodes.transfer import write_in
 from holotron.episodes.worker_pool import Share, grouped
@@ -79,38 +81,57 @@ async def play_on_hosts(
     each = -(-min(sessions, len(left)) // hosts)
     async with open_hosts(how, model, hosts=hosts, sessions=each, browsers=browsers) as opened:
         share = Share(left, groups=grouped(left, how.suite.page_of))
-        places = [host for host in opened for _ in range(each)]
-        run = _HostRun(store, share, len(places), counters, on_change)
-        try:
-            async with asyncio.TaskGroup() as group:
-                working = [group.create_task(run.work(host)) for host in places]
-                await run.over.wait()
-                for place in working:
-                    place.cancel()
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from errors
+        ended = count(1)
+
+        def on_end(*_: object) -> None:
+            if next(ended) == len(left):
+                run.over.set()
+
+        run = HostRun(store, share, counters, on_change, on_end)
+        await run.play(opened, each)
     return counters
 
 
-class _HostRun:
-    """The tasks that are left, and what has become of the others."""
+class HostRun:
+    """The tasks that are left, and what has become of the others.
+
+    on_end: told each task with its episode, None where the infrastructure lost it.
+    """
 
     def __init__(
         self,
         store: EpisodeStore,
         share: Share[Task],
-        places: int,
         counters: Counters,
         on_change: Callable[[Counters], None],
+        on_end: Callable[[Task, EpisodeInfo | None], None],
     ) -> None:
-        self._store, self._share, self._counters, self._on_change = store, share, counters, on_change
-        self._left, self._places = len(share.items), places
-        self._returned: asyncio.Queue[Task] = asyncio.Queue()
+        self._store, self._share, self._counters = store, share, counters
+        self._on_change, self._on_end = on_change, on_end
+        self._places = 0
+        self._more: asyncio.Queue[Task] = asyncio.Queue()
         self._losses: Counter[TaskKey] = Counter()
         self._suspect = asyncio.Lock()
         self.over = asyncio.Event()
 
-    async def work(self, host: Host) -> None:
+    def put(self, task: Task) -> None:
+        """Have a task played that was not in the share, or that was lost."""
+        self._more.put_nowait(task)
+
+    async def play(self, hosts: Sequence[Host], each: int) -> None:
+        """Play on so many places of each host until it is over; what is in hand then is lost."""
+        places = [host for host in hosts for _ in range(each)]
+        self._places = len(places)
+        try:
+            async with asyncio.TaskGroup() as group:
+                working = [group.create_task(self._work(host)) for host in places]
+                await self.over.wait()
+                for place in working:
+                    place.cancel()
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from errors
+
+    async def _work(self, host: Host) -> None:
         """One place of a host, until it is cancelled. HostGone if no other place is left."""
         tasks = self._tasks()
         try:
@@ -128,7 +149,7 @@ class _HostRun:
         for task in self._share.take():
             yield task
         while True:
-            yield await self._returned.get()
+            yield await self._more.get()
 
     async def _played(self, host: Host, task: Task) -> bool:
         """False if the host was lost."""
@@ -140,7 +161,7 @@ class _HostRun:
                 counters.retried += played.counters.retried
                 self._try_again(task, GIVEN_UP, played.counters.problem)
             else:
-                await self._keep(played)
+                await self._keep(task, played)
         except HostLost as error:
             self._try_again(task, 1, str(error))
             return False
@@ -156,14 +177,15 @@ class _HostRun:
             try:
                 await host.ready()  # it may have ended meanwhile
             except HostGone:
-                self._returned.put_nowait(task)
+                self.put(task)
                 raise
             return await host.play(task)
 
-    async def _keep(self, played: Played) -> None:
-        assert played.info is not None
+    async def _keep(self, task: Task, played: Played) -> None:
+        info = played.info
+        assert info is not None
         try:
-            kept = await asyncio.to_thread(write_in, self._store, played.info, played.steps)
+            kept = await asyncio.to_thread(write_in, self._store, info, played.steps)
         except BeingWritten:
             kept = False
         if kept:
@@ -171,19 +193,15 @@ class _HostRun:
             self._counters.add(replace(played.counters, first_step=now, last_step=now))
         else:
             self._counters.skipped += 1  # another fleet works on the same store
-        self._done()
+            info = self._store.info(info.id)
+        self._on_end(task, info)
 
     def _try_again(self, task: Task, tries: int, problem: str) -> None:
         self._counters.problem = problem
         self._losses[task.key] += tries
         if self._losses[task.key] < TRIES:
             self._counters.retried += 1
-            self._returned.put_nowait(task)
+            self.put(task)
         else:
             self._counters.infrastructure += 1
-            self._done()
-
-    def _done(self) -> None:
-        self._left -= 1
-        if not self._left:
-            self.over.set()
+            self._on_end(task, None)

@@ -6,7 +6,6 @@ Ray places the actor, gives it a GPU and starts it again; tokens and screenshots
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import os
 import secrets
@@ -17,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
+from holotron.scale.handshake import NONCE, connect, prove
 from holotron.scale.ray_extra import import_ray
 from holotron.server import messages as m
 from holotron.server.channel import Channel
@@ -25,11 +25,6 @@ from holotron.server.log_lines import write_logs
 from holotron.server.worker import serve
 
 log = logging.getLogger(__name__)
-
-NONCE = 32
-HANDSHAKE_SECONDS = 20.0
-# A machine that is gone without a word is given up after this many seconds.
-KEEP_ALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
 
 
 class EngineReplica:
@@ -75,7 +70,7 @@ class RayProcess:
     async def start(cls, actor: Any, key: bytes) -> Self:
         """Connect to the actor; waits for as long as Ray needs to place it, or to start it again."""
         host, port, pid = await actor.address.remote()
-        end = await asyncio.to_thread(_connect, host, port, key)
+        end = await asyncio.to_thread(connect, host, port, key)
         return cls(await Channel.open(end), host, pid)
 
     async def end(self, loading: bool) -> int | None:
@@ -117,44 +112,3 @@ class RayClient(EngineClient):
     async def close(self) -> None:
         await super().close()
         self._replicas.remove(self._name)
-
-
-def prove(end: socket.socket, key: bytes, *, front: bool) -> None:
-    """Have both ends show that they know the key, before anything else is read. ValueError: the other does not."""
-    end.settimeout(HANDSHAKE_SECONDS)
-    ours = secrets.token_bytes(NONCE)
-    end.sendall(ours)
-    theirs = _exactly(end, NONCE)
-    end.sendall(_proof(key, front, ours, theirs))
-    if not hmac.compare_digest(_exactly(end, NONCE), _proof(key, not front, theirs, ours)):
-        raise ValueError("the other end does not know the key of this server")
-    end.settimeout(None)
-    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEP_ALIVE.items():
-        if hasattr(socket, name):  # not on every system
-            end.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _proof(key: bytes, front: bool, own: bytes, other: bytes) -> bytes:
-    return hmac.digest(key, b"front" * front + own + other, "sha256")
-
-
-def _exactly(end: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        more = end.recv(count - len(data))
-        if not more:
-            raise ValueError("the other end left before it had shown that it knows the key")
-        data += more
-    return bytes(data)
-
-
-def _connect(host: str, port: int, key: bytes) -> socket.socket:
-    end = socket.create_connection((host, port), HANDSHAKE_SECONDS)
-    try:
-        prove(end, key, front=True)
-    except BaseException:
-        end.close()
-        raise
-    return end

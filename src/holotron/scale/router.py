@@ -166,6 +166,7 @@ class ReplicaRouter(EngineService):
                 return False
             self.directory.put(place, target)
             self.counts["moved"] += 1
+            _log_session("moved", session_id, source=source.name, replica=target.name)
             return True
 
     # ---- sessions ----
@@ -205,6 +206,7 @@ class ReplicaRouter(EngineService):
                 raise
             self.directory.put(place, replica)
             self.counts["rebuilt"] += 1
+            _log_session("rebuilt", entry.id, replica=replica.name)
             return
         raise EngineDown(f"{MOST_TRIES} replicas in a row died before they had the session {entry.id!r}; ask again")
 
@@ -393,6 +395,10 @@ class ReplicaRouter(EngineService):
     @property
     def restarts(self) -> int:  # type: ignore[override]
         return self._ended_restarts + sum(r.client.restarts for r in self.directory.replicas.values())
+
+
+def _log_session(what: str, session_id: str, **fields: str) -> None:
+    log.info("session %s", what, extra={"fields": {"session": session_id, **fields}})
 
 
 async def _ignoring(call: Any) -> None:

@@ -13,7 +13,7 @@ from uuid import uuid4
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holotron.server.affinity import note_affinity
+from holotron.server.affinity import affinity, note_affinity
 from holotron.server.auth import Hosts, Keys
 from holotron.server.errors import STOPPING, ApiError, as_api_error
 from holotron.server.metrics import Metrics
@@ -111,6 +111,8 @@ class RequestMiddleware:
             "seconds": round(seconds, 4),
             "caller": scope["state"].get("caller"),
         }
+        if session := scope.get("path_params", {}).get("session_id") or affinity.get():
+            fields["session"] = session[:128]
         if code := scope["state"].get("code"):
             fields["code"] = code
         turn = scope["state"].get("turn")

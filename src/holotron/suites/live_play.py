@@ -45,7 +45,7 @@ class LivePlay:
         self._ended: queue.Queue[Ended | BaseException] = queue.Queue()
         self._in_hand: dict[TaskKey, Task] = {}
         self._lock = threading.Lock()
-        self._tasks = _TaskQueue()  # made anew with the processes
+        self._tasks = TaskQueue()  # made anew with the processes
         self._closing = False
         self._counted: list[dict[int, Counters]] = [{}]
         self._thread = threading.Thread(target=self._run, name="live-play", daemon=True)
@@ -114,7 +114,7 @@ class LivePlay:
                 self._ended.put(error)
                 return
 
-    async def _play(self, tasks: _TaskQueue) -> None:
+    async def _play(self, tasks: TaskQueue) -> None:
         await share_out(
             partial(self._work, tasks), (), self._model, workers=self._workers, on_report=self._heard, together=True
         )
@@ -122,7 +122,7 @@ class LivePlay:
     def _begin_anew(self) -> None:
         with self._lock:
             self._counted.append({})
-            self._tasks = _TaskQueue()
+            self._tasks = TaskQueue()
             left = list(self._in_hand.values())
             self._in_hand.clear()
         for task in left:
@@ -138,7 +138,7 @@ class LivePlay:
             self._ended.put(Ended(known, value.info))
 
 
-class _TaskQueue:
+class TaskQueue:
     """Tasks on their way to worker processes."""
 
     def __init__(self) -> None:
@@ -159,10 +159,10 @@ class _TaskQueue:
         self._queue.put(None)
 
 
-class _Coming(AsyncIterator[Task]):
+class Coming(AsyncIterator[Task]):
     """The tasks of a queue between processes, for several to iterate at once; one thread waits for all of them."""
 
-    def __init__(self, tasks: _TaskQueue) -> None:
+    def __init__(self, tasks: TaskQueue) -> None:
         self._tasks, self._over, self._turn = tasks, False, asyncio.Lock()
 
     async def __anext__(self) -> Task:
@@ -176,7 +176,7 @@ class _Coming(AsyncIterator[Task]):
             return task
 
 
-async def _work(how: Play, sessions: int, browsers: int, tasks: _TaskQueue, share: Share[Any]) -> None:
+async def _work(how: Play, sessions: int, browsers: int, tasks: TaskQueue, share: Share[Any]) -> None:
     """What one worker does."""
     reported = 0.0
 
@@ -198,6 +198,6 @@ async def _work(how: Play, sessions: int, browsers: int, tasks: _TaskQueue, shar
             on_lost=lambda task: share.report(Ended(task, None)),
         )
         try:
-            await fleet.play(_Coming(tasks))
+            await fleet.play(Coming(tasks))
         finally:
             tasks.put(None)  # a thread that still waits for a task would keep this process from ending

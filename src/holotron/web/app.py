@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Collection
 from contextlib import suppress
 
 import uvicorn
-from fastapi import FastAPI
-from starlette.responses import PlainTextResponse
+from fastapi import FastAPI, HTTPException
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holotron.web.catalog import Catalog
-from holotron.web.routes import SAFE, router
+from holotron.web.page import STATIC
+from holotron.web.routes import SAFE, page_response, router
 
 LOOPBACK = "127.0.0.1"
 OWN_NAMES = frozenset({LOOPBACK, "localhost"})
@@ -38,6 +40,27 @@ class OwnNameOnly:
         await self.app(scope, receive, send)
 
 
+def page_app(title: str, page: str, files: Collection[str]) -> FastAPI:
+    """An application of one page, the files that it asks for, and the routes that are added to it."""
+    app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(OwnNameOnly)
+
+    def file(name: str) -> Response:
+        return page_response(name, (STATIC / name).read_bytes())
+
+    @app.get("/")
+    def index() -> Response:
+        return file(page)
+
+    @app.get("/static/{name}")
+    def static(name: str) -> Response:
+        if name not in files:
+            raise HTTPException(404, "no such file")
+        return file(name)
+
+    return app
+
+
 def create_app(catalog: Catalog) -> FastAPI:
     """An application that shows one store."""
     app = FastAPI(title="Holotron episodes", docs_url=None, redoc_url=None, openapi_url=None)
@@ -55,14 +78,18 @@ def address_of(listener: socket.socket) -> str:
     return f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
 
 
-def make_server(catalog: Catalog) -> uvicorn.Server:
+def make_server(app: FastAPI) -> uvicorn.Server:
     """A server that is not running yet."""
     return uvicorn.Server(
-        uvicorn.Config(create_app(catalog), log_level="warning", access_log=False, server_header=False, lifespan="off")
+        uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
     )
 
 
-def serve(catalog: Catalog, listener: socket.socket) -> None:
+def serve_app(app: FastAPI, listener: socket.socket) -> None:
     """Serve until Ctrl-C."""
     with suppress(KeyboardInterrupt), listener:
-        make_server(catalog).run(sockets=[listener])
+        make_server(app).run(sockets=[listener])
+
+
+def serve(catalog: Catalog, listener: socket.socket) -> None:
+    serve_app(create_app(catalog), listener)

@@ -4,40 +4,25 @@ from __future__ import annotations
 
 import re
 import socket
-from contextlib import suppress
 
-import uvicorn
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import Response
 
 from holotron.episodes.errors import Damaged, EpisodeError
 from holotron.episodes.labels import Decision, Label, LabelFolder
 from holotron.episodes.reading import decode
-from holotron.web.app import OwnNameOnly
+from holotron.web.app import page_app, serve_app
 from holotron.web.detail import compact_json
-from holotron.web.page import PAGE_POLICY, STATIC, media_type
-from holotron.web.routes import JSON, SAFE, data_response
+from holotron.web.routes import JSON, data_response
 
-PAGE = "review.html"
-FILES = (PAGE, "review.js", "review.css", "dom.js", "viewer.css", "icon.svg")
+FILES = ("review.js", "review.css", "dom.js", "viewer.css", "icon.svg")
 _IMAGE = re.compile(r"[0-9a-f]{64}\.png")
 LARGEST = 65_536  # bytes of a decision
 
 
 def create_review(folder: LabelFolder) -> FastAPI:
     """An application over one folder of labels."""
-    app = FastAPI(title="Holotron labels", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(OwnNameOnly)
-
-    @app.get("/")
-    def index() -> Response:
-        return _file(PAGE)
-
-    @app.get("/static/{name}")
-    def static(name: str) -> Response:
-        if name not in FILES:
-            raise HTTPException(404, "no such file")
-        return _file(name)
+    app = page_app("Holotron labels", "review.html", FILES)
 
     @app.get("/api/labels")
     def labels() -> Response:
@@ -74,13 +59,6 @@ def create_review(folder: LabelFolder) -> FastAPI:
     return app
 
 
-def _file(name: str) -> Response:
-    headers = {**SAFE, "Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-cache"}
-    return Response((STATIC / name).read_bytes(), media_type=media_type(name), headers=headers)
-
-
 def serve_review(folder: LabelFolder, listener: socket.socket) -> None:
     """Serve until Ctrl-C."""
-    config = uvicorn.Config(create_review(folder), log_level="warning", access_log=False, server_header=False)
-    with suppress(KeyboardInterrupt), listener:
-        uvicorn.Server(config).run(sockets=[listener])
+    serve_app(create_review(folder), listener)

@@ -35,13 +35,13 @@ def router(catalog: Catalog) -> APIRouter:
 
     @routes.get("/", include_in_schema=False)
     def index() -> Response:
-        return _page(INDEX)
+        return page_response(INDEX, static_files()[INDEX])
 
     @routes.get("/static/{name}", include_in_schema=False)
     def static(name: str) -> Response:
         if name not in static_files() or name == INDEX:
             raise HTTPException(404, "no such file")
-        return _page(name)
+        return page_response(name, static_files()[name])
 
     @routes.get("/api/episodes")
     def changes(since: Annotated[str, Query(max_length=64)] = "") -> Response:
@@ -93,9 +93,10 @@ def _not_found() -> Iterator[None]:
         raise HTTPException(404, "there is no such episode") from error
 
 
-def _page(name: str) -> Response:
+def page_response(name: str, data: bytes) -> Response:
+    """A file of a page, with the rules that a browser holds it to."""
     headers = {**SAFE, "Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-cache"}
-    return Response(static_files()[name], media_type=media_type(name), headers=headers)
+    return Response(data, media_type=media_type(name), headers=headers)
 
 
 def data_response(data: bytes, kind: str, **headers: str) -> Response:

@@ -25,16 +25,21 @@ from holotron.train.rl.groups import RolloutGroup
 from holotron.train.rl.ledger import Ledger
 from holotron.train.rl.weight_sync import POLICY, served_model, shares_base
 
+OpenLive = Callable[..., LivePlay]  # with the arguments of LivePlay
+
 
 class Rollout:
     """What a recipe's [rollout] asks for. SuiteError, ValueError: there is no such suite, task or format.
 
-    suite: one that is not known by its name.
+    suite: one that is not known by its name. live: in place of LivePlay, such as hosts on other
+    machines.
     """
 
-    def __init__(self, recipe: GrpoRecipe, folder: Path, suite: Suite[Any] | None = None) -> None:
+    def __init__(
+        self, recipe: GrpoRecipe, folder: Path, suite: Suite[Any] | None = None, live: OpenLive | None = None
+    ) -> None:
         config = recipe.rollout
-        self.recipe, self.config = recipe, config
+        self.recipe, self.config, self.live = recipe, config, live or LivePlay
         self.suite = suite or find_suite(config.suite, Path(config.root) if config.root else None)
         self.tasks = self._tasks()
         self.policy_format = self._format()
@@ -100,7 +105,7 @@ class Rollout:
             seed=self.recipe.seed,
             formats=self.formats,
         )
-        return LivePlay(how, model, sessions=config.sessions, browsers=config.browsers, workers=config.workers)
+        return self.live(how, model, sessions=config.sessions, browsers=config.browsers, workers=config.workers)
 
     def collector(
         self,

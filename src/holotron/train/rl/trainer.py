@@ -43,13 +43,16 @@ if TYPE_CHECKING:
     from holotron.agent.in_process import EngineModel
     from holotron.suites.live_play import LivePlay
     from holotron.suites.suite import Suite
+    from holotron.train.rl.rollout import OpenLive
 
 log = logging.getLogger(__name__)
 EPISODES = "episodes"  # the store, below the run's folder
 
 
 class GrpoTrainer:
-    """One run of a recipe, in a folder of its own, which holds its episodes, too. suite: instead of the recipe's.
+    """One run of a recipe, in a folder of its own, which holds its episodes, too.
+
+    suite: instead of the recipe's. live: what plays, in place of this machine's browsers.
 
     Where torchrun started several processes, each has one of these, with a model, an engine and sessions of its own.
     All judge the same groups and make the same updates; the folder is one that all see, and the first one writes.
@@ -61,12 +64,13 @@ class GrpoTrainer:
         out: Path,
         device: torch.device | str | None = None,
         suite: Suite[Any] | None = None,
+        live: OpenLive | None = None,
     ) -> None:
         from holotron.train.rl.rollout import Rollout  # playing needs pydantic, which the rest of training does without
 
         self.recipe, self.out = recipe, out
         self.ranks, self.device = join(torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
-        self.rollout = Rollout(recipe, out / EPISODES, suite)
+        self.rollout = Rollout(recipe, out / EPISODES, suite, live)
         self.learner = PolicyLearner(recipe, self.device, self.ranks)
         self.packer = Packer(self.learner.model.config, recipe.batch)
         self.step = 0
