@@ -40,6 +40,9 @@ class RoutedTurn:
         self._aborted = True
         if self._running is not None:
             self._running.abort()
+        elif not self._started:  # it waits for a replica
+            self.task.cancel()
+            self.replies.put_nowait(EngineRefused("aborted", "the turn was ended before it had begun"))
 
     async def _run(self) -> None:
         try:

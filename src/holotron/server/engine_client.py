@@ -137,6 +137,12 @@ class EngineClient(EngineService):
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)
 
+    def restart(self) -> None:
+        """End the engine's process, for another in its place that has the weights and adapters which it should have."""
+        self._is_ready.clear()
+        if self._channel is not None:
+            self._channel.close()
+
     # ---- requests ----
 
     async def call(self, method: str, *args: Any, **options: Any) -> Any:

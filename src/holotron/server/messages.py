@@ -81,7 +81,10 @@ class CallResult:
 
 @dataclass(frozen=True)
 class Failed:
-    """A request that was refused or broke. kind: invalid, unknown, busy, too_long, image, grammar, failed, internal."""
+    """A request that was refused or broke.
+
+    kind: invalid, unknown, busy, full, too_long, image, grammar, aborted, failed, internal.
+    """
 
     id: int
     kind: str
