@@ -14,7 +14,7 @@ from typing import Any
 
 from holotron.engine.info import EngineStats
 from holotron.scale.directory import Directory, Place, Replica, beginnings
-from holotron.scale.journal import ImageKeeper, JournalEntry
+from holotron.scale.journal import ImageKeeper, JournalEntry, KeptImage
 from holotron.scale.routed_turn import RoutedTurn
 from holotron.server import messages as m
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, PendingGeneration
@@ -219,7 +219,12 @@ class ReplicaRouter(EngineService):
 
     async def _rebuild(self, place: Place) -> None:
         entry = place.entry
-        images = [(start, image.read()) for start, image in entry.images]
+        try:
+            images = [(start, image.read()) for start, image in entry.images]
+        except OSError as error:
+            self.counts["lost"] += 1
+            self.forget(entry.id)
+            raise EngineRefused("unknown", f"the session {entry.id!r} is lost with an image of it: {error}") from error
         for _ in range(MOST_TRIES):
             replica = await self._roomiest()
             try:
@@ -229,7 +234,7 @@ class ReplicaRouter(EngineService):
                 continue
             except EngineRefused:
                 self.counts["lost"] += 1
-                self.directory.forget(entry.id)
+                self.forget(entry.id)
                 raise
             self.directory.put(place, replica)
             self.counts["rebuilt"] += 1
@@ -329,7 +334,7 @@ class ReplicaRouter(EngineService):
         place = self.place_of(session_id)
         async with place.lock:  # not while it is between two replicas
             replica = place.replica
-            self.directory.forget(session_id)
+            self.forget(session_id)
         if replica is not None:
             with suppress(EngineDown):
                 await replica.client.call("close", session_id)
@@ -346,6 +351,19 @@ class ReplicaRouter(EngineService):
             self._journal(method, place, replica, result, args, options)
             return result
         raise EngineDown(f"{MOST_TRIES} replicas in a row died with the session {session_id!r}; ask again")
+
+    # ---- the journal ----
+
+    async def keep_image(self, data: bytes) -> KeptImage:
+        """Have the file of an image kept for as long as a session has it."""
+        return self.images.keep(data)
+
+    def note_turn(self, place: Place) -> None:
+        """A turn has been added to the journal."""
+        place.last_used = asyncio.get_running_loop().time()
+
+    def forget(self, session_id: str) -> None:
+        self.directory.forget(session_id)
 
     def _journal(
         self, method: str, place: Place, replica: Replica, result: Any, args: tuple[Any, ...], options: dict[str, Any]

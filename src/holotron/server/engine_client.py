@@ -160,7 +160,7 @@ class EngineClient(EngineService):
 
     def generate(self, turn: m.Generate) -> PendingGeneration:
         self.usable()
-        turn = replace(turn, id=next(self._ids))
+        turn = replace(turn, id=next(self._ids), note=None)
         return PendingGeneration(turn.id, turn.choices, self._send(turn), self._leave, self._cancel)
 
     def _send(self, message: m.EngineCall | m.Generate, channel: Channel | None = None) -> asyncio.Queue[Any]:

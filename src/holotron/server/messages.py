@@ -48,6 +48,7 @@ class Generate:
     choices: int = 1
     adapter: str | None = None  # of a turn without a session; a session has its own
     affinity: str | None = None  # turns of one name go to one replica
+    note: dict[str, Any] | None = None  # for the front's journal; the engine does not get it
     id: int = 0  # given when it is sent
 
 
