@@ -21,5 +21,5 @@ def check_loop(loop: EngineLoop) -> None:
         assert session.slot is None or session.offloaded is None
         assert session.computed <= len(session.tokens)
         if session.slot is not None:
-            assert len(session.pages) >= memory._pages_for(session.entries)
+            assert len(session.pages) >= memory.pages_for(session.entries)
         assert (session.request is not None) == any(request.session is session for request in loop.requests)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 import torch
 
 from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed
-from holotron.engine.migration import CHUNK, SessionDamaged, _chunks
+from holotron.engine.migration import SessionDamaged
 from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import Residency
 from holotron.model.adapters import load_adapters
@@ -38,24 +39,24 @@ def hybrid():
     return tiny_model()
 
 
-def sent(engine: Engine, session_id: str) -> bytes:
-    """The bytes of a session that has left."""
-    buffers: list[bytes] = []
-    engine.send_session(session_id, lambda buffer: buffers.append(bytes(buffer)))
-    return b"".join(buffers)
+def sent(engine: Engine, session_id: str) -> tuple[bytes, bytes]:
+    """The head and the bytes of a session that has left."""
+    left: list[tuple[bytes, bytes]] = []
+    engine.send_session(session_id, lambda head, parts: left.append((head, b"".join(parts))))
+    return left[0]
 
 
-def received(engine: Engine, data: bytes):
-    left = memoryview(data)
+def received(engine: Engine, data: tuple[bytes, bytes]):
+    head, rest = data
 
-    def read(into: memoryview) -> None:
-        nonlocal left
-        if len(into) > len(left):
-            raise ConnectionError("the other end is gone")
-        into[:] = left[: len(into)]
-        left = left[len(into) :]
+    def fill(buffers: list[memoryview]) -> None:
+        start = 0
+        for buffer in buffers:
+            buffer[:] = rest[start : start + len(buffer)]
+            start += len(buffer)
+        assert start == len(rest)
 
-    return engine.receive_session(read)
+    return engine.receive_session(head, fill)
 
 
 async def prompt(engine: Engine, number: int):
@@ -157,25 +158,44 @@ def test_without_room_for_its_memory_it_is_computed_again(hybrid, host_bytes):
     asyncio.run(main())
 
 
-def test_damaged_bytes_are_refused_and_take_nothing(hybrid):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tokens", -1),
+        ("tokens", "many"),
+        ("tokens", 2**40),
+        ("memory", [2**40]),
+        ("memory", "none"),
+        ("checkpoints", [2**40]),
+        ("checkpoints", list(range(1000))),
+        ("computed", 2**40),
+        ("dropped", -5),
+        ("logits", [["nn", 64]]),
+        ("logits", [["float64", 2**40]]),
+        ("images", [[0, 1, "key", None, 0, 5]]),
+        ("turns", [[1]]),
+        ("on_update", "never"),
+        ("adapter", "other"),
+        ("id", ["a", "list"]),
+    ],
+)
+def test_a_head_that_makes_no_sense_takes_nothing(hybrid, name, value):
     async def main():
         with engine_for(hybrid) as home, engine_for(hybrid) as away:
             session = home.open_session()
             await session.generate(draw_tokens(40), GREEDY)
-            data = sent(home, session.id)
-            for place in (0, 9, 40, len(data) // 2, len(data) - 1):
-                wrong = bytearray(data)
-                wrong[place] ^= 4
+            head, rest = sent(home, session.id)
+            for wrong in (json.loads(head) | {name: value}, {k: v for k, v in json.loads(head).items() if k != name}):
+                with pytest.raises(EngineError):
+                    received(away, (json.dumps(wrong).encode(), rest))
+            for words in (b"", b"[]", b"5", b"{", b"\xff", head[:-1]):
                 with pytest.raises(SessionDamaged):
-                    received(away, bytes(wrong))
-            for end in (5, 60, len(data) // 2, len(data) - 1):
-                with pytest.raises(ConnectionError):
-                    received(away, data[:end])
+                    received(away, (words, rest))
             account(away)
             assert away.counters()["host_bytes"] == 0
-            assert received(away, data).info.computed
+            assert received(away, (head, rest)).info.computed
             with pytest.raises(EngineError, match="exists already"):
-                received(away, data)
+                received(away, (head, rest))
             account(away)
 
     asyncio.run(main())
@@ -209,11 +229,11 @@ def test_a_session_that_cannot_leave_stays(hybrid):
             first = await session.generate(draw_tokens(9), GREEDY)
             await other.generate(draw_tokens(9), GREEDY)
 
-            def broken() -> None:
+            def broken(*_: object) -> None:
                 raise ConnectionError("the other end is gone")
 
             with pytest.raises(ConnectionError):
-                home.send_session(session.id, lambda _: None, broken)
+                home.send_session(session.id, broken)
             assert session.info.residency is Residency.GPU
             following = await session.generate([7], GREEDY)
             assert following.token_ids == (await other.generate([7], GREEDY)).token_ids
@@ -222,7 +242,7 @@ def test_a_session_that_cannot_leave_stays(hybrid):
             while not session.info.running:
                 await asyncio.sleep(0)
             with pytest.raises(SessionBusy):
-                home.send_session(session.id, lambda _: None)
+                home.send_session(session.id, lambda *_: None)
             await running
             account(home)
 
@@ -256,11 +276,3 @@ def test_the_adapter_and_what_weights_change_go_along(tmp_path):
             account(home, away)
 
     asyncio.run(main())
-
-
-def test_chunks_do_not_depend_on_how_the_bytes_are_cut():
-    data = memoryview(bytes(range(256)) * (CHUNK // 100))
-    cuts = [[data], [data[:100], data[100 : CHUNK + 3], data[CHUNK + 3 :]], [data[:CHUNK], data[CHUNK:]]]
-    joined = [[b"".join(chunk) for chunk in _chunks(cut)] for cut in cuts]
-    assert joined[0] == joined[1] == joined[2]
-    assert [len(chunk) for chunk in joined[0]] == [CHUNK, CHUNK, len(data) - 2 * CHUNK]

@@ -7,9 +7,10 @@ import socket
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
-from holotron.scale.replica_routes import router
-from holotron.scale.router import ReplicaRouter
+from holotron.scale.disk_journal import DiskJournal
+from holotron.scale.serve import several
 from holotron.server.app import ReplicaSet
 from holotron.server.channel import Channel
 from holotron.server.engine_client import EngineClient
@@ -45,8 +46,8 @@ class ThreadProcess:
         return 0
 
 
-def in_threads(count: int) -> ReplicaSet:
+def in_threads(count: int, journal: Path | None = None) -> ReplicaSet:
     def new_client(name, start, on_loss):
         return EngineClient(start, on_loss, launch=ThreadProcess.start)
 
-    return ReplicaSet(lambda start: ReplicaRouter(start, count, new_client), router)
+    return several(count, new_client, None if journal is None else DiskJournal(journal))

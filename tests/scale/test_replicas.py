@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,15 @@ from pathlib import Path
 import pytest
 
 from holotron.bench.screens import draw_screen, png
+from holotron.engine.engine import Engine
+from holotron.engine.errors import EngineError
+from holotron.engine.sampling_params import SamplingParams
+from holotron.engine.weight_receiver import WeightReceiver
+from holotron.model.loading import load
 from holotron.scale.router import ReplicaRouter
+from holotron.server import messages as m
+from holotron.server.engine_client import EngineRefused
+from tests.model.adapter_files import write_adapter
 from tests.scale.in_threads import in_threads
 from tests.server.live import Live, serving, write_checkpoint
 
@@ -253,6 +262,90 @@ def test_weights_reach_all_replicas_or_none(live, http, folder, tmp_path):
     assert answer.json()["weight_version"] == "v3"
     assert http.post("/admin/pause", headers=ADMIN).raise_for_status()
     assert http.post("/admin/resume", headers=ADMIN).raise_for_status()
+
+
+def test_weights_that_one_replica_does_not_take_are_taken_by_its_successor(live, http, folder, monkeypatch, tmp_path):
+    commit, refusals = WeightReceiver.commit, []
+
+    def refusing_once(receiver: WeightReceiver, epoch: int) -> bool:
+        refusals.append(epoch)
+        if len(refusals) == 1:
+            raise EngineError("there is no memory for them")
+        return commit(receiver, epoch)
+
+    client, sessions = router(live), [opened(http, on_update="recompute") for _ in range(2)]
+    before = client.restarts
+    for session in sessions:
+        turn(http, session, "Hello")
+    monkeypatch.setattr(WeightReceiver, "commit", refusing_once)
+    other = write_checkpoint(tmp_path / "other", seed=1)
+    http.post("/admin/update_weights", json={"path": str(other)}, headers=ADMIN).raise_for_status()
+    after = [turn(http, session, "And") for session in sessions]
+    wait(lambda: client.restarts == before + 1 and len(client.directory.up()) == 2)
+    assert after[0] == after[1]
+    fresh = [opened(http) for _ in range(2)]
+    if home(live, fresh[0]) == home(live, fresh[1]):
+        move(live, fresh[1])
+    assert {home(live, session) for session in fresh} == set(client.directory.replicas)
+    said = [turn(http, session, "Hello") for session in fresh]
+    assert said[0] == said[1]
+
+    def refusing(receiver: WeightReceiver, epoch: int) -> bool:
+        raise EngineError("there is no memory for them")
+
+    monkeypatch.setattr(WeightReceiver, "commit", refusing)
+    told = http.post("/admin/update_weights", json={"path": str(folder)}, headers=ADMIN)
+    assert (told.status_code, client.restarts) == (400, before + 1)
+    assert turn(http, fresh[0], "And") == turn(http, fresh[1], "And")
+    monkeypatch.undo()
+    http.post("/admin/update_weights", json={"path": str(folder)}, headers=ADMIN).raise_for_status()
+    for session in (*sessions, *fresh):
+        http.delete(f"/v1/sessions/{session}").raise_for_status()
+
+
+def test_a_session_that_none_takes_does_not_keep_a_replica(live, http, folder, tmp_path):
+    """Its adapter was replaced under its name: it stays while it can, and goes on with the present one."""
+    model = load(folder, "cpu")
+    for seed in (1, 2):
+        write_adapter(model, tmp_path / str(seed), seed)
+    place = {"path": str(tmp_path / "1")}
+    http.put("/admin/adapters/shop", json=place, headers=ADMIN).raise_for_status()
+    session = opened(http, model="shop")
+    turn(http, session, "Hello")
+    refused = http.delete("/admin/adapters/shop", headers=ADMIN)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "session_busy")
+    http.put("/admin/adapters/shop", json={"path": str(tmp_path / "2")}, headers=ADMIN).raise_for_status()
+    name = home(live, session)
+    http.post(f"/admin/replicas/{name}/replace", headers=ADMIN).raise_for_status()
+    assert turn(http, session, "And")
+    assert home(live, session) != name
+    http.delete(f"/v1/sessions/{session}").raise_for_status()
+    http.delete("/admin/adapters/shop", headers=ADMIN).raise_for_status()
+    wait(lambda: len(router(live).directory.up()) == 2)
+
+
+def test_a_turn_that_is_ended_before_it_begins_says_so(live, http, monkeypatch):
+    session, prepares = opened(http), threading.Event()
+
+    async def for_ever(*_: object) -> None:
+        prepares.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Engine, "prepare_image", for_ever)
+    wanted = m.Generate((1, 2, 5, 7), SamplingParams(), ((2, SCREEN),), session)
+
+    async def end_it() -> str:
+        pending = router(live).generate(wanted)
+        await asyncio.to_thread(prepares.wait)
+        pending.abort()
+        with pytest.raises(EngineRefused) as told:
+            await pending.started()
+        return told.value.kind
+
+    assert on_loop(live, end_it()) == "aborted"
+    monkeypatch.undo()
+    assert turn(http, session, "Hello")
+    http.delete(f"/v1/sessions/{session}").raise_for_status()
 
 
 def test_figures_are_told_by_replica(live, http):

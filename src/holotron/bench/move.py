@@ -25,7 +25,7 @@ ANSWER = SamplingParams(max_tokens=16, temperature=0.0, ignore_eos=True)
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of a move, of parking and resuming on one engine, and of computing the session again."""
+    """Seconds of a move and of its parts: to host memory, over there, back to the device; and of computing it again."""
     engine = EngineOptions(
         model=options.model,
         random=options.random,
@@ -59,35 +59,41 @@ async def _measure(home: Engine, away: Engine, tokens: int, repeats: int) -> dic
         computing.append(seconds)
         session.close()
     session, _ = await _computed(home, prompt)
-    parking = []
+    parking, resuming = [], []
     for _ in range(repeats):
         began = time_when_idle()
         session.park()
-        time_when_idle()
+        parked = time_when_idle()
         session.resume()
-        parking.append(time_when_idle() - began)
-    moving, sent = [], 0
+        parking.append(parked - began)
+        resuming.append(time_when_idle() - parked)
+    moving: list[float] = []
+    carrying: list[float] = []
+    sent = 0
     engines = [home, away]
-    for _ in range(2 * repeats + 1):
+    for number in range(4 * repeats):
+        if number == 2 * repeats:
+            session.park()  # from here on it stays in host memory: what is left is the way between the engines
         began = time_when_idle()
         sent = await asyncio.to_thread(_move, engines[0], engines[1], session.id)
-        moving.append(time_when_idle() - began)
+        (moving if number < 2 * repeats else carrying).append(time_when_idle() - began)
         engines.reverse()
         session = engines[0].session(session.id)
     answer = await session.generate([1], ANSWER)
-    info = session.info
     move, again = statistics.median(moving[2:]), statistics.median(computing)
     return {
         "tokens": tokens,
         "bytes": sent,
-        "first_move_seconds": moving[0],  # takes host memory on both sides
+        "first_move_seconds": moving[0],  # takes host memory on the other side
         "move_seconds": move,
-        "park_and_resume_seconds": statistics.median(parking),
+        "slowest_move_seconds": max(moving[2:]),
+        "park_seconds": statistics.median(parking),
+        "carry_seconds": statistics.median(carrying),
+        "resume_seconds": statistics.median(resuming),
         "compute_seconds": again,
         "times_faster_than_computing": again / move,
         "same_tokens": answer.token_ids == expected.token_ids,
         "recomputed_tokens": sum(engine.counters()["recomputed_tokens"] for engine in (home, away)),
-        "residency": info.residency.value,
     }
 
 
@@ -102,14 +108,7 @@ async def _computed(engine: Engine, prompt: list[int]) -> tuple[Session, float]:
 def _move(home: Engine, away: Engine, session_id: str) -> int:
     """Send a session over loopback; its bytes."""
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as receiver:
-
-        def receive() -> None:
-            end, _ = listener.accept()
-            with end:
-                receive_over(end, away)
-
-        arriving = receiver.submit(receive)
-        with socket.create_connection(listener.getsockname()) as end:
-            sent = send_over(end, home, session_id)
+        arriving = receiver.submit(receive_over, lambda: listener.accept()[0], away)
+        sent = send_over(lambda: socket.create_connection(listener.getsockname()), home, session_id)
         arriving.result()
     return sent

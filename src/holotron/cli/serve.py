@@ -98,6 +98,9 @@ def serve(
     ray: Annotated[
         str | None, typer.Option(help="Have them on this Ray cluster: HOST:PORT, or auto for the one that runs here.")
     ] = None,
+    journal: Annotated[
+        Path | None, typer.Option(help="A folder in which sessions outlive this server: started again, it has them.")
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse unknown fields of requests (default: told in a header, ignored).")
     ] = False,
@@ -160,12 +163,12 @@ def serve(
         episodes=str(episodes) if episodes else None,
         policy_format=format_,
     )
-    if replicas == 1 and ray is None:
+    if replicas == 1 and ray is None and journal is None:
         run(settings)
         return
     from holotron.scale.serve import replica_set
 
-    with replica_set(settings, replicas, ray) as several:
+    with replica_set(settings, replicas, ray, journal) as several:
         run(settings, several)
 
 

@@ -25,7 +25,7 @@ from holotron.engine.errors import EngineError
 from holotron.engine.grammar import Grammar, GrammarCompiler, GrammarState
 from holotron.engine.images import ImageFile, ImageLike, PreparedImage, prepare_decoded, prepare_image
 from holotron.engine.info import EngineStats, SessionInfo, counters, describe, engine_stats
-from holotron.engine.migration import attach, detach, discard, read_session, write_session
+from holotron.engine.migration import Fill, Send, attach, detach, discard, read_session, write_session
 from holotron.engine.prefix import close_unused, continue_or_open
 from holotron.engine.requests import AnyEvent, FinishEvent, GenerationRequest, PlacedImages
 from holotron.engine.sampling_params import SamplingParams
@@ -162,31 +162,27 @@ class Engine:
         )
         return Session(self, session), position
 
-    def send_session(
-        self, session_id: str, write: Callable[[memoryview], object], arrived: Callable[[], None] = lambda: None
-    ) -> None:
-        """Have an idle session leave for another engine, as buffers given to `write`; called on a thread that may wait.
+    def send_session(self, session_id: str, send: Send) -> None:
+        """Have an idle session leave for another engine; called on a thread that may wait.
 
-        It is gone from here when `arrived` returns; where anything fails it stays, as it was.
+        `send` gets a head and buffers, and returns when the other engine has it. Where that fails it stays, as it was.
         """
         detached = self._call(lambda: detach(self.loop, self.loop.find(session_id)))
         try:
-            for buffer in write_session(self.loop, self._post, detached):
-                write(buffer)
-            arrived()
+            send(*write_session(self.loop, self._post, detached))
         except BaseException:
             self._call(lambda: attach(self.loop, detached))
             raise
         self._call(lambda: discard(self.loop, detached))
 
-    def receive_session(self, read: Callable[[memoryview], None]) -> Session:
-        """The session that another engine sends; `read` fills buffers with the next bytes. EngineError: refused."""
+    def receive_session(self, head: bytes, fill: Fill) -> Session:
+        """The session that another engine sends; `fill` fills the buffers after its head. EngineError: refused."""
 
         def image_file(data: bytes) -> ImageFile:
             assert self._processor is not None  # engines of one model have, or have not, a vision tower
             return ImageFile(data, self._processor)
 
-        detached = read_session(self.loop, self._post, read, image_file)
+        detached = read_session(self.loop, self._post, head, fill, image_file)
         return Session(self, self._call(lambda: attach(self.loop, detached)))
 
     async def prepare_image(self, image: ImageLike) -> PreparedImage:

@@ -70,7 +70,7 @@ class MemoryManager:
         return page < len(session.pages) and not self.pages.is_shared(session.pages[page])
 
     def _place(self, session: SessionState, victims: Iterable[SessionState]) -> bool:
-        needed = self._pages_for(session.entries)
+        needed = self.pages_for(session.entries)
         if not self._make_room(1, needed, victims):
             return False
         slot, pages = self.slots.acquire(), self.pages.acquire(needed)
@@ -94,7 +94,7 @@ class MemoryManager:
     def _grow(self, session: SessionState, new_tokens: int, victims: Iterable[SessionState]) -> bool:
         assert session.slot is not None
         size = self.config.page_size
-        needed = self._pages_for(session.entries + new_tokens) - len(session.pages)
+        needed = self.pages_for(session.entries + new_tokens) - len(session.pages)
         # The page that the next token goes to may be shared with a fork: it is copied before it is written.
         writes_to = session.entries // size
         shared = writes_to < len(session.pages) and self.pages.is_shared(session.pages[writes_to])
@@ -112,7 +112,7 @@ class MemoryManager:
         self.runner.set_pages(session.slot, session.pages, min(writes_to, len(session.pages) - 1))
         return True
 
-    def _pages_for(self, entries: int) -> int:
+    def pages_for(self, entries: int) -> int:
         return -(-entries // self.config.page_size) if self._has_pages else 0
 
     def _make_room(self, slots: int, pages: int, victims: Iterable[SessionState]) -> bool:
@@ -260,7 +260,7 @@ class MemoryManager:
 
     def _truncate(self, session: SessionState, position: int) -> None:
         session.computed = position
-        keep = self._pages_for(session.entries)
+        keep = self.pages_for(session.entries)
         self.pages.release(session.pages[keep:])
         del session.pages[keep:]
 

@@ -1,17 +1,15 @@
-"""A session on its way from one engine to another of the same model: its tokens, images and memory as bytes.
+"""A session on its way from one engine to another of the same model: a head, which says what follows, and buffers.
 
-The bytes are a head, which says what follows, the parts one behind another, and at the end a checksum of every CHUNK of
-them: what was cut off or altered on the way is refused. Host memory is read and filled where it lies.
+Host memory is read and filled where it lies. How the buffers get there is socket_transfer.py's business.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import struct
 from array import array
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -26,15 +24,12 @@ from holotron.engine.images import ImageFile, ImageSpan
 from holotron.engine.offload import OffloadedSession
 from holotron.engine.session_state import OffloadedCheckpoint, OnUpdate, SessionState, Turn
 
-CHUNK = 8 * 2**20
-DIGEST = 16
-MOST_HEAD = 2**24
-_PRELUDE = struct.Struct(f"<8sI{DIGEST}s")  # what it is, the length of the head, its checksum
-_MAGIC = b"holosess"
-_hashing = ThreadPoolExecutor(min(16, os.cpu_count() or 1), "session-checksum")
+MOST_CHECKPOINTS = 256
+MOST_FILE = 2**28  # bytes of an image's file
 
 Post = Callable[[Callable[[], Any]], Future[Any]]  # has something run on the engine's thread
-Read = Callable[[memoryview], None]  # fills a buffer with the next bytes
+Send = Callable[[bytes, list[memoryview]], object]  # returns once the other engine has the session
+Fill = Callable[[list[memoryview]], object]
 
 
 class SessionDamaged(EngineError):
@@ -79,16 +74,11 @@ def attach(loop: EngineLoop, detached: DetachedSession) -> SessionState:
     """Give the engine a session that came, or that could not leave; its memory comes back to where it was."""
     session = detached.state
     try:
-        if session.id in loop.sessions:
-            raise EngineError(f"a session {session.id!r} exists already")
-        session.adapter = loop.adapter_number(detached.adapter)
-        loop.check_length(len(session.tokens))
-        if session.epoch > loop.epoch:
-            problem = f"the session {session.id!r} remembers weights of epoch {session.epoch}"
-            raise EngineError(f"{problem}, and this engine has those of {loop.epoch}; update it first")
+        check_takes(loop, session.id, detached.adapter, len(session.tokens), session.epoch)
     except ValueError:
         discard(loop, detached)
         raise
+    session.adapter = loop.adapter_number(detached.adapter)
     loop.sessions[session.id] = session
     for part in detached.memory:
         loop.memory.offload_store.release_hold(part)
@@ -102,6 +92,17 @@ def attach(loop: EngineLoop, detached: DetachedSession) -> SessionState:
     return session
 
 
+def check_takes(loop: EngineLoop, id_: str, adapter: str | None, tokens: int, epoch: int) -> None:
+    """EngineError where the engine cannot have such a session."""
+    if id_ in loop.sessions:
+        raise EngineError(f"a session {id_!r} exists already")
+    loop.adapter_number(adapter)
+    loop.check_length(tokens)
+    if epoch > loop.epoch:
+        problem = f"the session {id_!r} remembers weights of epoch {epoch}"
+        raise EngineError(f"{problem}, and this engine has those of {loop.epoch}; update it first")
+
+
 def discard(loop: EngineLoop, detached: DetachedSession) -> None:
     """Free what a session takes that has arrived elsewhere."""
     for part in detached.memory:
@@ -113,8 +114,8 @@ def discard(loop: EngineLoop, detached: DetachedSession) -> None:
 # ---- on any other ----
 
 
-def write_session(loop: EngineLoop, post: Post, detached: DetachedSession) -> Iterator[memoryview]:
-    """The buffers that a session is sent as, in order. Those of its memory are not copied."""
+def write_session(loop: EngineLoop, post: Post, detached: DetachedSession) -> tuple[bytes, list[memoryview]]:
+    """What a session is sent as: a head, and the buffers that follow. Those of its memory are not copied."""
     session, store = detached.state, loop.memory.offload_store
     post(store.copied).result().synchronize()
     files = [_file_of(span) for span in session.images]
@@ -145,53 +146,47 @@ def write_session(loop: EngineLoop, post: Post, detached: DetachedSession) -> It
         "checkpoints": [c.position for c in kept],
         "logits": [None if t is None else [str(t.dtype).removeprefix("torch."), t.numel()] for t in logits],
     }
-    words = json.dumps(head).encode()
-    yield memoryview(_PRELUDE.pack(_MAGIC, len(words), _digest([memoryview(words)])))
-    yield memoryview(words)
     parts = [memoryview(session.tokens).cast("B"), *(memoryview(file) for file in files)]
     parts += [_bytes_of(tensor) for tensor in logits if tensor is not None]
     parts += [_bytes_of(view) for views in memory if views is not None for view in views]
-    digests: list[Future[bytes]] = []
-    for chunk in _chunks(parts):
-        digests.append(_hashing.submit(_digest, chunk))
-        yield from chunk
-    yield memoryview(b"".join(digest.result() for digest in digests))
+    return json.dumps(head).encode(), parts
 
 
-def read_session(loop: EngineLoop, post: Post, read: Read, image_file: Callable[[bytes], ImageFile]) -> DetachedSession:
-    """A session from the bytes that `write_session` has written; EngineError where it does not fit this engine."""
-    head = _read_head(read)
-    check_layout(head["layout"], layout(loop))
-    tokens = array("i", bytes(4 * head["tokens"]))
-    files = [bytearray(image[5]) for image in head["images"]]
-    logits = [None if t is None else torch.empty(t[1], dtype=getattr(torch, t[0])) for t in head["logits"]]
+def read_session(
+    loop: EngineLoop, post: Post, words: bytes, fill: Fill, image_file: Callable[[bytes], ImageFile]
+) -> DetachedSession:
+    """A session from a head and what `fill` fills buffers with.
+
+    EngineError, before anything is filled, where it does not fit this engine or the head makes no sense.
+    """
+    with _sensible():
+        head = json.loads(words)
+        check_layout(head["layout"], layout(loop))
+        post(partial(check_takes, loop, head["id"], head["adapter"], head["tokens"], head["epoch"])).result()
+        _check_sizes(loop, head)
+        tokens = array("i", bytes(4 * head["tokens"]))
+        files = [bytearray(image[5]) for image in head["images"]]
+        logits = [None if t is None else torch.empty(t[1], dtype=getattr(torch, t[0])) for t in head["logits"]]
+        state = SessionState(head["id"], OnUpdate(head["on_update"]), head["keep_images"], 0, head["pool"])
+        state.turns = [Turn(*turn) for turn in head["turns"]]
+        keys = [bytes.fromhex(image[2]) for image in head["images"]]
     store = loop.memory.offload_store
     memory: list[OffloadedSession | None] = [post(partial(store.reserve, nbytes)).result() for nbytes in head["memory"]]
-    post(store.copied).result().synchronize()  # what lay there before may still be on its way to the device
-    state = SessionState(head["id"], OnUpdate(head["on_update"]), head["keep_images"], 0, head["pool"])
     detached = DetachedSession(state, head["adapter"], head["resident"], [part for part in memory if part is not None])
     try:
+        post(store.copied).result().synchronize()  # what lay there before may still be on its way to the device
         parts = [memoryview(tokens).cast("B"), *(memoryview(file) for file in files)]
         parts += [_bytes_of(tensor) for tensor in logits if tensor is not None]
         for nbytes, part in zip(head["memory"], memory, strict=True):
             views = None if part is None else store.views(part)
             parts += [memoryview(bytearray(nbytes))] if views is None else list(map(_bytes_of, views))
-        digests = []
-        for chunk in _chunks(parts):
-            for piece in chunk:
-                read(piece)
-            digests.append(_hashing.submit(_digest, chunk))
-        sent = bytearray(DIGEST * len(digests))
-        read(memoryview(sent))
-        if b"".join(digest.result() for digest in digests) != sent:
-            raise SessionDamaged(f"the session {state.id!r} was altered on its way; it is not taken")
+        fill(parts)
     except BaseException:
         post(lambda: discard(loop, detached)).result()
         raise
     state.tokens, state.epoch = tokens, head["epoch"]
-    state.turns = [Turn(*turn) for turn in head["turns"]]
-    for (start, count, key, grid, shift, _), file in zip(head["images"], files, strict=True):
-        span = ImageSpan(start, count, bytes.fromhex(key), image_file(bytes(file)), shift=shift)
+    for (start, count, _, grid, shift, _), key, file in zip(head["images"], keys, files, strict=True):
+        span = ImageSpan(start, count, key, image_file(bytes(file)), shift=shift)
         span.grid = None if grid is None else (grid[0], grid[1])
         state.images.append(span)
     on_device = [None if tensor is None else tensor.to(loop.model.device) for tensor in logits]
@@ -211,12 +206,41 @@ def read_session(loop: EngineLoop, post: Post, read: Read, image_file: Callable[
     return detached
 
 
+@contextmanager
+def _sensible() -> Iterator[None]:
+    """SessionDamaged where a head lacks something or has it in another form."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise SessionDamaged(f"the head of a session makes no sense: {error!r}") from error
+
+
+def _check_sizes(loop: EngineLoop, head: dict[str, Any]) -> None:
+    """Whether the memory is as large as its tokens want, and nothing else larger than it can be."""
+    memory, entries = loop.runner.memory, head["computed"] - head["dropped"]
+    sizes = [memory.slot_bytes + loop.memory.pages_for(entries) * memory.page_bytes]
+    sizes += [memory.slot_bytes] * len(head["checkpoints"])
+    if (
+        not 0 <= entries <= head["computed"] <= head["tokens"]
+        or head["memory"] != (sizes if head["memory"] else [])
+        or not all(0 <= position <= head["computed"] for position in head["checkpoints"])
+        or len(head["checkpoints"]) > MOST_CHECKPOINTS
+        or len(head["logits"]) != 1 + len(head["checkpoints"])
+        or any(known is not None and known[1] != loop.model.config.vocab_size for known in head["logits"])
+        or sum(image[1] for image in head["images"]) > head["tokens"]
+        or any(image[5] > MOST_FILE for image in head["images"])
+    ):
+        raise SessionDamaged("the sizes in the head of a session do not fit together; it is not taken")
+
+
 def layout(loop: EngineLoop) -> dict[str, Any]:
     """What two engines must have in common for one to go on with a session of the other."""
     memory, config = loop.runner.memory, loop.model.config
     return {
         "model": config.name,
-        "model configuration": _digest([memoryview(repr(config).encode())]).hex(),
+        "model configuration": blake2b(repr(config).encode(), digest_size=16).hexdigest(),
         "type of the weights": str(loop.model.dtype),
         "type of the states": str(memory.ssm_VMHPN.dtype),
         "type of keys and values": str(memory.keys_ANKZD.dtype),
@@ -234,42 +258,6 @@ def check_layout(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
                 f"the session comes from an engine whose {name} is {theirs.get(name)}, and here it is {value}; "
                 "sessions move between engines of the same model and memory only"
             )
-
-
-def _read_head(read: Read) -> dict[str, Any]:
-    prelude = bytearray(_PRELUDE.size)
-    read(memoryview(prelude))
-    magic, length, digest = _PRELUDE.unpack(prelude)
-    if magic != _MAGIC or length > MOST_HEAD:
-        raise SessionDamaged("these are not the bytes of a session")
-    words = bytearray(length)
-    read(memoryview(words))
-    if _digest([memoryview(words)]) != digest:
-        raise SessionDamaged("the head of a session was altered on its way; it is not taken")
-    head: dict[str, Any] = json.loads(words)
-    return head
-
-
-def _chunks(views: Iterable[memoryview]) -> Iterator[list[memoryview]]:
-    """The same bytes in pieces of CHUNK, the last one shorter, however they are cut."""
-    chunk: list[memoryview] = []
-    room = CHUNK
-    for view in views:
-        while len(view) >= room:
-            yield [*chunk, view[:room]]
-            view, chunk, room = view[room:], [], CHUNK
-        if len(view):
-            chunk.append(view)
-            room -= len(view)
-    if chunk:
-        yield chunk
-
-
-def _digest(pieces: Iterable[memoryview]) -> bytes:
-    state = blake2b(digest_size=DIGEST)
-    for piece in pieces:
-        state.update(piece)
-    return state.digest()
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:

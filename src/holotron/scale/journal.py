@@ -19,18 +19,18 @@ MEMORY_BYTES = 512 * 2**20
 class KeptImage:
     """The file of an image, in memory or on disk. Forks share it; it goes with the last of them."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data: bytes | None = data
-        self._path: Path | None = None
+    def __init__(self, data: bytes | None, path: Path | None = None) -> None:
+        self._data = data
+        self.path = path
 
     def read(self) -> bytes:
-        return self._data if self._data is not None else self._path.read_bytes()  # type: ignore[union-attr]
+        return self._data if self._data is not None else self.path.read_bytes()  # type: ignore[union-attr]
 
     def spill(self, path: Path) -> None:
         """Move to that file."""
         if self._data is not None:
             path.write_bytes(self._data)
-            self._path, self._data = path, None
+            self.path, self._data = path, None
             weakref.finalize(self, path.unlink, missing_ok=True)
 
 
@@ -62,16 +62,23 @@ class ImageKeeper:
 
 @dataclass(eq=False)
 class JournalEntry:
-    """One session as it was after its last turn."""
+    """One session as it was after its last turn. What the server says of it and of its turns is kept as it is."""
 
     id: str
     options: dict[str, Any]  # it was opened with
     tokens: array[int] = field(default_factory=lambda: array("i"))
     turns: list[Turn] = field(default_factory=list)
     images: list[tuple[int, KeptImage]] = field(default_factory=list)  # each with the place of its first token
+    about: dict[str, Any] | None = None
+    notes: list[dict[str, Any] | None] = field(default_factory=list)  # of the turns
+    asked: dict[str, Any] | None = None  # the note of a turn that was rolled back to its prompt
 
     def add_turn(
-        self, prompt: Sequence[int], images: Sequence[tuple[int, KeptImage]], generated: Sequence[int]
+        self,
+        prompt: Sequence[int],
+        images: Sequence[tuple[int, KeptImage]],
+        generated: Sequence[int],
+        note: dict[str, Any] | None = None,
     ) -> None:
         """A turn that has ended, however it did."""
         start, before = self.turns[-1].end if self.turns else 0, len(self.tokens)
@@ -80,20 +87,45 @@ class JournalEntry:
         prompt_end = len(self.tokens)
         self.tokens.extend(generated)
         self.turns.append(Turn(start, prompt_end, len(self.tokens)))
+        if note is not None and self.asked is not None:  # it had no question of its own
+            note = note | {"asked": self.asked["asked"]}
+        self.notes.append(note)
+        self.asked = None
+
+    def restore(
+        self,
+        tokens: Sequence[int],
+        images: Sequence[tuple[int, KeptImage]],
+        turn: tuple[int, int] | None,
+        note: dict[str, Any] | None,
+    ) -> None:
+        """What follows in a file: a turn, by where it and its prompt begin and end, or a prompt without an answer."""
+        self.tokens.extend(tokens)
+        self.images += images
+        if turn is None:
+            self.asked = note
+        else:
+            self.turns.append(Turn(*turn, len(self.tokens)))
+            self.notes.append(note)
+            self.asked = None
 
     def rollback(self, turn: int, keep_prompt: bool = False) -> None:
         """As the engine does; a turn that never ended here is not known, and nothing changes."""
         if not -len(self.turns) <= turn < len(self.turns):
             return
         gone = self.turns[turn]
+        self.asked = self.notes[turn] if keep_prompt else None
+        del self.notes[turn % len(self.turns) :]
         del self.turns[turn % len(self.turns) :]
         self._truncate(gone.prompt_end if keep_prompt else gone.start)
 
     def fork(self, id_: str, turns: int | None = None) -> JournalEntry:
         """The same under another id, or as it was after its first so many turns."""
         fork = replace(self, id=id_, tokens=self.tokens[:], turns=list(self.turns), images=list(self.images))
+        fork.notes = list(self.notes)
         if turns is not None:
-            del fork.turns[turns:]
+            del fork.turns[turns:], fork.notes[turns:]
+            fork.asked = None
             fork._truncate(fork.turns[-1].end if fork.turns else 0)
         return fork
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from holotron.engine.requests import FinishEvent, PromptEvent, TokenEvent
+from holotron.engine.session import Generation
 from holotron.scale.directory import Place, Replica
 from holotron.server import messages as m
 from holotron.server.engine_client import EngineDown, EngineRefused, PendingGeneration
@@ -26,11 +27,12 @@ class RoutedTurn:
         self._place = place
         self._told: list[list[Any]] = [[] for _ in range(turn.choices)]  # events that the client has
         self._running: PendingGeneration | None = None
-        self._started = self._aborted = False
+        self._started = self._aborted = self._left = False
         self.task = asyncio.create_task(self._run())
 
     def leave(self) -> None:
         """Its client is gone."""
+        self._left = True
         if self._started:
             self.abort()  # and read to its end: the journal must know what was said
         else:
@@ -40,6 +42,9 @@ class RoutedTurn:
         self._aborted = True
         if self._running is not None:
             self._running.abort()
+        elif not self._started:  # it waits for a replica
+            self.task.cancel()
+            self.replies.put_nowait(EngineRefused("aborted", "the turn was ended before it had begun"))
 
     async def _run(self) -> None:
         try:
@@ -73,14 +78,14 @@ class RoutedTurn:
         if self._aborted:
             self._running.abort()
         seen = [0] * self._turn.choices
-        said: list[int] = []  # in the session itself: other choices are forks of it
+        said = Generation()  # in the session itself: other choices are forks of it
         finished = 0
         async for choice, event in self._running:
-            if choice == 0 and isinstance(event, TokenEvent):
-                said += event.token_ids
+            if choice == 0 and not isinstance(event, PromptEvent):
+                said.add(event)
             finished += isinstance(event, FinishEvent)
             if finished == self._turn.choices:  # before the client knows: what it asks for next builds on it
-                self._journal(said)
+                await self._journal(said)
             self._tell(choice, event, seen)
         return True
 
@@ -95,9 +100,13 @@ class RoutedTurn:
         told.append(event.token_ids if isinstance(event, TokenEvent) else None)
         self.replies.put_nowait(m.TurnEvent(self._turn.id, choice, event))
 
-    def _journal(self, said: list[int]) -> None:
-        if self._place is not None:
-            keep = self._router.images.keep
-            images = [(offset, keep(data)) for offset, data in self._turn.images]
-            self._place.entry.add_turn(self._turn.token_ids, images, said)
-            self._place.last_used = asyncio.get_running_loop().time()
+    async def _journal(self, said: Generation) -> None:
+        if self._place is None:
+            return
+        images = [(offset, await self._router.keep_image(data)) for offset, data in self._turn.images]
+        note = self._turn.note
+        if note is not None:
+            ended = said.finish_reason in ("eos", "stop") and said.token_ids and not isinstance(said.stop, str)
+            note = note | {"answer": [said.text, said.token_ids[-1] if ended else None], "left": self._left}
+        self._place.entry.add_turn(self._turn.token_ids, images, said.token_ids, note)
+        self._router.note_turn(self._place)

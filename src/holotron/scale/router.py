@@ -14,7 +14,7 @@ from typing import Any
 
 from holotron.engine.info import EngineStats
 from holotron.scale.directory import Directory, Place, Replica, beginnings
-from holotron.scale.journal import ImageKeeper, JournalEntry
+from holotron.scale.journal import ImageKeeper, JournalEntry, KeptImage
 from holotron.scale.routed_turn import RoutedTurn
 from holotron.server import messages as m
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, PendingGeneration
@@ -27,7 +27,9 @@ WAIT_SECONDS = 120.0  # for a replica, where all are gone at the moment
 BUSY_SECONDS = 0.2  # until a session is tried again whose turn, left by its client, is being ended
 AGAIN_SECONDS = 5.0  # before a replica that could not start is tried again
 ABOUT_A_SESSION = ("describe", "fork", "fork_after", "rollback", "park", "resume")
-TO_ALL = ("pause", "unpause", "sleep", "wake", "flush", "load_adapter", "unload_adapter", "discard_weights")
+MOST_MOVES = 2  # that may be refused before a session which must leave is left to the journal
+TO_ALL = ("pause", "unpause", "sleep", "wake", "flush", "load_adapter", "discard_weights")
+CHANGING = ("commit_weights", "load_adapter", "unload_adapter")  # what a replica is brought to when it is started
 MEANS = ("page_share", "slot_share", "redundancy", "epoch")  # figures of which a sum says nothing
 
 # With a replica's name, and what to do when it is lost.
@@ -119,8 +121,12 @@ class ReplicaRouter(EngineService):
             await self._remove(replica)
 
     async def drain(self, replica: Replica) -> None:
-        """Move all sessions of a replica away, each as soon as it is idle; it gets no others."""
+        """Move all sessions of a replica away, each as soon as it is idle; it gets no others.
+
+        One that no other replica takes is closed here, and computed again from the journal when it is next used.
+        """
         replica.draining = True
+        refused: Counter[str] = Counter()
         while replica.is_up and replica.sessions:
             place = self.directory.places[next(iter(replica.sessions))]
             if self.directory.roomiest() is None:
@@ -128,8 +134,24 @@ class ReplicaRouter(EngineService):
             elif place.users:
                 place.idle.clear()
                 await place.idle.wait()
-            elif not await self.move(place):
-                await asyncio.sleep(BUSY_SECONDS)
+            else:
+                try:
+                    moved = await self._move(place, None)
+                except (EngineDown, EngineRefused) as error:
+                    moved = False
+                    refused[place.entry.id] += isinstance(error, EngineRefused) and error.kind != "busy"
+                if refused[place.entry.id] == MOST_MOVES:
+                    await self._leave_to_journal(place)
+                elif not moved:
+                    await asyncio.sleep(BUSY_SECONDS)
+
+    async def _leave_to_journal(self, place: Place) -> None:
+        async with place.lock:
+            if place.replica is None or place.users:
+                return
+            with suppress(EngineDown, EngineRefused):
+                await place.replica.client.call("close", place.entry.id)
+            self.directory.put(place, None)
 
     async def _remove(self, replica: Replica) -> None:
         del self.directory.replicas[replica.name]
@@ -151,6 +173,12 @@ class ReplicaRouter(EngineService):
 
     async def move(self, place: Place, target: Replica | None = None) -> bool:
         """Move a session to another replica (the one with most room); False if it is at work, or stays for a reason."""
+        try:
+            return await self._move(place, target)
+        except (EngineDown, EngineRefused):
+            return False
+
+    async def _move(self, place: Place, target: Replica | None) -> bool:
         async with place.lock:
             source, session_id = place.replica, place.entry.id
             target = target or self.directory.roomiest(besides=source)
@@ -163,7 +191,7 @@ class ReplicaRouter(EngineService):
                 log.warning("the session %s stays at replica %s: %s", session_id, source.name, error)
                 with suppress(EngineDown, EngineRefused):  # it may have arrived without a word about it
                     await target.client.call("close", session_id)
-                return False
+                raise
             self.directory.put(place, target)
             self.counts["moved"] += 1
             _log_session("moved", session_id, source=source.name, replica=target.name)
@@ -192,7 +220,12 @@ class ReplicaRouter(EngineService):
 
     async def _rebuild(self, place: Place) -> None:
         entry = place.entry
-        images = [(start, image.read()) for start, image in entry.images]
+        try:
+            images = [(start, image.read()) for start, image in entry.images]
+        except OSError as error:
+            self.counts["lost"] += 1
+            self.forget(entry.id)
+            raise EngineRefused("unknown", f"the session {entry.id!r} is lost with an image of it: {error}") from error
         for _ in range(MOST_TRIES):
             replica = await self._roomiest()
             try:
@@ -202,7 +235,7 @@ class ReplicaRouter(EngineService):
                 continue
             except EngineRefused:
                 self.counts["lost"] += 1
-                self.directory.forget(entry.id)
+                self.forget(entry.id)
                 raise
             self.directory.put(place, replica)
             self.counts["rebuilt"] += 1
@@ -241,6 +274,8 @@ class ReplicaRouter(EngineService):
             return await self._about_a_session(method, *args, **options)
         if method == "update_weights":
             return await self._update_weights(*args, **options)
+        if method == "unload_adapter":
+            return await self._unload_adapter(*args)
         if method == "weight_checksums":
             return await (await self._roomiest()).client.call(method)
         if method not in TO_ALL:
@@ -250,14 +285,22 @@ class ReplicaRouter(EngineService):
         return await self._to_all(method, *args, **options)
 
     async def _to_all(self, method: str, *args: Any, **options: Any) -> Any:
-        """Have every replica do something; one that dies meanwhile is brought to the same when it is back."""
+        """Have every replica do something; one that dies meanwhile is brought to the same when it is back.
+
+        One that refuses what changed others is started again, too: there is one model behind a server, or none.
+        """
         up = [replica for replica in self.directory.replicas.values() if replica.is_up]
         calls = (replica.client.call(method, *args, **options) for replica in up)
         results = await asyncio.gather(*calls, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, EngineDown):
-                raise result
-        return next((result for result in results if not isinstance(result, BaseException)), None)
+        done = [result for result in results if not isinstance(result, BaseException)]
+        refused = {r: e for r, e in zip(up, results, strict=True) if isinstance(e, Exception)}
+        refused = {replica: error for replica, error in refused.items() if not isinstance(error, EngineDown)}
+        for replica, error in refused.items():
+            if not done or method not in CHANGING:
+                raise error
+            log.error("replica %s refuses what others took (%s); it is started again: %s", replica.name, method, error)
+            replica.client.restart()
+        return done[0] if done else None
 
     async def _update_weights(self, path: str, epoch: int) -> bool:
         """All replicas read the weights first; then, while none computes, all take them."""
@@ -269,11 +312,16 @@ class ReplicaRouter(EngineService):
         if self._paused is None:
             await self._to_all("pause", "keep")
         try:
-            whole: bool = await self._to_all("commit_weights", epoch)
+            return bool(await self._to_all("commit_weights", epoch))
         finally:
+            await self._to_all("discard_weights")  # where none has taken them
             if self._paused is None:
                 await self._to_all("unpause")
-        return whole
+
+    async def _unload_adapter(self, name: str) -> None:
+        if having := sum(place.entry.options.get("adapter") == name for place in self.directory.places.values()):
+            raise EngineRefused("busy", f"{having} sessions have the adapter {name!r}; close them first")
+        await self._to_all("unload_adapter", name)
 
     async def _open(self, options: dict[str, Any]) -> str:
         for _ in range(MOST_TRIES):
@@ -288,7 +336,7 @@ class ReplicaRouter(EngineService):
         place = self.place_of(session_id)
         async with place.lock:  # not while it is between two replicas
             replica = place.replica
-            self.directory.forget(session_id)
+            self.forget(session_id)
         if replica is not None:
             with suppress(EngineDown):
                 await replica.client.call("close", session_id)
@@ -305,6 +353,19 @@ class ReplicaRouter(EngineService):
             self._journal(method, place, replica, result, args, options)
             return result
         raise EngineDown(f"{MOST_TRIES} replicas in a row died with the session {session_id!r}; ask again")
+
+    # ---- the journal ----
+
+    async def keep_image(self, data: bytes) -> KeptImage:
+        """Have the file of an image kept for as long as a session has it."""
+        return self.images.keep(data)
+
+    def note_turn(self, place: Place) -> None:
+        """A turn has been added to the journal."""
+        place.last_used = asyncio.get_running_loop().time()
+
+    def forget(self, session_id: str) -> None:
+        self.directory.forget(session_id)
 
     def _journal(
         self, method: str, place: Place, replica: Replica, result: Any, args: tuple[Any, ...], options: dict[str, Any]

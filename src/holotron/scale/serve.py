@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
+from holotron.scale.disk_journal import DiskJournal
+from holotron.scale.durable_router import DurableRouter
 from holotron.scale.replica_routes import router
 from holotron.scale.router import NewClient, ReplicaRouter
 from holotron.server import messages as m
@@ -15,21 +18,29 @@ from holotron.server.settings import ServerSettings
 
 
 @contextmanager
-def replica_set(settings: ServerSettings, count: int, ray_address: str | None = None) -> Iterator[ReplicaSet]:
-    """So many engines on this machine, a GPU each where it has them, or as actors on a Ray cluster."""
+def replica_set(
+    settings: ServerSettings, count: int, ray_address: str | None = None, journal: Path | None = None
+) -> Iterator[ReplicaSet]:
+    """So many engines on this machine, a GPU each where it has them, or as actors on a Ray cluster.
+
+    journal: a folder in which sessions outlive this process. OSError where another server has it.
+    """
+    disk = None if journal is None else DiskJournal(journal)
     if ray_address is None:
-        yield _several(count, _here(settings))
+        yield several(count, _here(settings), disk)
         return
     from holotron.scale.ray_hosts import connected
     from holotron.scale.replica import RayClient, RayReplicas
 
     with connected(ray_address) as ray:
         replicas = RayReplicas(ray, on_gpu=settings.engine.device != "cpu", log_format=settings.log_format)
-        yield _several(count, lambda name, start, on_loss: RayClient(name, replicas, start, on_loss))
+        yield several(count, lambda name, start, on_loss: RayClient(name, replicas, start, on_loss), disk)
 
 
-def _several(count: int, new_client: NewClient) -> ReplicaSet:
-    return ReplicaSet(lambda start: ReplicaRouter(start, count, new_client), router)
+def several(count: int, new_client: NewClient, disk: DiskJournal | None) -> ReplicaSet:
+    if disk is None:
+        return ReplicaSet(lambda start: ReplicaRouter(start, count, new_client), router)
+    return ReplicaSet(lambda start: DurableRouter(start, count, new_client, disk), router)
 
 
 def _here(settings: ServerSettings) -> NewClient:

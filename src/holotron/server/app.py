@@ -43,7 +43,7 @@ from holotron.server.metrics import Metrics
 from holotron.server.middleware import RequestMiddleware
 from holotron.server.reasoning import detect_reasoning
 from holotron.server.retries import RetryMiddleware
-from holotron.server.sessions import SessionTable
+from holotron.server.sessions import SessionTable, restored
 from holotron.server.settings import ServerSettings
 from holotron.server.state import ServerState
 from holotron.server.streaming import ClientGone
@@ -147,6 +147,9 @@ async def _assemble(
         client = EngineClient(start, on_loss=forget, log_format=settings.log_format)
     else:
         client = replicas.connect(start)
+    for kept in client.kept_sessions():
+        sessions.add(restored(kept, texts.prompts))
+    sessions.on_add = lambda session: client.remember(session.id, session.about)
     control = EngineControl(client)
     stack.callback(client.weights.clear)
     stack.push_async_callback(client.close)

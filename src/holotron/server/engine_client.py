@@ -137,6 +137,12 @@ class EngineClient(EngineService):
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)
 
+    def restart(self) -> None:
+        """End the engine's process, for another in its place that has the weights and adapters which it should have."""
+        self._is_ready.clear()
+        if self._channel is not None:
+            self._channel.close()
+
     # ---- requests ----
 
     async def call(self, method: str, *args: Any, **options: Any) -> Any:
@@ -154,7 +160,7 @@ class EngineClient(EngineService):
 
     def generate(self, turn: m.Generate) -> PendingGeneration:
         self.usable()
-        turn = replace(turn, id=next(self._ids))
+        turn = replace(turn, id=next(self._ids), note=None)
         return PendingGeneration(turn.id, turn.choices, self._send(turn), self._leave, self._cancel)
 
     def _send(self, message: m.EngineCall | m.Generate, channel: Channel | None = None) -> asyncio.Queue[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from holotron.engine.info import EngineStats
@@ -14,6 +14,7 @@ from holotron.server.weight_history import WeightHistory, WeightUpdate, describe
 
 if TYPE_CHECKING:
     from holotron.server.engine_client import PendingGeneration
+    from holotron.server.sessions import KeptSession
 
 
 class EngineService(ABC):
@@ -76,6 +77,16 @@ class EngineService(ABC):
     @abstractmethod
     def abandon(self, error: Exception) -> None:
         """End everything that waits for the engine, and whatever would from now on, with this error."""
+
+    # ---- what outlives this process: nothing, but with a journal on disk ----
+
+    def kept_sessions(self) -> Iterable[KeptSession]:
+        """Sessions that were open when an earlier process ended."""
+        return ()
+
+    def remember(self, session_id: str, about: dict[str, Any]) -> None:
+        """Keep what is known of a session here."""
+        return
 
     # ---- weights ----
 

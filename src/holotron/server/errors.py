@@ -22,6 +22,7 @@ REFUSALS: dict[str, tuple[int, str, str | None]] = {
     "grammar": (400, "invalid_grammar", None),
     "unknown": (404, "session_not_found", "session_id"),
     "busy": (409, "session_busy", "session_id"),
+    "aborted": (409, "aborted", None),
     "failed": (500, "generation_failed", None),
     "internal": (500, "internal_error", None),
 }

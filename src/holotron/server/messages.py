@@ -48,6 +48,7 @@ class Generate:
     choices: int = 1
     adapter: str | None = None  # of a turn without a session; a session has its own
     affinity: str | None = None  # turns of one name go to one replica
+    note: dict[str, Any] | None = None  # for the front's journal; the engine does not get it
     id: int = 0  # given when it is sent
 
 
@@ -81,7 +82,10 @@ class CallResult:
 
 @dataclass(frozen=True)
 class Failed:
-    """A request that was refused or broke. kind: invalid, unknown, busy, too_long, image, grammar, failed, internal."""
+    """A request that was refused or broke.
+
+    kind: invalid, unknown, busy, full, too_long, image, grammar, aborted, failed, internal.
+    """
 
     id: int
     kind: str

@@ -7,14 +7,16 @@ import logging
 import secrets
 import socket
 import threading
+from contextlib import suppress
 
 from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError
-from holotron.engine.socket_transfer import SECONDS, MoveFailed, receive_over, send_over
+from holotron.engine.socket_transfer import SECONDS, receive_over, send_over
 
 log = logging.getLogger(__name__)
 
 TICKET_BYTES = 32
+TICKET_SECONDS = 5.0  # in which a connection must have shown it
 
 
 class SessionPort:
@@ -35,23 +37,30 @@ class SessionPort:
 
     def send(self, session_id: str, host: str, port: int, ticket: bytes) -> int:
         """Send a session to the engine that expects it; its bytes. EngineError: it is still here."""
-        try:
-            with socket.create_connection((host, port), SECONDS) as end:
-                end.sendall(ticket)
-                return send_over(end, self._engine, session_id)
-        except OSError as error:
-            raise MoveFailed(f"{host} cannot be reached for the session {session_id!r}: {error}") from error
+
+        def connect() -> socket.socket:
+            end = socket.create_connection((host, port), SECONDS)
+            end.sendall(ticket)
+            return end
+
+        return send_over(connect, self._engine, session_id)
 
     def _take(self, listener: socket.socket, ticket: bytes) -> None:
+        def accept() -> socket.socket:
+            """The next connection that shows the ticket."""
+            while True:
+                end, _ = listener.accept()
+                end.settimeout(TICKET_SECONDS)
+                shown = bytearray()
+                with suppress(OSError):
+                    while len(shown) < TICKET_BYTES and (more := end.recv(TICKET_BYTES - len(shown))):
+                        shown += more
+                if hmac.compare_digest(shown, ticket):
+                    return end
+                end.close()
+
         try:
             with listener:
-                end, _ = listener.accept()
-            with end:
-                end.settimeout(SECONDS)
-                shown = bytearray()
-                while len(shown) < TICKET_BYTES and (more := end.recv(TICKET_BYTES - len(shown))):
-                    shown += more
-                if hmac.compare_digest(shown, ticket):
-                    receive_over(end, self._engine)
+                receive_over(accept, self._engine)
         except (EngineError, OSError) as error:
             log.warning("a session was not taken: %s", error)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from array import array
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from holotron.model.text.conversation import Conversation
+from holotron.model.text.conversation import Conversation, ConversationWriter
 from holotron.server.auth import Caller
 from holotron.server.errors import ApiError
 from holotron.server.settings import ServerSettings
@@ -74,11 +76,43 @@ class OpenSession:
         if self.conversation is not None:
             self.conversation.rollback(self.turns, keep_prompt)
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a journal keeps of it besides its turns."""
+        return {"owner": self.owner, "ttl": self.ttl, "adapter": self.adapter, "created": self.created}
+
     def fork(self, id_: str) -> OpenSession:
         conversation = self.conversation.fork() if self.conversation is not None else None
         fork = OpenSession(id_, self.owner, self.ttl, conversation, self.adapter, turns=self.turns, tokens=self.tokens)
         fork.is_response, fork.instructions = self.is_response, self.instructions
         return fork
+
+
+class KeptSession(Protocol):
+    """A session in a journal. Its notes are of its turns, and `asked` of a question that waits for its answer."""
+
+    id: str
+    about: dict[str, Any] | None
+    tokens: array[int]
+    notes: list[dict[str, Any] | None]
+    asked: dict[str, Any] | None
+
+
+def restored(kept: KeptSession, writer: ConversationWriter) -> OpenSession:
+    """A session as it was when an earlier process ended."""
+    assert kept.about is not None
+    said = [*kept.notes, *([] if kept.asked is None else [kept.asked])]
+    conversation: Conversation | None = writer.start()
+    for note in said:
+        if conversation is None or note is None or note["asked"] is None:
+            conversation = None  # tokens that no message stands for
+        else:
+            conversation.take_up(note["asked"])
+            conversation.answered(*note["answer"])
+    if conversation is not None and kept.asked is not None:
+        conversation.rollback(-1, keep_prompt=True)
+    turns, tokens = len(kept.notes), len(kept.tokens)
+    return OpenSession(id=kept.id, conversation=conversation, turns=turns, tokens=tokens, **kept.about)
 
 
 class SessionTable:
@@ -87,6 +121,7 @@ class SessionTable:
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._sessions: dict[str, OpenSession] = {}
+        self.on_add: Callable[[OpenSession], None] = lambda _: None
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -106,6 +141,7 @@ class SessionTable:
 
     def add(self, session: OpenSession) -> None:
         self._sessions[session.id] = session
+        self.on_add(session)
 
     def find(self, id_: str, caller: Caller) -> OpenSession:
         session = self._sessions.get(id_)

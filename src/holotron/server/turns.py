@@ -244,7 +244,8 @@ async def begin_turn(
         # A key's requests share what was computed; salted ones only with those of the same salt.
         pool = caller.name if request.cache_salt is None else f"{caller.name}/{request.cache_salt}"
         wanted = m.Generate(prompt.token_ids, sampling, images, request.session_id, pool, request.n, adapter)
-        wanted = replace(wanted, affinity=affinity.get())
+        asked = None if prompt.conversation is None else prompt.conversation.asked()
+        wanted = replace(wanted, affinity=affinity.get(), note={"asked": asked, "keep_partial": request.keep_partial})
         generation = state.client.generate(wanted)
         # A greedy answer is not drawn.
         as_drawn = state.settings.logprobs_mode == "processed_logprobs" and request.temperature > 0

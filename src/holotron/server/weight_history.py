@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 MOST_PARTS = 64  # updates of a part of the weights since the last of all
 
@@ -50,6 +52,16 @@ class WeightHistory:
             if describe_files(update.path) != update.files:
                 raise WeightsLost(f"the files of version {update.version!r} are gone or have changed")
         return list(self._updates)
+
+    def saved(self) -> dict[str, Any]:
+        """As JSON; what was sent is in a folder that may be gone, which `updates` will say."""
+        return {"cut": self._is_cut, "updates": [[u.path, u.epoch, u.version, u.files] for u in self._updates]}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        self._is_cut = saved["cut"]
+        for path, epoch, version, files in saved["updates"]:
+            known = tuple((name, size, changed) for name, size, changed in files)
+            self._updates.append(WeightUpdate(path, epoch, version, known))
 
     def clear(self) -> None:
         for update in self._updates:

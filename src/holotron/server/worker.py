@@ -172,7 +172,7 @@ class Worker:
         retract: as keep, but they compute what they remember again, with the weights of when they go on.
         """
         if mode == "abort":
-            for request in list(self._turns):
+            for request in [*self._preparing, *self._turns]:
                 self._cancel(request)
         elif mode == "wait" and not self._paused:
             await asyncio.gather(*(turn.over.wait() for turn in self._turns.values()))
@@ -247,6 +247,7 @@ class Worker:
     def _cancel(self, request: int) -> None:
         if preparing := self._preparing.pop(request, None):
             preparing.cancel()
+            self.channel.send(m.Failed(request, "aborted", "the turn was ended before it had begun"))
         if turn := self._turns.get(request):
             with suppress(EngineError):  # a closed engine has cancelled everything
                 turn.submission.cancel()

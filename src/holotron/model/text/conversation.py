@@ -284,6 +284,18 @@ class Conversation:
         self._ended_with = ended_with
         self._waits = False
 
+    def asked(self) -> dict[str, Any]:
+        """The last question as JSON, for `take_up`."""
+        return {"messages": self._messages[self._turns[-1].before :], "tools": self._tools}
+
+    def take_up(self, asked: Mapping[str, Any]) -> None:
+        """Take note of a question that was asked before."""
+        before = len(self._messages)
+        self._turns.append(_Turn(before, before + len(asked["messages"]), self._ended_with, self._waits))
+        self._messages += asked["messages"]
+        self._tools = asked["tools"]
+        self._waits = True
+
     def rollback(self, turn: int, keep_prompt: bool) -> None:
         """Forget the turn of that number and all after it, as the engine does; with keep_prompt only its answer."""
         past = self._turns[turn]
