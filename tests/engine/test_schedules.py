@@ -161,8 +161,8 @@ def test_random_schedules_with_steps_that_break(tmp_path):
         driver.break_next = False
         run = driver.loop.runner.run
 
-        def fragile(steps, pieces, driver=driver, run=run):
-            logits = run(steps, pieces)
+        def fragile(steps, pieces, drawn, driver=driver, run=run):
+            logits = run(steps, pieces, drawn)
             if driver.break_next and len(steps) + len(pieces) > 1:
                 driver.break_next = False
                 raise RuntimeError("the device fell over")
