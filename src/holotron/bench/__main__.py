@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     suite = commands.add_parser("suite", help="the standard set of agent workloads, one file each and a plot")
     suite.add_argument("--cases", help=f"some of {', '.join(CASES)} (default: all)")
     suite.add_argument("--folder", type=Path, default=Path("benchmarks/results"), help="where the files go")
-    suite.add_argument("--common", default="", help="options added to every case, such as '--seconds 20'")
+    suite.add_argument("--common", default="", help="options added to every agent workload, such as '--seconds 20'")
     training = commands.add_parser(
         "train", help="training steps of a preset's shape: tokens/s, share of the peak, memory"
     )

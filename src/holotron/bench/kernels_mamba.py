@@ -55,8 +55,9 @@ def _scans(device: torch.device) -> Iterator[Case]:
         for dtype in (torch.float32, torch.float16):
             pool = _pool(sequences + 1, HEADS, HEAD_DIM, STATE, dtype=dtype, device=device)
             states = 2 * sequences * INNER * STATE * dtype.itemsize
-            for config in (*SPLIT_CONFIGS, *SCAN_CONFIGS):
-                run = partial(ssd_scan_, *inputs, packing, CHUNK, pool, slots, config=config)
+            scan = partial(ssd_scan_, *inputs, packing, CHUNK, pool, slots)
+            runs = [(config, partial(scan, config=config)) for config in SPLIT_CONFIGS]
+            for config, run in [*runs, *((config, partial(scan, config=config)) for config in SCAN_CONFIGS)]:
                 yield Case("scan", f"{lengths} {dtype}", str(config), run, moved + states, arithmetic)
 
 

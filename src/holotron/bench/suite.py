@@ -55,7 +55,10 @@ def run_suite(
     load: Callable[[argparse.Namespace], Model],
     run: Callable[[argparse.Namespace, Model], dict[str, Any]],
 ) -> None:
-    """Run the cases one after another, a model for all cases that use it; a case that fails does not stop the rest."""
+    """Run the cases one after another, a model for all cases that use it; a case that fails does not stop the rest.
+
+    common: options of all agent workloads.
+    """
     chosen = names.split(",") if names else list(CASES)
     if unknown := [name for name in chosen if name not in CASES]:
         raise SystemExit(f"there is no case {unknown[0]!r}; known are {', '.join(CASES)}")
@@ -63,7 +66,8 @@ def run_suite(
     loaded = ("", "")
     reports: dict[str, dict[str, Any]] = {}
     for name in chosen:
-        words = command(name) + common.split()
+        words = command(name)
+        words += common.split() if words[0] == "agent" else []
         options = parse(words)
         if model is None or (options.model, options.weights) != loaded:
             model = None

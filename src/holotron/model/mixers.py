@@ -130,9 +130,11 @@ class MambaMixer(nn.Module):
             slots_S = batch.slots_S[batch.steps :]
             conv_VCJ, ssm_VHPN = layer.memory.conv_VMCJ[:, layer.index], layer.memory.ssm_VMHPN[:, layer.index]
             x_THP, B_TGN, C_TGN = self._split(ops.causal_conv_(xBC_TC, *conv, packing, conv_VCJ, slots_S))
-            place = packing, c.chunk_size, ssm_VHPN, slots_S
             parameters = self.D, self.dt_bias
-            y_THP = ops.ssd_scan_(x_THP, dt_TH, self.A_log, B_TGN, C_TGN, *parameters, *place, dt_limit=c.dt_limit)
+            place = ssm_VHPN, slots_S
+            y_THP = ops.ssd_scan_(
+                x_THP, dt_TH, self.A_log, B_TGN, C_TGN, *parameters, packing, c.chunk_size, *place, dt_limit=c.dt_limit
+            )
         return y_THP.flatten(1)
 
     def _split(self, xBC_TC: Tensor) -> tuple[Tensor, Tensor, Tensor]:

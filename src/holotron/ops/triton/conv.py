@@ -132,7 +132,7 @@ def _conv_kernel(
     weights = ()
     for k in tl.static_range(K):
         weight = tl.load(weight_ptr + c_C * weight_per_channel + k, mask=inside_C, other=0)
-        weights = weights + (weight.to(tl.float32),)  # noqa: RUF005
+        weights = weights + (weight.to(tl.float32),)  # type: ignore[assignment] # noqa: RUF005
     slot = tl.load(slots_ptr + sequence).to(tl.int64)
     carried_C = pool_ptr + slot * pool_per_slot + c_C * pool_per_channel
     for first in range(offset, tl.minimum(offset + BLOCK_T, length), ROWS):
@@ -144,10 +144,11 @@ def _conv_kernel(
                 before = tl.load(carried_C + j, mask=inside_C, other=0).to(x_ptr.dtype.element_ty)
             else:
                 before = tl.load(x_C + (j - (K - 1)) * x_per_token, mask=inside_C, other=0)
-            rows = rows + (before,)  # noqa: RUF005
+            rows = rows + (before,)  # type: ignore[assignment] # noqa: RUF005
         for t in tl.static_range(ROWS):
             inside = c_C < tl.where(first + t < length, channels, 0)
-            rows = rows + (tl.load(x_C + t * x_per_token, mask=inside, other=0),)  # noqa: RUF005
+            row = tl.load(x_C + t * x_per_token, mask=inside, other=0)
+            rows = rows + (row,)  # type: ignore[assignment] # noqa: RUF005
         y_C = y_ptr + (start + first) * channels + c_C
         for t in tl.static_range(ROWS):
             y = bias

@@ -91,7 +91,7 @@ def ssd_scan_(
     config = config or _choose(packing, x_THP.itemsize)
     first, second = config if isinstance(config, tuple) else (config, None)
     rows_R4 = filled_sequences(packing, first.chunk)
-    between = None, None, None
+    between: tuple[Tensor | None, Tensor | None, Tensor | None] = None, None, None
     if second is not None:
         chunks_O4 = token_blocks(packing, first.chunk)
         between = _between(len(chunks_O4), first.chunk, x_THP, state_size)
