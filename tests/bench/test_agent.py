@@ -13,7 +13,7 @@ from holotron.bench.agent import AgentLoad, AgentWorkload
 from holotron.bench.arrivals import Arrivals, LifeStep, TracedEpisode, read_trace
 from holotron.bench.held import most_held
 from holotron.bench.report import agent_report, machine
-from holotron.bench.suite import CASES, plot_sessions
+from holotron.bench.suite import CASES, command, plot_sessions
 from holotron.engine.config import EngineConfig, fit_to_memory
 from holotron.engine.engine_loop import EngineLoop
 from holotron.engine.errors import EngineError
@@ -141,14 +141,16 @@ def test_traces_that_cannot_be_replayed_are_refused(tmp_path):
     assert [(episode.at, len(episode.life)) for episode in read_trace(path)] == [(0.0, 1), (2.0, 1)]
 
 
+@pytest.mark.parametrize("guess", [None, 16, 90])
 @pytest.mark.parametrize("truth", [0, 1, 17, 40])
-def test_the_most_agents_held_are_found(truth):
+def test_the_most_agents_held_are_found(truth, guess):
     def measure(agents):
         return {"latency_p95": 4.0 if agents <= truth else 6.0, "failures": 0, "agent_steps": 5}
 
-    held, rows = most_held(measure, 40, 5.0)
+    held, rows = most_held(measure, 40, 5.0, guess)
     assert truth - max(1, truth // 20) < held <= truth or held == truth
-    assert len(rows) <= 6
+    assert len(rows) <= (6 if guess is None else 20)
+    assert guess != truth - 1 or len(rows) <= 3
 
 
 def test_bytes_are_as_the_planner_predicts():
@@ -211,7 +213,7 @@ def test_kernels_need_a_gpu():
 
 @pytest.mark.parametrize("case", CASES)
 def test_cases_name_models_that_can_do_what_they_ask(case):
-    words = CASES[case].split()
+    words = command(case)
     named = preset(words[words.index("--model") + 1] if "--model" in words else "holotron-12b").config
     assert named.vision is not None or "--screen" not in words
 

@@ -266,7 +266,7 @@ def test_a_warm_up_leaves_nothing_behind(seer):
     with engine_for(seer, slots=9, pages=512, prefill_tokens=1024, prefill_every=2) as engine:
         loop, met = engine.loop, set()
         run = loop.runner.run
-        loop.runner.run = lambda decode, prefill: met.add((len(decode), len(prefill))) or run(decode, prefill)
+        loop.runner.run = lambda *step: met.add((len(step[0]), len(step[1]))) or run(*step)
         free = loop.memory.slots.free, loop.memory.pages.free
         engine._call(lambda: warm_up(loop, 4))
         assert {(0, 1), (1, 1), (2, 1), (0, 2), (0, 4)} <= met

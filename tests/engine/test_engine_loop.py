@@ -1,5 +1,7 @@
 """Continue = fork = park and resume = roll back and redo = one long prefill; and nothing leaks."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooL
 from holotron.engine.prefix import branch, continue_or_open, match
 from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import OnUpdate, Residency
+from holotron.engine.token_sampler import TokenSampler
 from holotron.engine.weights import copy_weights, read_weights
 from tests.engine.invariants import check_loop
 
@@ -336,15 +339,39 @@ def test_requests_that_cannot_be(model):
         driver.loop.find("a")
 
 
-def test_not_a_number_fails_alone(model, monkeypatch):
+def test_tokens_that_are_read_late_are_the_same(model):
+    """A step may run before the last one's tokens are read: also where one of them ends its text, and what follows."""
+    ends = {answer[-2] for seed in range(3) for answer in [greedy_continuation(model, draw_tokens(9, seed), 6)]}
+    lives, computed = [], []
+    for late in (False, True):
+        driver = Driver(model, checkpoints=1)
+        driver.loop.reads_late = late
+        driver.loop.sampler = TokenSampler(replace(model.config, eos_token_ids=tuple(ends)))
+        sessions, answers = [driver.loop.open() for _ in range(3)], []
+        for turn in range(3):  # the last one says more without being asked anything
+            prompts = [draw_tokens(9, seed) if turn < 2 else [] for seed in range(3)]
+            turns = zip(sessions, prompts, strict=True)
+            requests = [driver.start(*each, SamplingParams(max_tokens=9, temperature=0.0)) for each in turns]
+            driver.run()
+            answers += [(driver.answers[request], driver.finished[request].reason) for request in requests]
+        assert {reason for _, reason in answers} >= {"eos"}
+        lives.append([answers, [(list(session.tokens), session.turns) for session in sessions]])
+        computed.append(driver.loop.counters.computed_tokens)
+    assert lives[0] == lives[1]
+    assert computed[0] != computed[1], "no step ran ahead"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_not_a_number_fails_alone(model, late, monkeypatch):
     driver = Driver(model)
+    driver.loop.reads_late = late
     bad, good = driver.loop.open(), driver.loop.open()
     run = driver.loop.runner.run
 
-    def poisoned(steps, pieces):
-        logits = run(steps, pieces).clone()
+    def poisoned(steps, pieces, drawn):
+        logits = run(steps, pieces, drawn).clone()
         for row, session in enumerate([*steps, *(piece.session for piece in pieces)]):
-            if session is bad:
+            if session is bad and len(session.tokens) > 6:
                 logits[row] = float("nan")
         return logits
 
@@ -361,10 +388,10 @@ def test_a_step_that_breaks_is_tried_again_one_by_one(model, monkeypatch):
     bad, good = driver.loop.open(), driver.loop.open()
     run = driver.loop.runner.run
 
-    def breaking(steps, pieces):
+    def breaking(steps, pieces, drawn):
         if bad in [*steps, *(piece.session for piece in pieces)]:
             raise RuntimeError("out of memory")
-        return run(steps, pieces)
+        return run(steps, pieces, drawn)
 
     monkeypatch.setattr(driver.loop.runner, "run", breaking)
     failing, fine = driver.start(bad, draw_tokens(5)), driver.start(good, draw_tokens(6, 1))

@@ -3,12 +3,12 @@
 Whatever a kernel must not touch is checked bit by bit: other slots, other layers, the columns beside a view.
 """
 
+import math
 import os
 
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,10 +80,11 @@ def scan_inputs(draw, tokens, heads=4, groups=2, head_dim=20, state_size=8, dtyp
     x, B, C = draw.views(tokens, heads * head_dim, groups * state_size, groups * state_size, dtype=dtype)
     return [
         x.unflatten(-1, (heads, head_dim)),
-        F.softplus(draw.normal(tokens, heads)),
-        -torch.rand(heads, generator=draw.generator).mul(decay).exp(),
+        draw.normal(tokens, heads),
+        torch.rand(heads, generator=draw.generator).mul(decay),
         B.unflatten(-1, (groups, state_size)),
         C.unflatten(-1, (groups, state_size)),
+        draw.normal(heads),
         draw.normal(heads),
     ]
 
@@ -141,7 +142,7 @@ def test_scan(packing, head_dim, state_size, shape, pool_dtype, seed):
     assert_near(ours[1], theirs[1], 1e-5 if pool_dtype == torch.float32 else 2**-10)
 
 
-@pytest.mark.parametrize("config", scan.SCAN_CONFIGS, ids=str)
+@pytest.mark.parametrize("config", [*scan.SCAN_CONFIGS, *scan.SPLIT_CONFIGS], ids=str)
 def test_scan_configs(config):
     draw, packing = Draw(1), Packing((130, 7))
     slots, total = draw.slots(2)
@@ -173,7 +174,7 @@ def test_scan_of_long_decays():
     draw, packing = Draw(3), Packing((128,))
     slots, total = draw.slots(1)
     inputs = scan_inputs(draw, 128, 4, 2, 4, 8)
-    inputs[2] = inputs[2] * 4
+    inputs[2] = inputs[2] + math.log(4)
     pool = draw.pool(total, 4, 4, 8)
     y = scan.ssd_scan_(*inputs, packing, 64, pool.clone()[:, LAYER], slots)
     wide = [tensor.double() for tensor in inputs]
@@ -189,8 +190,8 @@ def test_scan_in_two_calls(cut):
     y = scan.ssd_scan_(*inputs, Packing((130,)), 64, whole[:, LAYER], slot)
     halves = []
     for part in (slice(0, cut), slice(cut, 130)):
-        x, dt, A, B, C, D = inputs
-        piece = x[part], dt[part], A, B[part], C[part], D
+        x, dt, A_log, B, C, *rest = inputs
+        piece = x[part], dt[part], A_log, B[part], C[part], *rest
         halves.append(scan.ssd_scan_(*piece, Packing((len(x[part]),)), 64, pool[:, LAYER], slot))
     assert_near(torch.cat(halves), y)
     assert_near(pool, whole)

@@ -72,15 +72,15 @@ def scan_case(lengths):
     tokens = packing.tokens
     xBC = F.silu(draw(tokens, CHANNELS, seed=1, dtype=torch.float32)).to(BF16)
     x, B, C = xBC.split([INNER, SHARED, SHARED], dim=-1)
-    A = -torch.linspace(1, 16, HEADS, device="cuda")
-    dt = F.softplus(draw(tokens, HEADS, seed=2, dtype=torch.float32) - 3)
+    wide = draw(tokens, INNER + CHANNELS + HEADS, seed=2)
     inputs = [
         x.unflatten(-1, (HEADS, HEAD_DIM)),
-        dt,
-        A,
+        wide[:, -HEADS:],
+        torch.linspace(1, 16, HEADS, device="cuda").log(),
         B.unflatten(-1, (GROUPS, STATE)),
         C.unflatten(-1, (GROUPS, STATE)),
         draw(HEADS, seed=3, dtype=torch.float32),
+        torch.full((HEADS,), -3.0, device="cuda"),
     ]
     order = torch.randperm(len(lengths) + 2, generator=torch.Generator().manual_seed(0)).cuda()
     return packing, inputs, order[: len(lengths)], len(order)
@@ -111,11 +111,11 @@ def test_scan():
 
 
 def test_scan_of_many_sequences():
-    compare_scan(tuple(17 * n % 301 for n in range(60)), torch.float16, [None])
+    compare_scan(tuple(17 * n % 301 for n in range(60)), torch.float16, [None, scan.SPLIT_CONFIGS[0]])
 
 
 def test_scan_configs():
-    compare_scan((500, 130), torch.float32, scan.SCAN_CONFIGS)
+    compare_scan((500, 130), torch.float32, [*scan.SCAN_CONFIGS, *scan.SPLIT_CONFIGS])
 
 
 def test_scan_in_float32():

@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     suite = commands.add_parser("suite", help="the standard set of agent workloads, one file each and a plot")
     suite.add_argument("--cases", help=f"some of {', '.join(CASES)} (default: all)")
     suite.add_argument("--folder", type=Path, default=Path("benchmarks/results"), help="where the files go")
-    suite.add_argument("--common", default="", help="options added to every case, such as '--seconds 20'")
+    suite.add_argument("--common", default="", help="options added to every agent workload, such as '--seconds 20'")
     training = commands.add_parser(
         "train", help="training steps of a preset's shape: tokens/s, share of the peak, memory"
     )
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)
     if options.what == "suite":
-        run_suite(options.cases, options.folder, options.common, parser.parse_args, _load, _agent_report)
+        run_suite(options.cases, options.folder, options.common, parser.parse_args, _load, _suite_report)
         return 0
     if options.what == "trace":
         print(f"{write_trace(options.store, options.out)} episodes in {options.out}")
@@ -193,6 +193,7 @@ def _add_workload_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--burst", type=int, default=1, help="how many of them come at once")
     command.add_argument("--trace", type=Path, help="JSONL of recorded episodes whose lengths and pauses are replayed")
     command.add_argument("--hold", type=float, help="search up to --sessions for the most whose p95 is so many seconds")
+    command.add_argument("--guess", type=int, help="where --hold begins to search (default: in the middle)")
     command.add_argument("--warmup", type=float, default=15, help="seconds before measuring")
     command.add_argument("--seconds", type=float, default=40, help="seconds of measuring")
     command.add_argument("--profile", type=Path, help="write a table of where the device's time goes")
@@ -266,7 +267,7 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
             return found
 
         if options.hold:
-            held, probes = most_held(measure, workload.sessions, options.hold)
+            held, probes = most_held(measure, workload.sessions, options.hold, options.guess)
             shown = next((row for row in probes if row["agents"] == held), probes[-1])
             workload = replace(workload, sessions=shown["agents"])
             figures = shown | {"agents_held": held, "held_within_seconds": options.hold, "probes": probes}
@@ -296,17 +297,21 @@ def _profile(agents: AgentLoad, path: Path) -> None:
     path.write_text(profiler.key_averages().table(sort_by="cuda_time_total", row_limit=40))
 
 
+def _suite_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
+    return (_phases_report if options.what == "phases" else _agent_report)(options, model)
+
+
 def _phases(options: argparse.Namespace) -> dict[str, Any]:
-    model = _load(options)
-    loop = _loop_for(options, model, 4608, 8192)
-    figures = (
-        machine()
-        | {"model": model.config.name, "weights": options.weights}
-        | measure_phases(loop, sequences=options.sessions)
-    )
+    figures = _phases_report(options, _load(options))
     if not options.json:
         print_figures(figures, digits=0)
     return figures
+
+
+def _phases_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
+    loop = _loop_for(options, model, 4608, 8192)
+    named = {"model": model.config.name, "weights": options.weights}
+    return machine() | named | measure_phases(loop, sequences=options.sessions)
 
 
 def _kernels(options: argparse.Namespace) -> dict[str, Any]:

@@ -8,10 +8,13 @@ from typing import Any
 Figures = dict[str, Any]
 
 
-def most_held(measure: Callable[[int], Figures], most: int, within: float) -> tuple[int, list[Figures]]:
+def most_held(
+    measure: Callable[[int], Figures], most: int, within: float, guess: int | None = None
+) -> tuple[int, list[Figures]]:
     """The most agents whose p95 of step latency is within so many seconds, by bisection, and what was measured.
 
-    It is told to one part in twenty: latencies of two runs differ by more than one agent more makes.
+    It is told to one part in twenty: latencies of two runs differ by more than one agent more makes. A guess is tried
+    first, and then a sixth more or less than it: a good one leaves little to be searched.
     """
     rows: list[Figures] = []
 
@@ -23,6 +26,12 @@ def most_held(measure: Callable[[int], Figures], most: int, within: float) -> tu
     held, refused = 0, most + 1
     while refused - held > max(1, held // 20):
         tried = (held + refused) // 2
+        if guess and not rows:
+            tried = min(guess, most)
+        elif guess and refused > most:
+            tried = min(tried, held + max(1, held // 6))
+        elif guess and not held:
+            tried = max(tried, refused - max(1, refused // 6))
         if holds(tried):
             held = tried
         else:

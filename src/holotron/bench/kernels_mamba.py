@@ -16,7 +16,7 @@ from holotron.bench.kernels import Case
 from holotron.ops.packing import Packing
 from holotron.ops.triton.conv import CONV_CONFIGS, causal_conv_
 from holotron.ops.triton.mamba import STEP_CONFIGS, mamba_step_
-from holotron.ops.triton.scan import SCAN_CONFIGS, ssd_scan_
+from holotron.ops.triton.scan import SCAN_CONFIGS, SPLIT_CONFIGS, ssd_scan_
 
 HEADS, HEAD_DIM, STATE, GROUPS, KERNEL = 128, 80, 128, 8, 4
 INNER, SHARED = HEADS * HEAD_DIM, GROUPS * STATE
@@ -42,20 +42,22 @@ def _scans(device: torch.device) -> Iterator[Case]:
         grouped = (GROUPS, STATE)
         inputs = (
             x.unflatten(-1, (HEADS, HEAD_DIM)),
-            F.softplus(_draw(tokens, HEADS, device=device).float() - 3),
-            -torch.linspace(1, 16, HEADS, device=device),
+            _projected(tokens, device)[-1],
+            torch.linspace(1, 16, HEADS, device=device).log(),
             B.unflatten(-1, grouped),
             C.unflatten(-1, grouped),
             torch.ones(HEADS, device=device),
+            torch.full((HEADS,), -3.0, device=device),
         )
         slots = _slots(sequences, device)
-        moved = tokens * (2 * (2 * INNER + 2 * SHARED) + 4 * HEADS)
+        moved = tokens * 2 * (2 * INNER + 2 * SHARED + HEADS)
         arithmetic = 2.0 * tokens * HEADS * (CHUNK * STATE + CHUNK * HEAD_DIM + 2 * HEAD_DIM * STATE)
         for dtype in (torch.float32, torch.float16):
             pool = _pool(sequences + 1, HEADS, HEAD_DIM, STATE, dtype=dtype, device=device)
             states = 2 * sequences * INNER * STATE * dtype.itemsize
-            for config in SCAN_CONFIGS if dtype == torch.float32 else SCAN_CONFIGS[:2]:
-                run = partial(ssd_scan_, *inputs, packing, CHUNK, pool, slots, config=config)
+            scan = partial(ssd_scan_, *inputs, packing, CHUNK, pool, slots)
+            runs = [(config, partial(scan, config=config)) for config in SPLIT_CONFIGS]
+            for config, run in [*runs, *((config, partial(scan, config=config)) for config in SCAN_CONFIGS)]:
                 yield Case("scan", f"{lengths} {dtype}", str(config), run, moved + states, arithmetic)
 
 

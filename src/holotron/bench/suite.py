@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from holotron.bench.report import print_agent, write_json
+from holotron.bench.report import print_agent, print_figures, write_json
 from holotron.model.model import Model
 from holotron.train.plot import Point, draw_panels
 
-# In the order of interest: a run that is cut short has the first ones.
+# In the order of interest: a run that is cut short has the first ones. Agent workloads, unless they name a measure.
 CASES = {
     "text-100": "--sessions 100",
     "text-100-22k": "--sessions 100 --ages 8-9",
@@ -30,6 +30,11 @@ CASES = {
     "text-100-22k-fp8": "--sessions 100 --ages 8-9 --weights fp8 --kv fp8",
     "screens-100-22k": "--sessions 100 --ages 8-9 --screen 1920x1080",
     "screens-100-22k-fp8": "--sessions 100 --ages 8-9 --screen 1920x1080 --weights fp8 --kv fp8",
+    "phases-12b": "phases",
+    "phases-12b-fp8": "phases --weights fp8 --kv fp8",
+    "think-70": "--sessions 70 --ages 8-9 --screen 1920x1080 --think 4-8 --seconds 30",
+    "held": "--sessions 100 --ages 8-9 --screen 1920x1080 --think 4-8 --hold 5",
+    "held-fp8": "--sessions 140 --ages 8-9 --screen 1920x1080 --think 4-8 --hold 5 --weights fp8 --kv fp8",
     "transformer-30": "--model qwen3-8b --sessions 30",
     "transformer-100": "--model qwen3-8b --sessions 100 --host 90",
     "screens-30": "--sessions 30 --screen 1920x1080",
@@ -50,7 +55,10 @@ def run_suite(
     load: Callable[[argparse.Namespace], Model],
     run: Callable[[argparse.Namespace, Model], dict[str, Any]],
 ) -> None:
-    """Run the cases one after another, a model for all cases that use it; a case that fails does not stop the rest."""
+    """Run the cases one after another, a model for all cases that use it; a case that fails does not stop the rest.
+
+    common: options of all agent workloads.
+    """
     chosen = names.split(",") if names else list(CASES)
     if unknown := [name for name in chosen if name not in CASES]:
         raise SystemExit(f"there is no case {unknown[0]!r}; known are {', '.join(CASES)}")
@@ -58,7 +66,8 @@ def run_suite(
     loaded = ("", "")
     reports: dict[str, dict[str, Any]] = {}
     for name in chosen:
-        words = ["agent", "--random", *CASES[name].split(), *common.split()]
+        words = command(name)
+        words += common.split() if words[0] == "agent" else []
         options = parse(words)
         if model is None or (options.model, options.weights) != loaded:
             model = None
@@ -74,16 +83,28 @@ def run_suite(
             _free()
         reports[name] = report
         write_json(folder / f"{name}.json", report)
-        print_agent(report)
+        if "workload" in report:
+            print_agent(report)
+        else:
+            print_figures(report, digits=0)
     if reports:
         plot_sessions(list(reports.values()), folder / "sessions.svg")
+
+
+def command(name: str) -> list[str]:
+    """The words of a case behind `holotron bench`."""
+    words = CASES[name].split()
+    what = [words.pop(0)] if not words[0].startswith("--") else ["agent"]
+    return [*what, "--random", *words]
 
 
 def plot_sessions(reports: list[dict[str, Any]], path: Path) -> None:
     """Steps per second, and bytes per session, against the number of sessions; one line per model and KV type."""
     lines: dict[str, list[dict[str, Any]]] = {}
     for report in reports:
-        workload = report["workload"]
+        workload = report.get("workload")
+        if workload is None:
+            continue
         if workload["group"] == 1 and workload["screen"] is None and workload["image_tokens"] == 2304:
             kv = "fp8 KV" if "float8" in report["engine"]["kv_dtype"] else "bf16 KV"
             kind = kv if report.get("weights", "bf16") == "bf16" else f"fp8 weights, {kv}"

@@ -384,6 +384,8 @@ class Engine:
                 while not (self._commands or self._stopping or self._has_work()):
                     self._wake.wait()
                 stopping = self._stopping
+            if self._commands:
+                self.loop.settle()  # commands see sessions as they are
             for _ in range(len(self._commands)):
                 self._commands.popleft()()
             if stopping:

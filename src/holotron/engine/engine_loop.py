@@ -11,106 +11,46 @@ import time
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from uuid import uuid4
 
 import torch
 from torch import Tensor
 
 from holotron.engine.config import EngineConfig
-from holotron.engine.errors import EngineError, SessionBusy, SessionClosed, TooLong
-from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage, check_places
+from holotron.engine.drawn_tokens import DrawnTokens, may_wait
+from holotron.engine.errors import EngineError, SessionBusy
+from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage
 from holotron.engine.memory_manager import MemoryManager
 from holotron.engine.prompt_scorer import PromptScorer
-from holotron.engine.requests import EngineCounters, FinishEvent, GenerationRequest, PromptEvent
+from holotron.engine.requests import FinishEvent, GenerationRequest, PromptEvent
 from holotron.engine.runner import PrefillChunk, Runner
 from holotron.engine.scheduler import Plan, Scheduler
 from holotron.engine.session_state import OnUpdate, SessionState, Turn
-from holotron.engine.token_sampler import TokenSampler
+from holotron.engine.session_table import SessionTable
+from holotron.engine.token_sampler import SampledStep, TokenSampler
 from holotron.model.model import Model
-from holotron.model.mrope import mrope_shift
 
 log = logging.getLogger(__name__)
 
 
-class EngineLoop:
+class EngineLoop(SessionTable):
     """Sessions and their requests on one device."""
 
     def __init__(self, model: Model, config: EngineConfig, sampler: TokenSampler | None = None) -> None:
-        self.config = config
-        self.model = model
+        super().__init__(model, config)
         self.runner = Runner(model, config)
         self.memory = MemoryManager(self.runner, config)
         self.scheduler = Scheduler(config, self.memory)
         self.encoder = ImageEncoder(model, config.image_cache_bytes, cuda_graphs=config.cuda_graphs)
         self.sampler = sampler or TokenSampler(model.config)
-        self.sessions: dict[str, SessionState] = {}
         self.requests: list[GenerationRequest] = []
-        self.epoch = 0
-        self.counters = EngineCounters()
         self.asleep = False
         self._submitted = 0
+        self._drawn: DrawnTokens | None = None
+        # On a device that works beside the host a step that only decodes begins before the last one's tokens are read.
+        self.reads_late = self.runner.device.type == "cuda"
         self._waiting_forks: dict[SessionState, list[SessionState]] = {}
 
     # ---- sessions ----
-
-    def open(
-        self,
-        session_id: str | None = None,
-        *,
-        on_update: OnUpdate = OnUpdate.KEEP,
-        keep_images: int | None = None,
-        pool: str | None = None,
-        adapter: str | None = None,
-    ) -> SessionState:
-        """A new, empty session, which computes with the adapter of that name."""
-        number = self.adapter_number(adapter)
-        session_id = session_id or uuid4().hex
-        if session_id in self.sessions:
-            raise EngineError(f"a session {session_id!r} exists already")
-        if keep_images is not None and (self.model.config.uses_rope or not self.model.config.count("M")):
-            raise EngineError(
-                f"keep_images drops keys and values that the state remembers; {self.model.config.name} has rotary "
-                "positions or no state, so that it would lose them"
-            )
-        session = SessionState(session_id, on_update, keep_images, number, pool, epoch=self.epoch)
-        self.sessions[session_id] = session
-        return session
-
-    def adapter_number(self, adapter: str | None) -> int:
-        """The number of an adapter, 0 without one."""
-        if self.model.adapters is None and adapter is not None:
-            raise EngineError(f"there is no adapter {adapter!r}: {self.model.config.name} was loaded without any")
-        return self.model.adapters.number(adapter) if self.model.adapters else 0
-
-    def find(self, session_id: str) -> SessionState:
-        if session_id not in self.sessions:
-            raise SessionClosed(f"there is no session {session_id!r}: it was closed or never opened")
-        return self.sessions[session_id]
-
-    def append(
-        self, session: SessionState, token_ids: Sequence[int], images: Sequence[tuple[int, PreparedImage]] = ()
-    ) -> None:
-        """Add tokens to the end; images come with the offset of their first token among these."""
-        self.check_idle(session)
-        vocabulary, vision = self.model.config.vocab_size, self.model.config.vision
-        image_token = vision.image_token_id if vision else None  # it may lie beyond the vocabulary
-        if token_ids and not (min(token_ids) >= 0 and max(token_ids) < vocabulary):
-            for i, token in enumerate(token_ids):
-                if not 0 <= token < vocabulary and token != image_token:
-                    raise EngineError(f"token {i} is {token}; ids lie between 0 and {vocabulary - 1}")
-        self.check_length(len(session.tokens) + len(token_ids))
-        check_places(self.model.config, token_ids, images)
-        start = len(session.tokens)
-        session.tokens.extend(token_ids)
-        for offset, prepared in images:
-            span = ImageSpan(start + offset, prepared.image.tokens, prepared.key, prepared.again, prepared)
-            if self.model.config.uses_mrope:
-                span.grid = prepared.image.grids[0]
-                span.shift = mrope_shift(span.grid) + (session.images[-1].shift if session.images else 0)
-            session.images.append(span)
-        if token_ids:
-            session.logits = None
-        self.counters.appended_tokens += len(token_ids)
 
     def submit(
         self,
@@ -158,6 +98,7 @@ class EngineLoop:
 
     def cancel(self, request: GenerationRequest) -> None:
         """End a request where it is; what was generated stays in the session."""
+        self.settle()
         request.cancelled = True
         if request in self.requests:
             self._finish(request, FinishEvent("cancelled", text=request.checker.flush() if request.checker else ""))
@@ -263,27 +204,6 @@ class EngineLoop:
         self.memory.free(session)
         self.sessions.pop(session.id, None)
 
-    def check_idle(self, session: SessionState) -> None:
-        """SessionClosed or SessionBusy where nothing can be asked of it now."""
-        if session.closed:
-            raise SessionClosed(f"the session {session.id!r} is closed")
-        if session.request is not None:
-            raise SessionBusy(f"the session {session.id!r} is at work; wait for it or cancel it")
-
-    @property
-    def max_length(self) -> int:
-        """The tokens that a session can have at most."""
-        if not self.model.config.count("*"):
-            return self.config.max_context
-        return min(self.config.max_context, (self.config.pages - 1) * self.config.page_size)
-
-    def check_length(self, tokens: int) -> None:
-        if tokens > self.max_length:
-            raise TooLong(
-                f"{tokens} tokens are more than the {self.max_length} that fit here; shorten the session or give the "
-                "engine more pages and a larger max_context"
-            )
-
     # ---- a step ----
 
     def step(self) -> bool:
@@ -291,11 +211,17 @@ class EngineLoop:
         if self.asleep:
             return False
         plan = self.scheduler.plan(self.requests, self.sessions.values(), self.counters.steps)
+        if self._drawn and (plan.prefill or plan.ready or not plan):
+            self.settle()
+            plan = plan.still_asked_for()
+            if not plan:
+                return True
         if not plan:
             return False
         self.counters.steps += 1
         try:
             finished, logits_SV = self._run(plan)
+            self.settle()  # while the device is at work
         except Exception as error:
             self._recover(plan, error)
             return True
@@ -307,6 +233,26 @@ class EngineLoop:
                 self._fail(request, error)
         return True
 
+    def settle(self) -> None:
+        """Read the tokens that were drawn last, so that every session's tokens are known."""
+        drawn, self._drawn = self._drawn, None
+        if drawn is None:
+            return
+        try:
+            outcomes = self.sampler.outcomes(drawn.requests, drawn.draw.read())
+        except Exception as error:
+            log.exception("drawn tokens could not be read")
+            outcomes = [SampledStep(error=error)] * len(drawn.requests)
+        for request, outcome in zip(drawn.requests, outcomes, strict=True):
+            session = request.session
+            if outcome.error is not None:
+                session.tokens.pop()
+                self.memory.free(session, recompute=True)
+                self._fail(request, outcome.error)
+                continue
+            session.tokens[-1:] = array("i", outcome.token_ids)
+            self._gain(request, outcome)
+
     def _run(self, plan: Plan) -> tuple[list[GenerationRequest], Tensor]:
         """The model over the plan; the requests whose session is now computed to its end, and their logits."""
         finished = list(plan.ready)
@@ -314,7 +260,8 @@ class EngineLoop:
         if plan.decode or plan.prefill:
             self._begin_prefill(plan.prefill)
             prefill = [PrefillChunk(request.session, count, _scorer(request)) for request, count in plan.prefill]
-            logits_SV = self.runner.run([request.session for request in plan.decode], prefill)
+            decode = [request.session for request in plan.decode]
+            logits_SV = self.runner.run(decode, prefill, self._drawn)
             for request in plan.decode:
                 request.session.computed += 1
             finished += plan.decode
@@ -360,6 +307,12 @@ class EngineLoop:
             self.encoder.encode(spans, adapter)
 
     def _sample(self, finished: list[GenerationRequest], logits_SV: Tensor) -> None:
+        rows = [row for row, request in enumerate(finished) if request.session.request is request]
+        if len(rows) < len(finished):
+            for request, logits_V in zip(finished, logits_SV, strict=True):
+                if request.session.request is None and not request.session.uncomputed:
+                    request.session.logits = logits_V.clone()  # the token that it ran on was its last one
+            finished, logits_SV = [finished[row] for row in rows], logits_SV[rows]
         drawing = finished
         if any(request.generated == 0 for request in finished):
             drawing = [request for request in finished if request.sampling is not None]
@@ -371,6 +324,10 @@ class EngineLoop:
                 logits_SV = logits_SV[rows]
         if not drawing:
             return
+        takes_prompts = self.scheduler.takes_prompts(self.requests, self.counters.steps)
+        if self.reads_late and not takes_prompts and all(map(may_wait, drawing)):
+            self._drawn = DrawnTokens(drawing, self.sampler.draw_plainly(logits_SV))
+            return
         for request, outcome in zip(drawing, self.sampler.draw(drawing, logits_SV), strict=True):
             session = request.session
             session.logits = None
@@ -379,10 +336,14 @@ class EngineLoop:
                 continue
             session.tokens.extend(outcome.token_ids)
             request.generated += len(outcome.token_ids)
-            self.counters.generated_tokens += len(outcome.token_ids)
-            request.emit(request, outcome.event(self.epoch))
-            if outcome.finish is not None:
-                self._finish(request, outcome.finish)
+            self._gain(request, outcome)
+
+    def _gain(self, request: GenerationRequest, outcome: SampledStep) -> None:
+        """Tell what a session has gained."""
+        self.counters.generated_tokens += len(outcome.token_ids)
+        request.emit(request, outcome.event(self.epoch))
+        if outcome.finish is not None:
+            self._finish(request, outcome.finish)
 
     def _end_prompt(self, request: GenerationRequest, logits_V: Tensor) -> None:
         """What was given is computed: remember the place, and if that was all, let forks have it."""
@@ -420,6 +381,8 @@ class EngineLoop:
 
     def _recover(self, plan: Plan, error: Exception) -> None:
         """A step failed: the memory of its sessions is not trusted any more, and each of them is tried again alone."""
+        self.settle()
+        plan = plan.still_asked_for()
         requests = [*plan.ready, *plan.decode, *(request for request, _ in plan.prefill)]
         log.warning("a step with %d sessions failed: %s", len(requests), error, exc_info=error)
         for request in requests:
@@ -431,6 +394,7 @@ class EngineLoop:
 
     def abandon(self, error: Exception) -> None:
         """After a mistake of the loop itself: every request fails, and what its session remembers is not trusted."""
+        self.settle()
         for request in list(self.requests):
             self.memory.free(request.session, recompute=True)
             self._fail(request, error)
@@ -453,6 +417,7 @@ class EngineLoop:
 
     def new_epoch(self, epoch: int | None = None) -> None:
         """After the weights changed: sessions keep, lose or leave what they remember, as each of them asked for."""
+        self.settle()
         self.epoch = self.epoch + 1 if epoch is None else epoch
         self.encoder.clear()
         for session in list(self.sessions.values()):
@@ -471,6 +436,7 @@ class EngineLoop:
 
     def retract(self) -> None:
         """Free the memory of every session at work; its tokens are computed again when it goes on."""
+        self.settle()
         for request in self.requests:
             self.memory.free(request.session, recompute=True)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holotron.engine.config import EngineConfig
+from holotron.engine.drawn_tokens import DrawnTokens
 from holotron.engine.offload import as_bytes
 from holotron.engine.session_state import SessionState
 from holotron.model.batch import Batch, Memory
@@ -135,12 +136,17 @@ class Runner:
     # ---- forward ----
 
     @torch.inference_mode()
-    def run(self, decode: list[SessionState], prefill: list[PrefillChunk]) -> Tensor:
-        """Advance these sessions; logits after the last token of each, decode first."""
+    def run(self, decode: list[SessionState], prefill: list[PrefillChunk], drawn: DrawnTokens | None = None) -> Tensor:
+        """Advance these sessions; logits after the last token of each, decode first.
+
+        Sessions that decode take their tokens from `drawn` where the host has not read them.
+        """
         self._tell_pages()
         if not prefill and self._graphed(len(decode)):
-            return self._replay(decode)
+            return self._replay(decode, drawn)
         numbers = self._numbers(decode, prefill)
+        if drawn is not None:
+            self.take_drawn(numbers.tokens, decode, drawn)
         lengths = tuple(chunk.session.entries + chunk.count for chunk in prefill)
         batch = self._batch(numbers, len(decode), tuple(chunk.count for chunk in prefill), lengths)
         tokens_T = numbers.tokens
@@ -152,6 +158,13 @@ class Runner:
             hidden_TD = self.model.decoder(x_TD, batch, self.memory, deepstack_KTD=deepstack_KTD)
             self._score(hidden_TD[len(decode) :], prefill)
             return self.model.decoder.logits(hidden_TD[numbers.last])
+
+    def take_drawn(self, tokens_T: Tensor, decode: list[SessionState], drawn: DrawnTokens) -> None:
+        """Put the tokens that only the device knows in their places, the first of these."""
+        rows = torch.tensor(drawn.rows(decode))
+        places = (rows >= 0).nonzero().squeeze(1)
+        pairs = self._to_device(torch.stack([places, rows[places]]))
+        tokens_T[pairs[0]] = drawn.draw.token_ids_S[pairs[1]]
 
     def _score(self, hidden_TD: Tensor, prefill: list[PrefillChunk]) -> None:
         at = 0
@@ -251,9 +264,10 @@ class Runner:
             if rows >= sessions:
                 break
 
-    def _replay(self, decode: list[SessionState]) -> Tensor:
+    def _replay(self, decode: list[SessionState], drawn: DrawnTokens | None) -> Tensor:
         bucket = next(size for size in BUCKETS if size >= len(decode))
-        return self._graph_of(bucket, any(session.adapter for session in decode)).replay(decode)[: len(decode)]
+        graph = self._graph_of(bucket, any(session.adapter for session in decode))
+        return graph.replay(decode, drawn)[: len(decode)]
 
     def _graph_of(self, rows: int, adapted: bool) -> DecodeGraph:
         key = (rows, adapted)
@@ -324,7 +338,7 @@ class DecodeGraph:
             hidden = runner.model.decoder(runner.model.decoder.embeddings(numbers.tokens), batch, runner.memory)
             return runner.model.decoder.logits(hidden)
 
-    def replay(self, decode: list[SessionState]) -> Tensor:
+    def replay(self, decode: list[SessionState], drawn: DrawnTokens | None) -> Tensor:
         rows, size = self._rows, self._runner.config.page_size
         self._copied.synchronize()  # the copy of the last step must be done before its source is written again
         count = len(decode)
@@ -335,5 +349,7 @@ class DecodeGraph:
         host[:, :count] = np.array([step_numbers(session, size) for session in decode]).T
         self._input.copy_(self._host, non_blocking=True)
         self._copied.record()
+        if drawn is not None:
+            self._runner.take_drawn(self._input, decode, drawn)
         self._graph.replay()
         return self._logits

@@ -119,19 +119,40 @@ class SampleResult:
         return tokens
 
 
+class PlainDraw:
+    """The most likely token of each row, on its way to the host while the device goes on."""
+
+    def __init__(self, token_ids_S: Tensor, peaks_S: Tensor) -> None:
+        self.token_ids_S = token_ids_S
+        self._columns = torch.stack([token_ids_S.double(), peaks_S.double()])  # these hold both exactly
+        self._arrived: torch.cuda.Event | None = None
+        if token_ids_S.is_cuda:
+            self._columns = torch.empty(self._columns.shape, dtype=torch.double, pin_memory=True).copy_(
+                self._columns, non_blocking=True
+            )
+            self._arrived = torch.cuda.Event()
+            self._arrived.record()
+
+    def read(self) -> list[SampledToken]:
+        """The answers on the host: this waits for them, and for nothing that was asked of the device later."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        token_ids, peaks = self._columns.tolist()
+        return [
+            SampledToken(int(token_id), 0.0)
+            if math.isfinite(peak)
+            else SampledToken(0, 0.0, error=ERRORS[EMPTY if peak == -math.inf else BROKEN])
+            for peak, token_id in zip(peaks, token_ids, strict=True)
+        ]
+
+
 @torch.inference_mode()
-def sample_plainly(logits_SV: Tensor, banned: Sequence[int] | Tensor = ()) -> list[SampledToken]:
-    """`sample` and `read` for rows that are all plain: the most likely token of each, in few operations."""
+def sample_plainly(logits_SV: Tensor, banned: Sequence[int] | Tensor = ()) -> PlainDraw:
+    """`sample` for rows that are all plain: the most likely token of each, in few operations."""
     if len(banned):
         logits_SV = logits_SV.index_fill(1, torch.as_tensor(banned, device=logits_SV.device), -math.inf)
     peaks_S, token_ids_S = logits_SV.max(dim=-1)
-    peaks, token_ids = peaks_S.tolist(), token_ids_S.tolist()
-    return [
-        SampledToken(token_id, 0.0)
-        if math.isfinite(peak)
-        else SampledToken(0, 0.0, error=ERRORS[EMPTY if peak == -math.inf else BROKEN])
-        for peak, token_id in zip(peaks, token_ids, strict=True)
-    ]
+    return PlainDraw(token_ids_S, peaks_S)
 
 
 @torch.inference_mode()

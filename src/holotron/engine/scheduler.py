@@ -23,6 +23,11 @@ class Plan:
     def __bool__(self) -> bool:
         return bool(self.ready or self.decode or self.prefill)
 
+    def still_asked_for(self) -> Plan:
+        """Without requests that have ended since."""
+        ready, decode = ([r for r in requests if r.session.request is r] for requests in (self.ready, self.decode))
+        return Plan(ready, decode, [(r, count) for r, count in self.prefill if r.session.request is r])
+
 
 class Scheduler:
     """First come, first served. Sessions that decode ride along with prompts, so that neither waits long."""
@@ -35,7 +40,7 @@ class Scheduler:
 
     def plan(self, requests: list[GenerationRequest], sessions: Collection[SessionState], step: int) -> Plan:
         """The work of the next step. Sessions in it are on the device, with room for what they bring."""
-        waits = step - self._last_prefill < (self._config.prefill_every or self.pace.steps)
+        waits = self._waits(step)
         plan = self._plan(requests, sessions, step, 0 if waits else self._config.prefill_tokens)
         if waits and not plan:  # nothing decodes that prompts would have to wait for
             plan = self._plan(requests, sessions, step, self._config.prefill_tokens)
@@ -43,6 +48,13 @@ class Scheduler:
             self._last_prefill = step
         self.pace.step(len(requests), [count for _, count in plan.prefill])
         return plan
+
+    def takes_prompts(self, requests: list[GenerationRequest], step: int) -> bool:
+        """Whether a step may have more to do than decode."""
+        return not self._waits(step) and any(not request.generated for request in requests)
+
+    def _waits(self, step: int) -> bool:
+        return step - self._last_prefill < (self._config.prefill_every or self.pace.steps)
 
     def _plan(
         self, requests: list[GenerationRequest], sessions: Collection[SessionState], step: int, budget: int

@@ -11,7 +11,7 @@ from torch import Tensor
 from holotron.engine.errors import GenerationFailed, GrammarFailed
 from holotron.engine.grammar import GrammarError, GrammarState
 from holotron.engine.requests import FinishEvent, GenerationRequest, TokenEvent, TokenLogprobs
-from holotron.engine.sampling import EMPTY, ERRORS, RowState, SampledToken, sample, sample_plainly
+from holotron.engine.sampling import EMPTY, ERRORS, PlainDraw, RowState, SampledToken, sample, sample_plainly
 from holotron.engine.stopping import StopChecker
 from holotron.model.config import ModelConfig
 from holotron.model.text.tokenizer import Tokenizer
@@ -24,7 +24,7 @@ class SampledStep(NamedTuple):
     text: str = ""
     logprobs: TokenLogprobs | None = None
     finish: FinishEvent | None = None
-    error: GenerationFailed | None = None
+    error: Exception | None = None
 
     def event(self, epoch: int) -> TokenEvent:
         return TokenEvent(self.token_ids, self.text, self.logprobs, epoch)
@@ -58,20 +58,29 @@ class TokenSampler:
     def draw(self, requests: Sequence[GenerationRequest], logits_SV: Tensor) -> list[SampledStep]:
         """The outcomes of one step, in order. An error of one generation is its own."""
         rows = [request.row for request in requests if request.row is not None]
-        logits_SV = logits_SV.float()
-        if self.banned.device != logits_SV.device:
-            self.banned = self.banned.to(logits_SV.device)
         if all(row.is_plain for row in rows):
-            tokens = sample_plainly(logits_SV, self.banned)
-            return [
-                self._outcome(request, row, token) for request, row, token in zip(requests, rows, tokens, strict=True)
-            ]
+            return self.outcomes(requests, self.draw_plainly(logits_SV).read())
+        logits_SV = logits_SV.float()
         bitmask, broken = self._bitmask(requests, logits_SV.device)
-        tokens = sample(logits_SV, rows, bitmask, self.banned).read(rows)
+        tokens = sample(logits_SV, rows, bitmask, self._banned_on(logits_SV.device)).read(rows)
         return [
             SampledStep(error=broken[i]) if i in broken else self._outcome(request, row, token)
             for i, (request, row, token) in enumerate(zip(requests, rows, tokens, strict=True))
         ]
+
+    def draw_plainly(self, logits_SV: Tensor) -> PlainDraw:
+        """The next tokens of requests that are all plain, which are not waited for."""
+        return sample_plainly(logits_SV.float(), self._banned_on(logits_SV.device))
+
+    def outcomes(self, requests: Sequence[GenerationRequest], tokens: Sequence[SampledToken]) -> list[SampledStep]:
+        """What plain requests gain by these tokens."""
+        rows = [request.row for request in requests if request.row is not None]
+        return [self._outcome(*each) for each in zip(requests, rows, tokens, strict=True)]
+
+    def _banned_on(self, device: torch.device) -> Tensor:
+        if self.banned.device != device:
+            self.banned = self.banned.to(device)
+        return self.banned
 
     def _bitmask(
         self, requests: Sequence[GenerationRequest], device: torch.device

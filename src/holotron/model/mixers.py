@@ -60,7 +60,10 @@ class MambaMixer(nn.Module):
         c = self.config
         z_TI, xBC_TC, dt_TH = self.in_proj(x_TD).split([c.inner_size, c.conv_channels, c.heads], dim=-1)
         n, packing, norm = batch.steps, batch.packing, (self.norm.weight, self.eps, c.groups)
-        if layer is not None and is_fp8(self.out_proj):
+        if layer is None:
+            assert packing is not None
+            return self.out_proj(ops.gated_rms_norm(self._scan(xBC_TC, dt_TH, batch, packing, None), z_TI, *norm))
+        if is_fp8(self.out_proj):
             rows = QuantizedRows.empty_like(z_TI)
             if n:
                 ops.quantize_rows(self._step(z_TI[:n], xBC_TC[:n], dt_TH[:n], batch, layer), rows.part(0, n))
@@ -68,16 +71,23 @@ class MambaMixer(nn.Module):
                 y_TI = self._scan(xBC_TC[n:], dt_TH[n:], batch, packing, layer)
                 ops.gated_rms_norm_fp8(y_TI, z_TI[n:], *norm, rows.part(n))
             return self.out_proj(rows)
-        parts: list[Tensor] = []
+        out_TI = z_TI.new_empty(z_TI.shape)
         if n:
-            assert layer is not None
-            parts.append(self._step(z_TI[:n], xBC_TC[:n], dt_TH[:n], batch, layer))
+            self._step(z_TI[:n], xBC_TC[:n], dt_TH[:n], batch, layer, out_TI[:n])
         if packing is not None:
             y_TI = self._scan(xBC_TC[n:], dt_TH[n:], batch, packing, layer)
-            parts.append(ops.gated_rms_norm(y_TI, z_TI[n:], *norm))
-        return self.out_proj(parts[0] if len(parts) == 1 else torch.cat(parts))
+            ops.gated_rms_norm(y_TI, z_TI[n:], *norm, out_TI[n:])
+        return self.out_proj(out_TI)
 
-    def _step(self, z_SI: Tensor, xBC_SC: Tensor, dt_SH: Tensor, batch: Batch, layer: LayerMemory) -> Tensor:
+    def _step(
+        self,
+        z_SI: Tensor,
+        xBC_SC: Tensor,
+        dt_SH: Tensor,
+        batch: Batch,
+        layer: LayerMemory,
+        out_SI: Tensor | None = None,
+    ) -> Tensor:
         """One token per session, everything between the two projections at once."""
         assert batch.slots_S is not None
         return ops.mamba_step_(
@@ -96,6 +106,7 @@ class MambaMixer(nn.Module):
             groups=self.config.groups,
             eps=self.eps,
             dt_limit=self.config.dt_limit,
+            out=out_SI,
         )
 
     def _scan(
@@ -109,25 +120,29 @@ class MambaMixer(nn.Module):
         """Whole pieces: convolution and scan from the sessions' states to their new ones."""
         c = self.config
         conv = self.conv1d.weight.squeeze(1), self.conv1d.bias
-        dt_TH, A_H = ops.discretize(dt_TH, self.dt_bias, c.dt_limit), -self.A_log.exp()
         if layer is None:
-            xBC_TC = ops.causal_conv(xBC_TC, *conv, packing)
-            y_THP = ops.ssd_scan(*self._split(xBC_TC, dt_TH, A_H), self.D, packing, c.chunk_size)
+            x_THP, B_TGN, C_TGN = self._split(ops.causal_conv(xBC_TC, *conv, packing))
+            dt_TH = ops.discretize(dt_TH, self.dt_bias, c.dt_limit)
+            y_THP = ops.ssd_scan(x_THP, dt_TH, -self.A_log.exp(), B_TGN, C_TGN, self.D, packing, c.chunk_size)
         else:
             assert batch.slots_S is not None
             assert isinstance(packing, Packing)
             slots_S = batch.slots_S[batch.steps :]
             conv_VCJ, ssm_VHPN = layer.memory.conv_VMCJ[:, layer.index], layer.memory.ssm_VMHPN[:, layer.index]
-            xBC_TC = ops.causal_conv_(xBC_TC, *conv, packing, conv_VCJ, slots_S)
-            y_THP = ops.ssd_scan_(*self._split(xBC_TC, dt_TH, A_H), self.D, packing, c.chunk_size, ssm_VHPN, slots_S)
+            x_THP, B_TGN, C_TGN = self._split(ops.causal_conv_(xBC_TC, *conv, packing, conv_VCJ, slots_S))
+            parameters = self.D, self.dt_bias
+            place = ssm_VHPN, slots_S
+            y_THP = ops.ssd_scan_(
+                x_THP, dt_TH, self.A_log, B_TGN, C_TGN, *parameters, packing, c.chunk_size, *place, dt_limit=c.dt_limit
+            )
         return y_THP.flatten(1)
 
-    def _split(self, xBC_TC: Tensor, dt_TH: Tensor, A_H: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """The scan's arguments out of the convolution's output."""
+    def _split(self, xBC_TC: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The scan's x, B and C out of the convolution's output."""
         c = self.config
         x, B, C = xBC_TC.split([c.inner_size, c.groups * c.state_size, c.groups * c.state_size], dim=-1)
         grouped = (c.groups, c.state_size)
-        return x.unflatten(-1, (c.heads, c.head_dim)), dt_TH, A_H, B.unflatten(-1, grouped), C.unflatten(-1, grouped)
+        return x.unflatten(-1, (c.heads, c.head_dim)), B.unflatten(-1, grouped), C.unflatten(-1, grouped)
 
 
 class AttentionMixer(nn.Module):

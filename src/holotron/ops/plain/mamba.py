@@ -28,6 +28,7 @@ def mamba_step_(
     groups: int,
     eps: float,
     dt_limit: tuple[float, float] = (0.0, float("inf")),
+    out: Tensor | None = None,
 ) -> Tensor:
     """Convolution, recurrence and gated norm of one token each; the sessions' slots are advanced in place."""
     heads, head_dim, state_size = ssm_pool_VHPN.shape[1:]
@@ -45,4 +46,4 @@ def mamba_step_(
     )
     conv_pool_VCJ[slots_S] = conv_SCJ.to(conv_pool_VCJ.dtype)
     ssm_pool_VHPN[slots_S] = ssm_SHPN.to(ssm_pool_VHPN.dtype)
-    return gated_rms_norm(y_SHP.flatten(1), z_SI, norm_weight_I, eps, groups)
+    return gated_rms_norm(y_SHP.flatten(1), z_SI, norm_weight_I, eps, groups, out)

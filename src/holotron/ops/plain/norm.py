@@ -23,13 +23,19 @@ def add_rms_norm(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[
     return total, rms_norm(total, weight, eps)
 
 
-def gated_rms_norm(x: Tensor, gate: Tensor, weight: Tensor, eps: float, groups: int) -> Tensor:
-    """RMSNorm(x · silu(gate)) with the mean square taken over each of `groups` equal parts of the last axis."""
+def gated_rms_norm(
+    x: Tensor, gate: Tensor, weight: Tensor, eps: float, groups: int, out: Tensor | None = None
+) -> Tensor:
+    """RMSNorm(x · silu(gate)) with the mean square taken over each of `groups` equal parts of the last axis.
+
+    Into `out` where one is given, whose rows lie side by side.
+    """
     wide = x.to(accumulation_dtype(x))
     wide = wide * F.silu(gate.to(wide.dtype))
     parts = wide.unflatten(-1, (groups, -1))
     parts = parts * torch.rsqrt(parts.square().mean(-1, keepdim=True) + eps)
-    return (parts.flatten(-2) * weight).to(x.dtype)
+    y = (parts.flatten(-2) * weight).to(x.dtype)
+    return y if out is None else out.copy_(y)
 
 
 def relu_squared(x: Tensor) -> Tensor:

@@ -97,17 +97,22 @@ def _per_head(shared_CGLK: Tensor, own_CHLK: Tensor) -> Tensor:
 def ssd_scan_(
     x_THP: Tensor,
     dt_TH: Tensor,
-    A_H: Tensor,
+    A_log_H: Tensor,
     B_TGN: Tensor,
     C_TGN: Tensor,
     D_H: Tensor,
+    dt_bias_H: Tensor,
     packing: Packing,
     chunk_size: int,
     pool_VHPN: Tensor,
     slots_S: Tensor,
+    *,
+    dt_limit: tuple[float, float] = (0.0, float("inf")),
 ) -> Tensor:
-    """ssd_scan from and to slots of a pool."""
-    y_THP, final_SHPN = ssd_scan(x_THP, dt_TH, A_H, B_TGN, C_TGN, D_H, packing, chunk_size, pool_VHPN[slots_S])
+    """ssd_scan from and to slots of a pool; dt and A are as the model has them."""
+    dt_TH = discretize(dt_TH, dt_bias_H, dt_limit)
+    rest = B_TGN, C_TGN, D_H, packing, chunk_size, pool_VHPN[slots_S]
+    y_THP, final_SHPN = ssd_scan(x_THP, dt_TH, -A_log_H.exp(), *rest)
     pool_VHPN[slots_S] = final_SHPN.to(pool_VHPN.dtype)
     return y_THP
 

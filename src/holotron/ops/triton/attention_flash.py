@@ -19,7 +19,7 @@ from torch import Tensor
 
 from holotron.ops.packing import Packing
 from holotron.ops.triton.attention_decode import LOG2_E, block_pages, check_shapes, compute_type, to_compute
-from holotron.ops.triton.scan import to_device
+from holotron.ops.triton.tables import to_device
 
 
 @dataclass(frozen=True)

@@ -7,37 +7,38 @@ that have tokens, O blocks of tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
-import numpy as np
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from holotron.ops.packing import Packing
-from holotron.ops.triton.scan import filled_sequences, to_device
+from holotron.ops.triton.tables import filled_sequences, token_blocks
 
 STATE_BLOCK_C = 512
 
 
 @dataclass(frozen=True)
 class ConvConfig:
-    """The tokens and channels a program computes, and its warps."""
+    """The tokens and channels a program computes, the tokens it loads at once, and its warps.
 
-    block_t: int = 16
-    block_c: int = 128
-    num_warps: int = 4
+    8 channels for each thread are one 16-byte load.
+    """
+
+    block_t: int = 64
+    block_c: int = 256
+    rows: int = 16
+    num_warps: int = 1
 
 
 CONV_CONFIGS = [
-    ConvConfig(16, 128, 4),
-    ConvConfig(16, 256, 4),
-    ConvConfig(8, 256, 4),
-    ConvConfig(32, 128, 4),
-    ConvConfig(32, 256, 8),
-    ConvConfig(8, 512, 4),
-    ConvConfig(32, 64, 4),
+    ConvConfig(64, 256, 16, 1),
+    ConvConfig(64, 256, 8, 1),
+    ConvConfig(128, 256, 16, 1),
+    ConvConfig(64, 512, 16, 2),
+    ConvConfig(32, 512, 8, 2),
+    ConvConfig(64, 512, 8, 4),
 ]
 
 
@@ -56,7 +57,7 @@ def causal_conv_(
     for tensor in (x_TC, weight_CK, pool_VCJ):
         assert tensor.stride(-1) == 1, "the last axis must be contiguous"
     (tokens, channels), kernel = x_TC.shape, weight_CK.shape[1]
-    assert kernel - 1 <= config.block_t, "a sequence's first block must hold every token that meets the carried inputs"
+    assert kernel - 1 <= config.rows, "a sequence's first rows must be all that meet the carried inputs"
     y_TC = torch.empty((tokens, channels), dtype=x_TC.dtype, device=x_TC.device)
     blocks_O4 = token_blocks(packing, config.block_t)
     block_c = min(config.block_c, triton.next_power_of_2(channels))
@@ -76,17 +77,18 @@ def causal_conv_(
             K=kernel,
             BLOCK_T=config.block_t,
             BLOCK_C=block_c,
+            ROWS=config.rows,
             num_warps=config.num_warps,
         )
     # A kernel of its own, after the outputs: those still read the states that it replaces.
-    rows_R3 = filled_sequences(packing)
-    if len(rows_R3):
+    rows_R4 = filled_sequences(packing, config.block_t)
+    if len(rows_R4):
         block_c = min(STATE_BLOCK_C, triton.next_power_of_2(channels))
-        _state_kernel[(triton.cdiv(channels, block_c), len(rows_R3))](
+        _state_kernel[(triton.cdiv(channels, block_c), len(rows_R4))](
             x_TC,
             pool_VCJ,
             slots_S,
-            rows_R3,
+            rows_R4,
             channels,
             x_TC.stride(0),
             *pool_VCJ.stride()[:2],
@@ -95,17 +97,6 @@ def causal_conv_(
             BLOCK_C=block_c,
         )
     return y_TC
-
-
-@lru_cache(maxsize=8)
-def token_blocks(packing: Packing, block_t: int) -> Tensor:
-    """A row (sequence, its first token, its length, place of the block in it) per block; none spans two sequences."""
-    lengths_S = np.array(packing.lengths)
-    counts_S = -(-lengths_S // block_t)
-    sequence_O = np.repeat(np.arange(len(lengths_S)), counts_S)
-    offset_O = (np.arange(len(sequence_O)) - (counts_S.cumsum() - counts_S)[sequence_O]) * block_t
-    starts_O = np.array(packing.starts[:-1])[sequence_O]
-    return to_device(np.stack([sequence_O, starts_O, lengths_S[sequence_O], offset_O], axis=1), packing.device)
 
 
 # Tables may start at any of their entries: one compilation serves all.
@@ -126,6 +117,7 @@ def _conv_kernel(
     K: tl.constexpr,
     BLOCK_T: tl.constexpr,
     BLOCK_C: tl.constexpr,
+    ROWS: tl.constexpr,
 ):
     block_ptr = blocks_ptr + tl.program_id(1) * 4
     sequence = tl.load(block_ptr)
@@ -133,33 +125,38 @@ def _conv_kernel(
     length = tl.load(block_ptr + 2)
     offset = tl.load(block_ptr + 3)
     c_C = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
-    t_T = tl.arange(0, BLOCK_T)
     inside_C = c_C < channels
-    inside_TC = (offset + t_T < length)[:, None] & inside_C[None, :]
-
-    y_TC = tl.zeros([BLOCK_T, BLOCK_C], dtype=tl.float32)
+    bias = tl.zeros([BLOCK_C], dtype=tl.float32)
     if bias_ptr is not None:
-        y_TC += tl.load(bias_ptr + c_C, mask=inside_C, other=0).to(tl.float32)[None, :]
-    weight_C = weight_ptr + c_C * weight_per_channel
-    x_ptr += (start + offset) * x_per_token
+        bias += tl.load(bias_ptr + c_C, mask=inside_C, other=0).to(tl.float32)
+    weights = ()
     for k in tl.static_range(K):
-        back = K - 1 - k
-        known_TC = inside_TC & (offset + t_T >= back)[:, None]
-        tap_TC = tl.load(x_ptr + (t_T - back)[:, None] * x_per_token + c_C[None, :], mask=known_TC, other=0)
-        tap_weight_C = tl.load(weight_C + k, mask=inside_C, other=0).to(tl.float32)
-        y_TC += tap_TC.to(tl.float32) * tap_weight_C[None, :]
-    if offset == 0:
-        # Input j of the carried ones meets tap k at token j - k.
-        slot = tl.load(slots_ptr + sequence).to(tl.int64)
-        pool_C = pool_ptr + slot * pool_per_slot + c_C * pool_per_channel
+        weight = tl.load(weight_ptr + c_C * weight_per_channel + k, mask=inside_C, other=0)
+        weights = weights + (weight.to(tl.float32),)  # type: ignore[assignment] # noqa: RUF005
+    slot = tl.load(slots_ptr + sequence).to(tl.int64)
+    carried_C = pool_ptr + slot * pool_per_slot + c_C * pool_per_channel
+    for first in range(offset, tl.minimum(offset + BLOCK_T, length), ROWS):
+        x_C = x_ptr + (start + first) * x_per_token + c_C
+        # All rows are on their way before the first is waited for.
+        rows = ()
         for j in tl.static_range(K - 1):
-            carried_C = tl.load(pool_C + j, mask=inside_C, other=0).to(x_ptr.dtype.element_ty).to(tl.float32)
-            for k in tl.static_range(j + 1):
-                tap_weight_C = tl.load(weight_C + k, mask=inside_C, other=0).to(tl.float32)
-                y_TC += tl.where((t_T == j - k)[:, None], (carried_C * tap_weight_C)[None, :], 0.0)
-    y_TC = y_TC / (1 + tl.exp(-y_TC))
-    y_ptr += (start + offset) * channels
-    tl.store(y_ptr + t_T[:, None] * channels + c_C[None, :], y_TC.to(y_ptr.dtype.element_ty), mask=inside_TC)
+            if first == 0:
+                before = tl.load(carried_C + j, mask=inside_C, other=0).to(x_ptr.dtype.element_ty)
+            else:
+                before = tl.load(x_C + (j - (K - 1)) * x_per_token, mask=inside_C, other=0)
+            rows = rows + (before,)  # type: ignore[assignment] # noqa: RUF005
+        for t in tl.static_range(ROWS):
+            inside = c_C < tl.where(first + t < length, channels, 0)
+            row = tl.load(x_C + t * x_per_token, mask=inside, other=0)
+            rows = rows + (row,)  # type: ignore[assignment] # noqa: RUF005
+        y_C = y_ptr + (start + first) * channels + c_C
+        for t in tl.static_range(ROWS):
+            y = bias
+            for k in tl.static_range(K):
+                y += rows[t + k].to(tl.float32) * weights[k]
+            y = y / (1 + tl.exp(-y))
+            inside = c_C < tl.where(first + t < length, channels, 0)
+            tl.store(y_C + t * channels, y.to(y_ptr.dtype.element_ty), mask=inside)
 
 
 # Tables may start at any of their entries: one compilation serves all.
@@ -177,7 +174,7 @@ def _state_kernel(
     BLOCK_J: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ):
-    row_ptr = rows_ptr + tl.program_id(1) * 3
+    row_ptr = rows_ptr + tl.program_id(1) * 4
     slot = tl.load(slots_ptr + tl.load(row_ptr)).to(tl.int64)
     start = tl.load(row_ptr + 1)
     count = tl.load(row_ptr + 2) - start

@@ -64,7 +64,7 @@ def mamba_step_(
     out: Tensor | None = None,
     config: StepConfig | None = None,
 ) -> Tensor:
-    """The plain mamba_step_, into `out` where one is given."""
+    """The plain mamba_step_."""
     config = config or STEP_CONFIGS[0]
     for tensor in (z_SI, xBC_SC, dt_SH, conv_weight_CK, conv_pool_VCJ, ssm_pool_VHPN):
         assert tensor.stride(-1) == 1, "the last axis must be contiguous"
@@ -119,7 +119,7 @@ def mamba_step_(
 
 
 @triton.jit
-def _softplus(x):
+def softplus(x):
     """log(1 + exp(x)) to the last bits, which the device's fast logarithm loses where the result is small."""
     small = tl.exp(-tl.abs(x))
     s = small / (2 + small)  # log(1 + e) = 2 artanh(e / (2 + e)), with s at most 1/3
@@ -240,7 +240,7 @@ def _step_kernel(
         state_PN = tl.load(state_ptr, mask=inside_PN, other=0).to(tl.float32)
         x_P = tl.load(out_ptr + head * P + place_P, mask=place_P < P, other=0).to(tl.float32)
         h = group * HEADS + head
-        dt = _softplus(tl.load(dt_ptr + row * dt_per_row + h).to(tl.float32) + tl.load(dt_bias_ptr + h))
+        dt = softplus(tl.load(dt_ptr + row * dt_per_row + h).to(tl.float32) + tl.load(dt_bias_ptr + h))
         if LIMITED:
             dt = tl.minimum(tl.maximum(dt, dt_low), dt_high)
         kept = tl.exp(-dt * tl.exp(tl.load(A_log_ptr + h).to(tl.float32)))

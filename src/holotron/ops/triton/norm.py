@@ -47,10 +47,14 @@ def add_rms_norm(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[
     return total, out
 
 
-def gated_rms_norm(x: Tensor, gate: Tensor, weight: Tensor, eps: float, groups: int) -> Tensor:
-    """RMSNorm(x · silu(gate)) with the mean square taken over each of `groups` equal parts of the last axis."""
+def gated_rms_norm(
+    x: Tensor, gate: Tensor, weight: Tensor, eps: float, groups: int, out: Tensor | None = None
+) -> Tensor:
+    """The plain gated_rms_norm."""
     x_rows, gate_rows = _rows(x), _rows(gate)
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if out is None:
+        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    assert out.is_contiguous()
     if out.numel():
         size = x.shape[-1] // groups
         block = triton.next_power_of_2(size)
