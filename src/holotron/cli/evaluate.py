@@ -58,6 +58,11 @@ MINIWOB_VARIED_EXAMPLES = examples(
     "holotron eval miniwob-varied --protocol strict-125 --sessions 112 --workers 14 --device cuda",
     "holotron eval miniwob-varied --baseline scripted --episodes-per-task 1",
 )
+LIBRARIES_EXAMPLES = examples(
+    "holotron data fetch-libraries",
+    "holotron eval libraries --sessions 112 --workers 14 --device cuda",
+    "holotron eval libraries --baseline scripted --episodes-per-task 1 --tasks govuk/login,antd/mosaic_rows",
+)
 PAGES_VARIED_EXAMPLES = examples("holotron eval pages-varied --episodes-per-task 5")
 
 
@@ -192,6 +197,14 @@ app.command("pages-varied", epilog=PAGES_VARIED_EXAMPLES)(
         "held-out",
         PAGES_PROTOCOLS,
         "Generated pages in views, device pixel ratios, letters and colours that training does not draw.",
+    )
+)
+app.command("libraries", epilog=LIBRARIES_EXAMPLES)(
+    _evaluating(
+        "libraries",
+        "held-out",
+        "held-out (libraries that nothing was taught on) or taught (their seeds were not)",
+        "Generated pages in the looks of published UI libraries, fetched before (holotron data fetch-libraries).",
     )
 )
 app.command("webapps", epilog=WEBAPPS_EXAMPLES)(

@@ -1,4 +1,4 @@
-"""`holotron data screens|miniwob|pages`: what policies learn from, made by browsers in worker processes."""
+"""`holotron data screens|miniwob|pages|libraries`: what policies learn from, made by browsers in worker processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SCREENS_EXAMPLES = examples(
     "holotron data screens --out data/screens --samples 10000 --workers 8",
     "holotron data screens --out data/pages-only --mix pages=3,packages=1",
-    "holotron data screens --view screens.html 50",
+    "holotron data screens --view screens.html 50 --mix libraries=1",
 )
 MINIWOB_EXAMPLES = examples(
     "holotron data miniwob --out data/miniwob --split train --episodes 5000 --workers 2",
@@ -40,6 +40,12 @@ PAGES_EXAMPLES = examples(
     "holotron data pages --out data/pages --episodes 50000 --ray 10.0.0.1:6379 --workers 32",
     "holotron data pages login table_ask --episodes 10 --save pictures",
 )
+LIBRARIES_EXAMPLES = examples(
+    "holotron data fetch-libraries",
+    "holotron data libraries --out data/libraries --episodes 5000 --workers 4",
+    "holotron data libraries bulma/login carbon/mosaic_rows --episodes 3 --save pictures",
+)
+FETCH_EXAMPLES = examples("holotron data fetch-libraries", "HOLOTRON_LIBRARIES=libs holotron data fetch-libraries")
 EPISODES = 1000
 TRIALS = 20  # of each task, where nothing is kept
 WILD = 0.5  # the temperature of a policy that is corrected: it shall go astray in more than one way
@@ -100,6 +106,17 @@ def screens(
             return
         made = generate(settings)
     typer.echo(f"{made} samples written to {out}")
+
+
+def fetch() -> None:
+    """Fetch the UI libraries that the suite and the screens `libraries` show, with npm, pip and apt-get (Debian).
+
+    They go to the folder that HOLOTRON_LIBRARIES names (~/.cache/holotron/libraries); from then on no network is needed.
+    """
+    from holotron.suites.libraries.fetch import fetch_libraries
+
+    with registered("data"):
+        typer.echo(fetch_libraries(lambda what: print(what, file=sys.stderr, flush=True)))
 
 
 def _weights(text: str) -> dict[str, float]:
@@ -167,9 +184,9 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
         from holotron.suites.play import Play
         from holotron.suites.suite import SuiteError, find_suite
 
-        suite = find_suite(f"{suite_name}-varied" if varied else suite_name)
         chance = (0.0 if out is None else 0.1) if noise is None else noise
         with misuse(SuiteError):
+            suite = find_suite(f"{suite_name}-varied" if varied else suite_name)
             names = suite.select(tasks or (), split, training=out is not None)
             if out is None:
                 wanted = suite.tasks(names, range(first_seed, first_seed + (episodes or TRIALS)))

@@ -191,6 +191,7 @@ class Suite(ABC, Generic[E]):
 def find_suite(name: str, root: Path | None = None, apps: Sequence[str] = ()) -> Suite[Any]:
     """A suite by its name. root, apps: of webapps, the folder of the applications, and which of them."""
     from holotron.suites.bandit import BanditSuite
+    from holotron.suites.libraries.suite import LibrariesSuite
     from holotron.suites.miniwob.suite import MiniWoBSuite
     from holotron.suites.miniwob.varied import VariedMiniWoBSuite
     from holotron.suites.pages.suite import PagesSuite
@@ -204,7 +205,7 @@ def find_suite(name: str, root: Path | None = None, apps: Sequence[str] = ()) ->
         raise SuiteError(f"the suite {name} has no root; webapps has one")
     found = (
         *(MiniWoBSuite, PagesSuite, WebSuite, BanditSuite, WebAppsSuite),
-        *(VariedMiniWoBSuite, VariedPagesSuite),
+        *(VariedMiniWoBSuite, VariedPagesSuite, LibrariesSuite),
     )
     known: dict[str, type[Suite[Any]]] = {suite.name: suite for suite in found}
     if name not in known:
