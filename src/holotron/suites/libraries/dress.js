@@ -30,7 +30,7 @@
     fold: ".fold",
     fold_head: ".fold > .head",
     fold_body: ".fold > .inside",
-    dialog: ".dialog",
+    dialog: ".dialog, .offer",
     menu: ".menu > .list, .list > div > .list",
     menu_item: ".list > div",
     items: ".items",

@@ -9,6 +9,7 @@ from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.libraries.dressing import draw_library_task
 from holotron.suites.libraries.manifest import all_libraries, libraries, require_libraries
 from holotron.suites.pages.environment import page_pool
+from holotron.suites.pages.starts import STOPPING_FROM
 from holotron.suites.pages.suite import PagesSuite
 from holotron.suites.pages.task import PageTask
 from holotron.suites.pages.varied import VariedPage
@@ -53,6 +54,7 @@ class LibrariesSuite(PagesSuite):
         return (
             EvalProtocol("held-out", self.names("held-out"), 2, 15),
             EvalProtocol("taught", self.names("train"), 1, 15),
+            EvalProtocol("stopping", self.names("held-out"), 1, 15, first=STOPPING_FROM),
         )
 
     def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:

@@ -76,13 +76,6 @@ def draw_varied_task(name: str, seed: int) -> tuple[PageTask, float]:
 class VariedPage(PageEnvironment):
     """One page, shown as the seed of its task says."""
 
-    ratio = 1.0
-
-    async def reset(self, task: Task, seed: int) -> Observation:
-        drawn, self.ratio = self.draw(task.name or "", seed)
-        await self.show(drawn)
-        return await self.observe()
-
     def draw(self, name: str, seed: int) -> tuple[PageTask, float]:
         return draw_varied_task(name, seed)
 
