@@ -305,6 +305,9 @@ def _print(report: dict[str, Any], folder: Path) -> None:
             f"{100 * high:.1f}), {part['successes']} of {part['episodes']} episodes; {part['missing']} missing",
             soft_wrap=True,
         )
+        if stopping := part.get("stopping", {}):
+            ways = ", ".join(f"{kind} {100 * way['share']:.1f}%" for kind, way in stopping.items() if kind != "episodes")
+            console().print(f"  stopped, {stopping['episodes']} episodes: {ways}", soft_wrap=True)
 
 
 def _listed(text: str | None) -> list[str]:

@@ -99,7 +99,9 @@ class PageEnvironment(LocalPage):
         if solved and self._solved_as is None:
             self._solved_as = page
         self._spoiled = self._spoiled or self._solved_as not in (None, page)
-        return TaskStatus(reward=None if solved is None else float(solved and not self._spoiled))
+        if solved is None and not self.impossible:
+            return TaskStatus()
+        return TaskStatus(reward=float(bool(solved) and not self._spoiled and not self.impossible))
 
     async def can_tell(self) -> bool:
         """Whether the page alone shows that the task is done: it is not a question."""
