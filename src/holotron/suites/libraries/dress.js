@@ -89,6 +89,13 @@
       }
     });
   };
+  // Boxes that a library draws by other means than themselves are drawn as the browser does.
+  const show_boxes = () => {
+    for (const box of document.querySelectorAll("[type=checkbox]:not([data-plain]), [type=radio]:not([data-plain])")) {
+      const away = box.offsetWidth < 8 || box.offsetHeight < 8 || parseFloat(getComputedStyle(box).opacity) < 0.1;
+      if (away && box.parentElement.offsetHeight) box.dataset.plain = "";
+    }
+  };
   // Screens have switches made of buttons; libraries have them made of boxes.
   for (const button of document.querySelectorAll("button[role=switch]")) {
     const box = Object.assign(document.createElement("input"), { type: "checkbox", className: "switch", id: button.id });
@@ -111,8 +118,9 @@
       element.after(drawn);
     }
   for (const [name, value] of Object.entries(look.on || {})) document.documentElement.setAttribute(name, value);
-  dress();
-  new MutationObserver(dress).observe(document.body, {
-    subtree: true, childList: true, attributes: true, attributeFilter: ["class", "aria-selected"],
+  const both = () => { dress(); show_boxes(); };
+  both();
+  new MutationObserver(both).observe(document.body, {
+    subtree: true, childList: true, attributes: true, attributeFilter: ["class", "aria-selected", "hidden"],
   });
 }
