@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from holotron.episodes.replay import ReplayReport
 
 app = command_group(
-    "To learn from: episodes by teachers (miniwob, pages, libraries), screens, and data sets of others (import). Stored episodes:"
-    " export, import, annotate, check, replay.",
+    "To learn from: episodes by teachers (miniwob, pages, libraries), screens, and data sets of others (import). Stored"
+    " episodes: export, import, annotate, check, replay.",
     examples(
         "holotron data miniwob --out data/miniwob --episodes 5000 --workers 4",
         "holotron data import agentnet data/agentnet_ubuntu.jsonl --out data/agentnet --check",

@@ -16,7 +16,16 @@ import typer
 
 from holotron.cli.errors import FAILED, Misuse, failure, misuse
 from holotron.cli.output import examples
-from holotron.cli.policies import Chosen, RayOption, agent_failures, opened, player
+from holotron.cli.policies import (
+    Chosen,
+    LibrariesOption,
+    RayOption,
+    agent_failures,
+    opened,
+    player,
+    use_libraries,
+    without,
+)
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
 
@@ -45,7 +54,7 @@ LIBRARIES_EXAMPLES = examples(
     "holotron data libraries --out data/libraries --episodes 5000 --workers 4",
     "holotron data libraries bulma/login carbon/mosaic_rows --episodes 3 --save pictures",
 )
-FETCH_EXAMPLES = examples("holotron data fetch-libraries", "HOLOTRON_LIBRARIES=libs holotron data fetch-libraries")
+FETCH_EXAMPLES = examples("holotron data fetch-libraries", "holotron data fetch-libraries --out data/ui")
 EPISODES = 1000
 TRIALS = 20  # of each task, where nothing is kept
 WILD = 0.5  # the temperature of a policy that is corrected: it shall go astray in more than one way
@@ -73,6 +82,7 @@ def screens(
         typer.Option(exists=True, file_okay=False, help="Where the source packages looks for HTML; may be repeated."),
     ] = None,
     varied: VariedOption = False,
+    libraries: LibrariesOption = None,
     shard_mib: Annotated[int, typer.Option(min=1, help="Size of a shard.")] = 64,
     view: Annotated[
         tuple[Path, int] | None,
@@ -108,13 +118,19 @@ def screens(
     typer.echo(f"{made} samples written to {out}")
 
 
-def fetch() -> None:
+def fetch(
+    out: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="Where to (default: HOLOTRON_LIBRARIES, or ~/.cache/holotron/libraries)."),
+    ] = None,
+) -> None:
     """Fetch the UI libraries that the suite and the screens `libraries` show, with npm, pip and apt-get (Debian).
 
-    They go to the folder that HOLOTRON_LIBRARIES names (~/.cache/holotron/libraries); from then on no network is needed.
+    From then on no network is needed. What is there already is not fetched again.
     """
     from holotron.suites.libraries.fetch import fetch_libraries
 
+    use_libraries(out)
     with registered("data"):
         typer.echo(fetch_libraries(lambda what: print(what, file=sys.stderr, flush=True)))
 
@@ -153,6 +169,7 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
         ] = None,
         split: Annotated[str | None, typer.Option(help="Only tasks of that part of the suite.")] = None,
         varied: VariedOption = False,
+        libraries: LibrariesOption = None,
         model: Annotated[
             str | None, typer.Option(help="A policy: it plays, and the teacher says where it should do otherwise.")
         ] = None,
@@ -242,7 +259,7 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
 
     named = typer.Argument(help=f"{what}; all that are for training.")
     command.__annotations__["tasks"] = Annotated[list[str] | None, named]
-    return command
+    return without(command, "varied" if suite_name == "libraries" else "libraries")
 
 
 @contextmanager

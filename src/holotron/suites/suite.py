@@ -41,7 +41,7 @@ class EvalProtocol:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Of each task. The first held-out ones, so that smaller protocols are parts of larger ones, or from `first`."""
+        """Of each task, from the `first` held-out one on, so that smaller protocols are parts of larger ones."""
         return tuple(HELD_OUT_SEEDS[self.first : self.first + self.episodes_per_task])
 
 

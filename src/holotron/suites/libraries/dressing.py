@@ -46,10 +46,12 @@ def draw_library_task(library: Library, template: str, seed: int) -> tuple[PageT
 
     def restyle(style: PageStyle) -> PageStyle:
         size = chance.choice(("", "", "", "html { font-size: 112%; }", "html { font-size: 90%; }"))
-        variations = (size if chance.random() < 0.5 else "") + ("" if chance.random() < OWN_LETTERS else letters(seen.font))
+        variations = (size if chance.random() < 0.5 else "") + (
+            "" if chance.random() < OWN_LETTERS else letters(seen.font)
+        )
         kept = "; ".join(each for each in style.variables.split("; ") if each.startswith(("--room", "--width")))
-        changes = {"viewport": seen.viewport, "variables": kept, "variations": variations}
-        return replace(style, **changes, sheet=dress.sheet, dressing=dress.script)
+        dressed = replace(style, sheet=dress.sheet, dressing=dress.script)
+        return replace(dressed, viewport=seen.viewport, variables=kept, variations=variations)
 
     # The same seed shall not say the same in every library.
     own_seed = seed - seed % len(TRAINING_SEEDS) + (seed + crc32(library.name.encode())) % len(TRAINING_SEEDS)

@@ -54,17 +54,14 @@ def _fetch(sharing: list[Library], folder: Path) -> None:
         if archive.suffix == ".deb":
             _run(["dpkg-deb", "-x", str(archive), str(unpacked)], download)
         else:
-            shutil.unpack_archive(archive, unpacked, "zip" if archive.suffix == ".whl" else "gztar", **_safely(archive))
+            wheel = archive.suffix == ".whl"
+            shutil.unpack_archive(archive, unpacked, "zip" if wheel else "gztar", filter=None if wheel else "data")
         for library in sharing:
             for path in chosen_files(library, unpacked):
                 target = kept / path.relative_to(unpacked)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target)
         kept.rename(folder)
-
-
-def _safely(archive: Path) -> dict[str, str]:
-    return {} if archive.suffix == ".whl" else {"filter": "data"}
 
 
 def _run(command: list[str], folder: Path) -> None:
@@ -99,5 +96,3 @@ def chosen_files(library: Library, unpacked: Path) -> list[Path]:
 def shipped(library: Library, folders: tuple[str, ...]) -> list[Path]:
     """The pages of a library that was fetched, in an order that does not depend on the disk's."""
     return sorted(path for place in folders for path in (library.folder / place).rglob("*") if path.suffix in PAGES)
-
-

@@ -49,7 +49,9 @@ class Library:
 def all_libraries() -> dict[str, Library]:
     manifest = Path(os.environ.get(VARIABLE, "")) / "manifest.toml"  # a folder may have one of its own
     found = tomllib.loads((manifest if manifest.is_file() else HERE / "manifest.toml").read_text(encoding="utf-8"))
-    return {name: Library(name, **{key: _frozen(value) for key, value in entry.items()}) for name, entry in found.items()}
+    return {
+        name: Library(name, **{key: _frozen(value) for key, value in entry.items()}) for name, entry in found.items()
+    }
 
 
 def _frozen(value: Any) -> Any:

@@ -44,14 +44,20 @@ def draw_distractor(chance: random.Random, instruction: str) -> Distractor:
     style = f"<style>{STYLE}</style>"
     match kind:
         case "banner":
-            edge = chance.choice(("bottom: 0", "bottom: 0", "top: 0", "bottom: 24px; left: 24px; right: auto; width: 380px"))
+            edge = chance.choice(
+                ("bottom: 0", "bottom: 0", "top: 0", "bottom: 24px; left: 24px; right: auto; width: 380px")
+            )
             inside = f'{said}<div class="row">{buttons}</div>'
-            return Distractor(after=f'{style}<div class="banner" data-distractor style="{edge}">{inside}</div>', script=SCRIPT)
+            return Distractor(
+                after=f'{style}<div class="banner" data-distractor style="{edge}">{inside}</div>', script=SCRIPT
+            )
         case "offer":
             inside = f'<div class="offer">{said}<div class="row">{buttons}</div></div>'
             return Distractor(after=f'{style}<div class="cover" data-distractor>{inside}</div>', script=SCRIPT)
         case "form":
-            field = f'<div class="field"><input type="text" placeholder="{escape(chance.choice(words["hints"]))}"></div>'
+            field = (
+                f'<div class="field"><input type="text" placeholder="{escape(chance.choice(words["hints"]))}"></div>'
+            )
             inside = f'{said}<form novalidate><div class="row">{field}{buttons}</div></form>'
             return Distractor(after=f'{style}<div class="tile" data-distractor="form">{inside}</div>', script=SCRIPT)
     height, hue = chance.randrange(45, 130), chance.randrange(360)

@@ -29,7 +29,7 @@ def draw_start(name: str, seed: int) -> Start:
 
 
 async def put_at(env: PageEnvironment, start: Start) -> None:
-    """Bring the task of a fresh page there; where it is a question, or nothing on it can be missed, it stays as it is."""
+    """Bring the task of a fresh page there; a question, or a page on which nothing can be missed, stays as it is."""
     if start == "impossible":
         env.impossible = bool(await env.call(LACK, env.instruction))
     if start != "done" or not await env.can_tell():
@@ -41,5 +41,3 @@ async def put_at(env: PageEnvironment, start: Start) -> None:
             break
         await env.act(action)
     await env.status()
-
-

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from holotron.env.environment import Observation
-from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.kit.variation import (
     FONTS,

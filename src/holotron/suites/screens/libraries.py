@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from holotron.suites.kit.html import document
 from holotron.suites.kit.variation import FONTS, HELD_OUT_FONTS, SIDE_BAND, draw_number
-from holotron.suites.libraries.dressing import dress_of, draw_library_task, letters
+from holotron.suites.libraries.dressing import draw_library_task, dress_of, letters
 from holotron.suites.libraries.fetch import shipped
 from holotron.suites.libraries.manifest import Library, libraries, sheet_of
 from holotron.suites.libraries.suite import TEMPLATES as TASKS
@@ -27,7 +27,9 @@ def make_library_page(seed: int, trial: int = 0, *, held_out: bool = False) -> D
     """The page of a seed. Held-out pages are of held-out libraries."""
     chance = random.Random(f"libraries/{seed}/{held_out}/{trial}")
     kind = chance.choices(list(KINDS), list(KINDS.values()))[0]
-    fitting = [each for each in libraries(held_out) if (each.pages or each.fragments if kind == "shipped" else each.sheet)]
+    fitting = [
+        each for each in libraries(held_out) if (each.pages or each.fragments if kind == "shipped" else each.sheet)
+    ]
     library = chance.choice(fitting)
     width, height = (draw_number(chance, sides, SIDE_BAND, held_out) for sides in (WIDTHS, HEIGHTS))
     about = {"library": library.name, "kind": kind}

@@ -82,9 +82,7 @@ def mosaic_three(s: PageBuilder) -> PageContent:
     """Three things one after another, each somewhere else."""
     names = Names(s)
     wanted = [
-        activity_block(s, names, f"b{index}", activity)
-        if s.maybe()
-        else any_block(s, names, f"b{index}", wanted=True)
+        activity_block(s, names, f"b{index}", activity) if s.maybe() else any_block(s, names, f"b{index}", wanted=True)
         for index, activity in enumerate(s.some(all_activities(), 3))
     ]
     return _page(s, wanted, [], explained=False)
