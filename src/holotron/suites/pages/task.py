@@ -13,7 +13,6 @@ from pkgutil import iter_modules
 from holotron.suites.pages import templates as folder
 from holotron.suites.pages.behaviour import own_script, read_script
 from holotron.suites.pages.builder import PageBuilder, PageContent
-from holotron.suites.pages.data import read_data
 from holotron.suites.pages.distractors import Distractor, draw_distractor
 from holotron.suites.pages.style import PageStyle, draw_style
 
@@ -84,7 +83,8 @@ def draw_task(name: str, seed: int, restyle: Callable[[PageStyle], PageStyle] = 
     if not made.held_out:  # those stay as they were first measured
         variations = random.Random(f"{name}/{seed}/habits")
         style, data["deaf"] = style.varied(variations), variations.random() < IGNORES_ENTER_SHARE
-        text = _addressed(variations, text) if variations.random() < ADDRESSED_SHARE else text
+        if variations.random() < ADDRESSED_SHARE:
+            text = _addressed(PageBuilder(variations, style).saying("addressed"), text)
         distractor = draw_distractor(variations, text)
     style = restyle(style)
     script = own_script(name) if drawn.script is None else drawn.script
@@ -102,13 +102,11 @@ def is_held_out(name: str) -> bool:
     return _TEMPLATES[name.rpartition("/")[2]].held_out
 
 
-def _addressed(chance: random.Random, text: str) -> str:
+def _addressed(way: str, text: str) -> str:
     """The task as one asks somebody; what begins with a name or in quotes stays as it is."""
-    way = chance.choice(read_data("wordings")["addressed"])
     if not (text[1:2].islower() or text[1:2] == " ") or text.split()[0].endswith(":") or "?" in text:
         return text
-    asked = way.format(text=text[0].lower() + text[1:].rstrip("."))
-    return asked if text.endswith(".") or not asked.endswith(".") else asked[:-1]
+    return way.format(text=text[0].lower() + text[1:])
 
 
 @cache
