@@ -52,7 +52,8 @@ def make_library_page(seed: int, trial: int = 0, *, held_out: bool = False) -> D
 def _shipped(library: Library, chance: random.Random, own: str) -> Document:
     """A page that came with the library, or several pieces of pages in its style."""
     if library.fragments:
-        pieces = chance.sample(shipped(library, library.fragments), chance.randint(*PIECES))
+        found = shipped(library, library.fragments)
+        pieces = chance.sample(found, min(len(found), chance.randint(*PIECES)))
         inside = "".join(f'<div style="margin:1.5em">{path.read_text(encoding="utf-8")}</div>' for path in pieces)
         return Document(document(f"{sheet_of(library, prefixed=False)}{ALWAYS}{own}", inside), 0, 0)
     path = chance.choice(shipped(library, library.pages))
