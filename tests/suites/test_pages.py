@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import pytest
 from playwright.async_api import Error, async_playwright
 
-from holotron.actions.action import Action, Answer, Infeasible, Scroll, Type, parse_action
+from holotron.actions.action import Action, Answer, Click, Infeasible, Scroll, Type, parse_action
+from holotron.actions.coordinates import Space
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import ChatModel
@@ -24,9 +25,11 @@ from holotron.episodes.record import Episode, PolicyInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.plain_pages import FOLDER
 from holotron.suites.pages.environment import PageEnvironment, plain
+from holotron.suites.pages.starts import draw_start
 from holotron.suites.pages.suite import PagesSuite
 from holotron.suites.pages.task import UnknownTemplate, all_templates, draw_task
 from holotron.suites.play import Play, play_tasks
+from holotron.suites.suite import HELD_OUT_SEEDS
 from tests.agent.replies import Recited
 from tests.suites.shared_pool import SharedPool
 
@@ -86,8 +89,8 @@ def test_every_template_is_solved_by_its_teacher(folder: Path) -> None:
         assert episode.task.text == draw_task(episode.task.name or "", 0).text
         assert all(step.actor == "teacher" and step.observation.image for step in episode.steps)
         *before, last = actions(episode)
-        assert isinstance(last, Answer)
-        assert not any(isinstance(action, Answer) for action in before)
+        assert isinstance(last, Answer | Infeasible)
+        assert not any(isinstance(action, Answer | Infeasible) for action in before)
 
 
 def test_teachers_recover_from_disturbances(folder: Path) -> None:
@@ -102,7 +105,7 @@ def test_teachers_recover_from_disturbances(folder: Path) -> None:
 
 
 def test_composed_pages_are_solved_wherever_things_are_hidden(folder: Path) -> None:
-    games = [(name, seed) for name in NAMES if name.startswith("mosaic") for seed in range(20, 26)]
+    games = [(name, seed) for name in NAMES if name.startswith("mosaic") for seed in range(20, 25)]
     pages = [draw_task(*game).html for game in games]
     for way in ('class="tabs"', 'class="fold"', 'class="veil"', 'class="menu"', 'class="back"'):
         assert any(way in page for page in pages), f"none of these pages has {way}"
@@ -161,7 +164,7 @@ def test_unknown_templates_are_named() -> None:
 def test_saying_done_too_early_is_worth_nothing(pages: SharedPool) -> None:
     async def run(pool: Any) -> list[str]:
         async def one(name: str) -> str | None:
-            async with SUITE.begin(pool, SUITE.task(name, 1)) as world:
+            async with SUITE.begin(pool, SUITE.task(name, HELD_OUT_SEEDS[1])) as world:
                 return name if (await world.judge("")).reward != 0 else None
 
         return [name for name in await asyncio.gather(*map(one, NAMES)) if name]
@@ -192,6 +195,75 @@ def test_answers_are_compared_without_their_dress() -> None:
     assert plain("$12.50") == plain(" 12.50 ") == plain('"12.50".')
     assert plain("Ada  Baker") == plain("ada baker")
     assert plain("12.50") != plain("12.5")
+
+
+def test_once_all_is_done_anything_else_loses(pages: SharedPool) -> None:
+    async def run(world: PageEnvironment) -> list[float | None]:
+        rewards = []
+        while not isinstance(action := await next_action(world), Answer):
+            assert action is not None
+            await world.act(action)
+            rewards.append((await world.status()).reward)
+        await world.act(Scroll(direction="down"))  # looking changes nothing
+        rewards.append((await world.status()).reward)
+        await world.act(Click(x=x, y=y))
+        rewards.append((await world.status()).reward)
+        return [*rewards, (await world.judge("")).reward]
+
+    # A list in which something is to be ticked, and then something else is.
+    seed = HELD_OUT_SEEDS[0]
+    x, y = in_world(pages, "todo_tick", seed, other_box)
+    *before, after, clicked, judged = in_world(pages, "todo_tick", seed, run)
+    assert (before[-1], after, clicked, judged) == (1, 1, 0, 0)
+
+
+async def other_box(world: PageEnvironment) -> tuple[int, int]:
+    """A box that the task does not name."""
+    spots = await world.evaluate("__page.spots('input[type=checkbox]:not(:checked)')")
+    action = await next_action(world)
+    assert isinstance(action, Click)
+    points = [Space("pixels", *world.size).to_relative(*spot) for spot in spots]
+    return next((round(x), round(y)) for x, y in points if abs(y - (action.y or 0)) > 10)
+
+
+def test_some_tasks_begin_done_and_some_cannot_be_done(pages: SharedPool, folder: Path) -> None:
+    starts = {start: seed for seed in range(60, 0, -1) for start in [draw_start("list_button", seed)]}
+
+    async def first(world: PageEnvironment) -> tuple[bool, Action | None]:
+        return world.impossible, await next_action(world)
+
+    assert in_world(pages, "list_button", starts["fresh"], first)[0] is False
+    assert in_world(pages, "list_button", starts["done"], first) == (False, Answer(text=""))
+    assert in_world(pages, "list_button", starts["impossible"], first) == (True, Infeasible(reason="not found"))
+    assert unsolved(play_all(folder, [("list_button", seed) for seed in starts.values()])) == []
+    assert {draw_start(name, seed) for name in NAMES for seed in HELD_OUT_SEEDS[:20]} == {"fresh"}
+    held_out = [found.name for found in all_templates(held_out=True)]
+    assert {draw_start(name, seed) for name in held_out for seed in range(50)} == {"fresh"}
+
+    async def gives_up(world: PageEnvironment) -> float | None:
+        await world.act(Infeasible(reason="no"))
+        return (await world.status()).reward
+
+    assert in_world(pages, "list_button", starts["fresh"], gives_up) == 0
+
+
+def test_what_is_in_the_way_is_put_aside_first(pages: SharedPool) -> None:
+    async def run(world: PageEnvironment) -> tuple[bool, bool]:
+        action = await next_action(world)
+        assert isinstance(action, Click)
+        await world.act(action)
+        gone = await world.evaluate("!document.querySelector('.cover')")
+        return gone, (await world.status()).done
+
+    async def send_unasked(world: PageEnvironment) -> bool:
+        await world.evaluate("document.querySelector('[data-distractor=form] button').click()")
+        return (await world.status()).done
+
+    def with_part(part: str) -> int:
+        return next(seed for seed in HELD_OUT_SEEDS[:300] if part in draw_task("contact", seed).html)
+
+    assert in_world(pages, "contact", with_part('class="cover" data-distractor'), run) == (True, False)
+    assert in_world(pages, "contact", with_part('data-distractor="form"'), send_unasked) is True
 
 
 def test_a_wrong_act_that_cannot_be_undone_ends_the_task(pages: SharedPool) -> None:
@@ -306,11 +378,11 @@ def test_a_policy_is_corrected_and_relieved(folder: Path) -> None:
 
 def test_what_cannot_be_undone_is_told_and_no_more(folder: Path) -> None:
     done = '{"action":"answer","text":"done"}'
-    for episode in play_all(folder, [("login", seed) for seed in range(3)], policy=Recited(done)):
+    for episode in play_all(folder, [("login", seed) for seed in HELD_OUT_SEEDS[:3]], policy=Recited(done)):
         (step,) = episode.steps
         assert (step.actor, step.action.text if step.action else "") == ("policy", done)
         assert step.teacher is not None
-        assert step.teacher.parse().action == "type"
+        assert step.teacher.parse().action in ("type", "click")
         assert episode.outcome is not None
         assert (episode.outcome.success, episode.outcome.reward) == (False, 0)
 

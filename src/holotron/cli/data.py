@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from holotron.episodes.replay import ReplayReport
 
 app = command_group(
-    "To learn from: episodes by teachers (miniwob, pages), screens, and data sets of others (import). Stored episodes:"
-    " export, import, annotate, check, replay.",
+    "To learn from: episodes by teachers (miniwob, pages, libraries), screens, and data sets of others (import). Stored"
+    " episodes: export, import, annotate, check, replay.",
     examples(
         "holotron data miniwob --out data/miniwob --episodes 5000 --workers 4",
         "holotron data import agentnet data/agentnet_ubuntu.jsonl --out data/agentnet --check",
@@ -31,6 +31,10 @@ app = command_group(
 app.command("screens", epilog=generate.SCREENS_EXAMPLES)(generate.screens)
 app.command("miniwob", epilog=generate.MINIWOB_EXAMPLES)(generate.teaching("miniwob", "Tasks of MiniWoB++"))
 app.command("pages", epilog=generate.PAGES_EXAMPLES)(generate.teaching("pages", "Templates of generated pages"))
+app.command("libraries", epilog=generate.LIBRARIES_EXAMPLES)(
+    generate.teaching("libraries", "LIBRARY/TEMPLATE: generated pages in the looks of published UI libraries")
+)
+app.command("fetch-libraries", epilog=generate.FETCH_EXAMPLES)(generate.fetch)
 
 
 app.command("export", epilog=transfer.EXPORT_EXAMPLES)(transfer.export)

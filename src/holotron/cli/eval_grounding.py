@@ -18,6 +18,7 @@ from holotron.cli.policies import (
     DeviceOption,
     EndpointOption,
     FormatOption,
+    LibrariesOption,
     MaxTokensOption,
     ModelOption,
     NameOption,
@@ -85,6 +86,7 @@ def grounding(
     max_tokens: MaxTokensOption = 128,
     screens: Annotated[int, typer.Option(min=1, help="Generated ones, of each source; four questions each.")] = 100,
     sources: SourcesOption = None,
+    libraries: LibrariesOption = None,
     heights: Annotated[
         str | None,
         typer.Option(help="Each MiniWoB++ page or widget at so many pixels, white below it, such as 210,300,400."),

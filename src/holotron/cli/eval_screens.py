@@ -10,7 +10,7 @@ import typer
 
 from holotron.cli.errors import Misuse, misuse
 from holotron.cli.output import examples
-from holotron.cli.policies import BUNDLED, DeviceOption, WorkersOption, agent_failures
+from holotron.cli.policies import BUNDLED, DeviceOption, LibrariesOption, WorkersOption, agent_failures
 from holotron.cli.process_registry import registered
 
 READING_EXAMPLES = examples(
@@ -18,7 +18,9 @@ READING_EXAMPLES = examples(
     "holotron eval reading runs/localization/weights --screens 50 --sources pages,widgets --out reading.json",
 )
 SCREEN_HEIGHT = 210  # of small screens
-SourcesOption = Annotated[str | None, typer.Option(help="widgets, miniwob, pages, packages; default: all.")]
+SourcesOption = Annotated[
+    str | None, typer.Option(help="widgets, miniwob, pages, packages (the default: these), libraries.")
+]
 AtOnceOption = Annotated[int, typer.Option(min=1, max=64, help="Screens of each process.")]
 
 
@@ -26,6 +28,7 @@ def reading(
     model: Annotated[str, typer.Argument(help="A small policy: the bundled one, or a checkpoint folder.")] = BUNDLED,
     screens: Annotated[int, typer.Option(min=1, help="Of each source; three questions each.")] = 100,
     sources: SourcesOption = None,
+    libraries: LibrariesOption = None,
     device: DeviceOption = None,
     workers: WorkersOption = 1,
     at_once: AtOnceOption = 4,
@@ -52,9 +55,10 @@ def ask_screens(
     from holotron.eval.screens import evaluate_screens, report_text
     from holotron.model.errors import ModelError
     from holotron.model.loading import find_checkpoint
+    from holotron.suites.screens.generate import DEFAULT_MIX
     from holotron.suites.screens.sources import SOURCES
 
-    chosen = [part.strip() for part in (sources or "").split(",") if part.strip()] or list(SOURCES)
+    chosen = [part.strip() for part in (sources or "").split(",") if part.strip()] or list(DEFAULT_MIX)
     if unknown := sorted(set(chosen) - set(SOURCES)):
         raise Misuse(f"there is no source {', '.join(unknown)}; known are {', '.join(SOURCES)}")
     with misuse(ModelError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +22,7 @@ from holotron.cli.policies import (
     DeviceOption,
     EndpointOption,
     FormatOption,
+    LibrariesOption,
     MaxTokensOption,
     ModelOption,
     NameOption,
@@ -34,6 +34,7 @@ from holotron.cli.policies import (
     agent_failures,
     opened,
     player,
+    without,
 )
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
@@ -58,6 +59,11 @@ MINIWOB_VARIED_EXAMPLES = examples(
     "holotron eval miniwob-varied --protocol strict-125 --sessions 112 --workers 14 --device cuda",
     "holotron eval miniwob-varied --baseline scripted --episodes-per-task 1",
 )
+LIBRARIES_EXAMPLES = examples(
+    "holotron data fetch-libraries",
+    "holotron eval libraries --sessions 112 --workers 14 --device cuda",
+    "holotron eval libraries --baseline scripted --episodes-per-task 1 --tasks govuk/login,antd/mosaic_rows",
+)
 PAGES_VARIED_EXAMPLES = examples("holotron eval pages-varied --episodes-per-task 5")
 
 
@@ -76,6 +82,7 @@ def _evaluating(
     def command(
         root: RootOption = None,
         apps: AppsOption = None,
+        libraries: LibrariesOption = None,
         protocol: str = default,
         model: ModelOption = None,
         random: RandomOption = False,
@@ -159,11 +166,8 @@ def _evaluating(
     help_text = f"{about}; several with commas between share episodes"
     command.__annotations__["protocol"] = Annotated[str, typer.Option(help=help_text)]
     command.__doc__ = what
-    if suite_name != "webapps":
-        signature = inspect.signature(command, eval_str=True)  # as typer reads it
-        own = [value for name, value in signature.parameters.items() if name not in ("root", "apps")]
-        command.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
-    return command
+    own = {"webapps": ("root", "apps"), "libraries": ("libraries",)}
+    return without(command, *(name for suite, names in own.items() if suite != suite_name for name in names))
 
 
 app.command("miniwob", epilog=MINIWOB_EXAMPLES)(
@@ -192,6 +196,14 @@ app.command("pages-varied", epilog=PAGES_VARIED_EXAMPLES)(
         "held-out",
         PAGES_PROTOCOLS,
         "Generated pages in views, device pixel ratios, letters and colours that training does not draw.",
+    )
+)
+app.command("libraries", epilog=LIBRARIES_EXAMPLES)(
+    _evaluating(
+        "libraries",
+        "held-out",
+        "held-out (libraries that nothing was taught on) or taught (their seeds were not)",
+        "Generated pages in the looks of published UI libraries, fetched before (holotron data fetch-libraries).",
     )
 )
 app.command("webapps", epilog=WEBAPPS_EXAMPLES)(
@@ -292,6 +304,11 @@ def _print(report: dict[str, Any], folder: Path) -> None:
             f"{100 * high:.1f}), {part['successes']} of {part['episodes']} episodes; {part['missing']} missing",
             soft_wrap=True,
         )
+        if stopping := part.get("stopping", {}):
+            ways = ", ".join(
+                f"{kind} {100 * way['share']:.1f}%" for kind, way in stopping.items() if kind != "episodes"
+            )
+            console().print(f"  stopped, {stopping['episodes']} episodes: {ways}", soft_wrap=True)
 
 
 def _listed(text: str | None) -> list[str]:

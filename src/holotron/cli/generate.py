@@ -1,4 +1,4 @@
-"""`holotron data screens|miniwob|pages`: what policies learn from, made by browsers in worker processes."""
+"""`holotron data screens|miniwob|pages|libraries`: what policies learn from, made by browsers in worker processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ import typer
 
 from holotron.cli.errors import FAILED, Misuse, failure, misuse
 from holotron.cli.output import examples
-from holotron.cli.policies import Chosen, RayOption, agent_failures, opened, player
+from holotron.cli.policies import (
+    Chosen,
+    LibrariesOption,
+    RayOption,
+    agent_failures,
+    opened,
+    player,
+    use_libraries,
+    without,
+)
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
 
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
 SCREENS_EXAMPLES = examples(
     "holotron data screens --out data/screens --samples 10000 --workers 8",
     "holotron data screens --out data/pages-only --mix pages=3,packages=1",
-    "holotron data screens --view screens.html 50",
+    "holotron data screens --view screens.html 50 --mix libraries=1",
 )
 MINIWOB_EXAMPLES = examples(
     "holotron data miniwob --out data/miniwob --split train --episodes 5000 --workers 2",
@@ -40,6 +49,12 @@ PAGES_EXAMPLES = examples(
     "holotron data pages --out data/pages --episodes 50000 --ray 10.0.0.1:6379 --workers 32",
     "holotron data pages login table_ask --episodes 10 --save pictures",
 )
+LIBRARIES_EXAMPLES = examples(
+    "holotron data fetch-libraries",
+    "holotron data libraries --out data/libraries --episodes 5000 --workers 4",
+    "holotron data libraries bulma/login carbon/mosaic_rows --episodes 3 --save pictures",
+)
+FETCH_EXAMPLES = examples("holotron data fetch-libraries", "holotron data fetch-libraries --out data/ui")
 EPISODES = 1000
 TRIALS = 20  # of each task, where nothing is kept
 WILD = 0.5  # the temperature of a policy that is corrected: it shall go astray in more than one way
@@ -67,6 +82,7 @@ def screens(
         typer.Option(exists=True, file_okay=False, help="Where the source packages looks for HTML; may be repeated."),
     ] = None,
     varied: VariedOption = False,
+    libraries: LibrariesOption = None,
     shard_mib: Annotated[int, typer.Option(min=1, help="Size of a shard.")] = 64,
     view: Annotated[
         tuple[Path, int] | None,
@@ -100,6 +116,23 @@ def screens(
             return
         made = generate(settings)
     typer.echo(f"{made} samples written to {out}")
+
+
+def fetch(
+    out: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="Where to (default: HOLOTRON_LIBRARIES, or ~/.cache/holotron/libraries)."),
+    ] = None,
+) -> None:
+    """Fetch the UI libraries that the suite and the screens `libraries` show, with npm, pip and apt-get (Debian).
+
+    From then on no network is needed. What is there already is not fetched again.
+    """
+    from holotron.suites.libraries.fetch import fetch_libraries
+
+    use_libraries(out)
+    with registered("data"):
+        typer.echo(fetch_libraries(lambda what: print(what, file=sys.stderr, flush=True)))
 
 
 def _weights(text: str) -> dict[str, float]:
@@ -136,6 +169,7 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
         ] = None,
         split: Annotated[str | None, typer.Option(help="Only tasks of that part of the suite.")] = None,
         varied: VariedOption = False,
+        libraries: LibrariesOption = None,
         model: Annotated[
             str | None, typer.Option(help="A policy: it plays, and the teacher says where it should do otherwise.")
         ] = None,
@@ -167,9 +201,9 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
         from holotron.suites.play import Play
         from holotron.suites.suite import SuiteError, find_suite
 
-        suite = find_suite(f"{suite_name}-varied" if varied else suite_name)
         chance = (0.0 if out is None else 0.1) if noise is None else noise
         with misuse(SuiteError):
+            suite = find_suite(f"{suite_name}-varied" if varied else suite_name)
             names = suite.select(tasks or (), split, training=out is not None)
             if out is None:
                 wanted = suite.tasks(names, range(first_seed, first_seed + (episodes or TRIALS)))
@@ -225,7 +259,7 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
 
     named = typer.Argument(help=f"{what}; all that are for training.")
     command.__annotations__["tasks"] = Annotated[list[str] | None, named]
-    return command
+    return without(command, "varied" if suite_name == "libraries" else "libraries")
 
 
 @contextmanager

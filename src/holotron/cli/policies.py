@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import inspect
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -59,6 +61,23 @@ PricesOption = Annotated[
 ]
 RootOption = Annotated[
     Path | None, typer.Option(file_okay=False, help="Of webapps: the folder of WebArena-Infinity, or of its apps.")
+]
+
+
+def use_libraries(folder: Path | None) -> Path | None:
+    """Worker processes find it in their environment."""
+    if folder is not None:
+        os.environ["HOLOTRON_LIBRARIES"] = str(folder.absolute())
+    return folder
+
+
+LibrariesOption = Annotated[
+    Path | None,
+    typer.Option(
+        callback=use_libraries,
+        file_okay=False,
+        help="Folder of fetched UI libraries (default: HOLOTRON_LIBRARIES, or ~/.cache/holotron/libraries).",
+    ),
 ]
 AppsOption = Annotated[str | None, typer.Option(help="Of webapps: some of the apps, with commas between.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
@@ -174,6 +193,14 @@ def player(ray: str | None, chosen: Chosen | None) -> Player:
     from holotron.scale.ray_hosts import on_ray
 
     return on_ray(ray, None if chosen is None else chosen.endpoint)
+
+
+def without(command: Callable[..., None], *options: str) -> Callable[..., None]:
+    """A command that several suites share, less the options that are of others."""
+    signature = inspect.signature(command, eval_str=True)  # as typer reads it
+    kept = [value for name, value in signature.parameters.items() if name not in options]
+    command.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    return command
 
 
 @contextmanager

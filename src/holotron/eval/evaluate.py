@@ -18,11 +18,13 @@ from holotron.episodes.fleet import Counters
 from holotron.episodes.record import EpisodeInfo, PolicyInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.eval.statistics import stolen_seconds, stolen_since, typical, wilson
+from holotron.eval.stopping import how_stopped, stopping_rates
 from holotron.suites.play import MAX_STEPS, Play, Player, play_tasks
 from holotron.suites.suite import EvalProtocol, Suite
 
 MANIFEST = "run.json"
 Played = dict[tuple[str, int], EpisodeInfo]
+Stopped = dict[tuple[str, int], str | None]
 
 
 class EvalError(ValueError):
@@ -159,8 +161,10 @@ def report(run: Evaluation, episodes: Iterable[EpisodeInfo] | None = None) -> di
     store = EpisodeStore(run.out)
     found = played_episodes(run) if episodes is None else episodes
     played: Played = {(info.task.name or "", info.task.seed or 0): info for info in found}
-    spent = [step.timings for info in played.values() for step in store.steps(info.id)]
-    protocols = {protocol.name: _figures(run, protocol, played) for protocol in run.protocols}
+    steps = {key: list(store.steps(info.id)) for key, info in played.items()}
+    spent = [step.timings for each in steps.values() for step in each]
+    stopped = {key: how_stopped(info, steps[key]) for key, info in played.items()} if run.suite.tells_done else {}
+    protocols = {protocol.name: _figures(run, protocol, played, stopped) for protocol in run.protocols}
     first = run.protocols[0].name
     return {
         "benchmark": run.suite.name,
@@ -173,11 +177,12 @@ def report(run: Evaluation, episodes: Iterable[EpisodeInfo] | None = None) -> di
     }
 
 
-def _figures(run: Evaluation, protocol: EvalProtocol, played: Played) -> dict[str, Any]:
+def _figures(run: Evaluation, protocol: EvalProtocol, played: Played, stopped: Stopped) -> dict[str, Any]:
     """Success by task and over all, with intervals. Episodes that the infrastructure spoiled are missing."""
-    rows, wanted = [], 0
+    rows, wanted, ways = [], 0, []
     for name in protocol.tasks:
         keys = [(name, seed) for seed in run.seeds_of(protocol)]
+        ways += [stopped[key] for key in keys if key in stopped]
         wanted += len(keys)
         rows.append(_row(run.suite, protocol, name, [played[key] for key in keys if key in played]))
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -189,6 +194,7 @@ def _figures(run: Evaluation, protocol: EvalProtocol, played: Played) -> dict[st
         **figures,
         "missing": wanted - figures["episodes"],
         "max_steps": protocol.max_steps,
+        **({"stopping": stopping_rates(ways)} if run.suite.tells_done else {}),
         **({"groups": {group: _rate(part) for group, part in groups.items()}} if groups else {}),
         "tasks": rows,
     }

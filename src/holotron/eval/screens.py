@@ -16,10 +16,10 @@ from holotron.agent.chat import ChatModel, ChatOptions, Message
 from holotron.env.placement import Placement
 from holotron.episodes.worker_pool import Share, share_out
 from holotron.eval.statistics import wilson
-from holotron.suites.screens.generate import HELD_OUT_FROM, Tally
+from holotron.suites.screens.generate import DEFAULT_MIX, HELD_OUT_FROM, Tally
 from holotron.suites.screens.placing import placed
 from holotron.suites.screens.rendering import Shot
-from holotron.suites.screens.sources import SOURCES, Sources
+from holotron.suites.screens.sources import Sources
 
 Screen = tuple[str, int]  # source, seed
 RANDOM = "random"
@@ -68,7 +68,7 @@ def evaluate_screens(
     kind: QuestionKind[A],
     model: str,
     screens: int,
-    sources: Sequence[str] = SOURCES,
+    sources: Sequence[str] = tuple(DEFAULT_MIX),
     *,
     device: str | None = None,
     workers: int = 1,

@@ -37,17 +37,19 @@ class EvalProtocol:
     episodes_per_task: int
     max_steps: int
     rule: str = "full"
+    first: int = 0
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Of each task. The first held-out ones, so that smaller protocols are parts of larger ones."""
-        return tuple(HELD_OUT_SEEDS[: self.episodes_per_task])
+        """Of each task, from the `first` held-out one on, so that smaller protocols are parts of larger ones."""
+        return tuple(HELD_OUT_SEEDS[self.first : self.first + self.episodes_per_task])
 
 
 class Suite(ABC, Generic[E]):
     """What a benchmark or a kind of world plugs in: how tasks are begun, judged, taught and disturbed.
 
-    kinds: actions that make sense. splits: names of its parts; training_split: what may be learned from.
+    kinds: actions that make sense. splits: names of its parts; training_split: what may be learned from. tells_done: at
+    each step the reward is 1 while all is done and 0 while it is not, None where the page cannot tell.
 
     What follows is for data by teachers. near: a point this near to the teacher's, in thousandths, is the same. calm:
     the share of episodes that no noise disturbs. max_steps and rule: as in a protocol.
@@ -57,6 +59,7 @@ class Suite(ABC, Generic[E]):
     kinds: tuple[str, ...]
     splits: tuple[str, ...] = ()
     training_split: str | None = None
+    tells_done: bool = False
     near: int = 0
     calm: float = 0.0
     max_steps: int = 20
@@ -194,6 +197,7 @@ def find_suite(name: str, root: Path | None = None, apps: Sequence[str] = ()) ->
     root, apps: of webapps, the folder of the applications, and which of them.
     """
     from holotron.suites.bandit import BanditSuite
+    from holotron.suites.libraries.suite import LibrariesSuite
     from holotron.suites.miniwob.suite import MiniWoBSuite
     from holotron.suites.miniwob.varied import VariedMiniWoBSuite
     from holotron.suites.mixed import MixedSuite
@@ -210,7 +214,7 @@ def find_suite(name: str, root: Path | None = None, apps: Sequence[str] = ()) ->
         raise SuiteError(f"the suite {name} has no root; webapps has one")
     found = (
         *(MiniWoBSuite, PagesSuite, WebSuite, BanditSuite, WebAppsSuite),
-        *(VariedMiniWoBSuite, VariedPagesSuite),
+        *(VariedMiniWoBSuite, VariedPagesSuite, LibrariesSuite),
     )
     known: dict[str, type[Suite[Any]]] = {suite.name: suite for suite in found}
     if name not in known:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import ClassVar
 
 from holotron.actions.action import Action
@@ -20,6 +21,7 @@ from holotron.suites.pages.task import PageTask, draw_task
 
 LONGEST_WAIT = 2.0  # seconds; nothing on these pages happens by itself
 LONGEST_CALL = 20.0
+STANDING = Path(__file__).with_name("standing.js").read_text(encoding="utf-8")
 WON, LOST = TaskStatus(True, 1.0, True), TaskStatus(True, 0.0, False)
 
 
@@ -27,7 +29,8 @@ class PageEnvironment(LocalPage):
     """One page of a `page_pool`.
 
     A task ends when the policy says so (an Answer that is acted, or `judge`) or when it does what cannot be undone,
-    which is worth nothing.
+    which is worth nothing; so is whatever changes the page once all was done. Until then the status has the reward 1
+    while all is done, and 0 while it is not. impossible: something was taken away, and giving up is right.
     """
 
     reason: ClassVar[str] = "the task is one page without an address"
@@ -37,6 +40,9 @@ class PageEnvironment(LocalPage):
         self._task: PageTask | None = None
         self._shown_size = (0, 0)
         self._ending: TaskStatus | None = None
+        self._solved_as: str | None = None  # how the page was when all was done
+        self._spoiled = self.impossible = False
+        self.ratio = 1.0
 
     @property
     def task(self) -> PageTask:
@@ -54,12 +60,18 @@ class PageEnvironment(LocalPage):
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """Draw the page of this seed. task: `name` is a template's."""
-        await self.show(draw_task(task.name or "", seed))
+        drawn, self.ratio = self.draw(task.name or "", seed)
+        await self.show(drawn)
         return await self.observe()
+
+    def draw(self, name: str, seed: int) -> tuple[PageTask, float]:
+        """The task of a seed, and the pixels of its picture for each of the page's."""
+        return draw_task(name, seed), 1.0
 
     async def show(self, task: PageTask) -> None:
         """Begin a task that was drawn already. The one before is forgotten, whatever became of it."""
         self._task, self._ending, self.name = task, None, f"{task.template} seed {task.seed}"
+        self._solved_as, self._spoiled, self.impossible = None, False, False
         if await self.ensure_open():
             self._shown_size = (0, 0)
         page, (width, height) = self.opened.page, task.viewport
@@ -78,16 +90,29 @@ class PageEnvironment(LocalPage):
             await execute(self, action)
 
     async def status(self) -> TaskStatus:
-        if self._ending is None and await self.evaluate("__task.done"):
+        if self._ending is not None:
+            return self._ending
+        lost, solved, page = await self.call(STANDING)
+        if lost:
             self._ending = LOST
-        return self._ending or TaskStatus()
+            return LOST
+        if solved and self._solved_as is None:
+            self._solved_as = page
+        self._spoiled = self._spoiled or self._solved_as not in (None, page)
+        if solved is None and not self.impossible:
+            return TaskStatus()
+        return TaskStatus(reward=float(bool(solved) and not self._spoiled and not self.impossible))
+
+    async def can_tell(self) -> bool:
+        """Whether the page alone shows that the task is done: it is not a question."""
+        return (await self.call(STANDING))[1] is not None
 
     async def judge(self, answer: str) -> TaskStatus:
         """End the task with this answer: 1 if everything is done and the answer is what was asked for, else 0."""
         if self._ending is None:
             verdict = await self.evaluate("__page.judge()")
             right = verdict["answer"] is None or plain(answer) == plain(verdict["answer"])
-            self._ending = WON if verdict["solved"] and right else LOST
+            self._ending = WON if verdict["solved"] and right and not (self._spoiled or self.impossible) else LOST
         return self._ending
 
     # ---- what this surface does in its own way ----
@@ -119,7 +144,7 @@ class PageEnvironment(LocalPage):
         await self.judge(text)
 
     async def give_up(self, why: str) -> None:
-        self._ending = LOST
+        self._ending = WON if self.impossible else LOST
 
 
 def plain(text: str) -> str:

@@ -20,7 +20,7 @@ CSS = "\n" + Path(__file__).with_name("style.css").read_text()
 
 @dataclass(frozen=True)
 class PageStyle:
-    """The style of one page."""
+    """The style of one page. dressing: a script that goes over its content."""
 
     variables: str
     classes: str
@@ -30,6 +30,8 @@ class PageStyle:
     footer: str
     viewport: tuple[int, int]
     variations: str = ""
+    sheet: str = CSS
+    dressing: str = ""
 
     def without(self, text: str) -> PageStyle:
         """Without the links around the content that a reader of this text might take for what is meant."""
@@ -48,12 +50,13 @@ class PageStyle:
     def document(self, title: str, body: str, script: str) -> str:
         """The whole page around its content."""
         side = "columns right" if "right" in self.classes else "columns"
+        dressing = f"<script>{self.dressing}</script>" if self.dressing else ""
         main = f'<main><div id="notice" class="notice" hidden></div>{body}</main>'
         return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-            f"<style>:root {{ {self.variables} }}{CSS}{self.variations}</style></head>"
+            f"<style>:root {{ {self.variables} }}{self.sheet}{self.variations}</style></head>"
             f'<body class="{self.classes}">{self.header}<div class="{side}">{self.aside}{main}</div>{self.footer}'
-            f"<script>(() => {{\n{script}\n}})();</script></body></html>"
+            f"{dressing}<script>(() => {{\n{script}\n}})();</script></body></html>"
         )
 
 

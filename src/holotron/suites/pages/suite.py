@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from holotron.agent.policy_format import PAGE_KINDS
 from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.pages.environment import PageEnvironment, page_pool
+from holotron.suites.pages.starts import STOPPING_FROM, draw_start, put_at
 from holotron.suites.pages.task import all_templates
 from holotron.suites.pages.teacher import PageTeacher, disturbance
 from holotron.suites.suite import EvalProtocol, Suite
@@ -22,11 +24,12 @@ class PagesSuite(Suite[PageEnvironment]):
     """splits: templates to learn from, and those that are held out for evaluation."""
 
     name = "pages"
-    kinds = PAGE_KINDS
+    kinds = (*PAGE_KINDS, "infeasible")
     splits = ("train", "held-out")
     training_split = "train"
     near = 12  # rows of lists are no more than twice as high
     max_steps = 30
+    tells_done = True
 
     @property
     def environment(self) -> EnvironmentInfo:
@@ -42,10 +45,17 @@ class PagesSuite(Suite[PageEnvironment]):
         return (
             EvalProtocol("held-out", self.names("held-out"), 20, 15),
             EvalProtocol("taught", self.names("train"), 20, 15),
+            EvalProtocol("stopping", self.names("train"), 2, 15, first=STOPPING_FROM),
         )
 
     def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
         return page_pool(pages, browsers)
+
+    @asynccontextmanager
+    async def begin(self, pool: Any, task: Task) -> AsyncIterator[PageEnvironment]:
+        async with super().begin(pool, task) as env:
+            await put_at(env, draw_start(task.name or "", task.seed or 0))
+            yield env
 
     def teacher(self, env: PageEnvironment) -> PageTeacher:
         return PageTeacher(env)
@@ -57,6 +67,9 @@ class PagesSuite(Suite[PageEnvironment]):
 
     async def judge(self, env: PageEnvironment, task: Task, ending: Ending, rule: str) -> Ending:
         """The page judges an answer; whatever else ended the episode is worth nothing."""
+        if ending.reason == "infeasible":
+            await env.give_up(ending.detail)
+            ending = replace(ending, reward=(await env.status()).reward)
         if ending.reason == "answered" or ending.forced:
             ending = replace(ending, reward=(await env.judge(ending.answer)).reward)
         return await super().judge(env, task, ending, rule)

@@ -13,11 +13,14 @@ from pkgutil import iter_modules
 from holotron.suites.pages import templates as folder
 from holotron.suites.pages.behaviour import own_script, read_script
 from holotron.suites.pages.builder import PageBuilder, PageContent
+from holotron.suites.pages.distractors import Distractor, draw_distractor
 from holotron.suites.pages.style import PageStyle, draw_style
 
 Draw = Callable[[PageBuilder], PageContent]
 # The share of pages on which the Enter key sends nothing.
 IGNORES_ENTER_SHARE = 0.2
+# The share of tasks that are asked for in a whole sentence, with more words than they need.
+ADDRESSED_SHARE = 0.2
 
 
 class UnknownTemplate(KeyError):
@@ -76,17 +79,34 @@ def draw_task(name: str, seed: int, restyle: Callable[[PageStyle], PageStyle] = 
     chance = random.Random(f"{name}/{seed}")
     style = draw_style(chance, wide=made.wide)
     drawn = made.draw(PageBuilder(chance, style))
-    data = dict(drawn.data)
+    data, text, distractor = dict(drawn.data), drawn.text, Distractor()
     if not made.held_out:  # those stay as they were first measured
         variations = random.Random(f"{name}/{seed}/habits")
         style, data["deaf"] = style.varied(variations), variations.random() < IGNORES_ENTER_SHARE
+        if variations.random() < ADDRESSED_SHARE:
+            text = _addressed(PageBuilder(variations, style).saying("addressed"), text)
+        distractor = draw_distractor(variations, text)
     style = restyle(style)
     script = own_script(name) if drawn.script is None else drawn.script
     # "</" would end the script in the middle of a text.
     written = json.dumps(data).replace("</", "<\\/")
-    behaviour = f"{read_script('runtime')}\nconst data = {written};\n{script}"
-    html = style.without(drawn.text).document(drawn.title, drawn.body, behaviour)
-    return PageTask(drawn.text, html, style.viewport, name, seed, made.held_out)
+    behaviour = f"{read_script('runtime')}\nconst data = {written};\n{script}{distractor.script}"
+    body = f"{distractor.before}{drawn.body}{distractor.after}"
+    html = style.without(drawn.text).document(drawn.title, body, behaviour)
+    return PageTask(text, html, style.viewport, name, seed, made.held_out)
+
+
+def is_held_out(name: str) -> bool:
+    """Whether a template is, or that of LIBRARY/TEMPLATE."""
+    _load()
+    return _TEMPLATES[name.rpartition("/")[2]].held_out
+
+
+def _addressed(way: str, text: str) -> str:
+    """The task as one asks somebody; what begins with a name or in quotes stays as it is."""
+    if not (text[1:2].islower() or text[1:2] == " ") or text.split()[0].endswith(":") or "?" in text:
+        return text
+    return way.format(text=text[0].lower() + text[1:])
 
 
 @cache

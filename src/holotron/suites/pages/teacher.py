@@ -24,6 +24,10 @@ class PageTeacher:
 
     async def ask(self) -> a.Action | None:
         """What leads to success from here in the fewest natural steps, or None if nothing does any more."""
+        if self.env.impossible:  # what is missing could stand further down
+            width, height = self.env.size
+            below = await self.env.evaluate(f"__page.will_scroll({width // 2}, {height // 2}, 1)")
+            return a.Scroll(direction="down", amount=50) if below else a.Infeasible(reason="not found")
         step = await self.env.evaluate("__page.next()")
         return None if step is None else _action(step, Space("pixels", *self.env.size))
 

@@ -11,20 +11,23 @@ from pathlib import Path
 
 from holotron.episodes.examples import Example
 from holotron.suites.kit.variation import draw_placement
+from holotron.suites.libraries.manifest import require_libraries
 from holotron.suites.miniwob.environment import MiniWoBConfig
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.tasks import MiniWoBError, html_folder
+from holotron.suites.screens.libraries import make_library_page
 from holotron.suites.screens.miniwob import draw_miniwob
 from holotron.suites.screens.packages import find_files, make_package_page
 from holotron.suites.screens.pages import make_page
 from holotron.suites.screens.placing import placed
 from holotron.suites.screens.questions import ask
-from holotron.suites.screens.rendering import Renderer, RenderingError, Shot
+from holotron.suites.screens.rendering import Document, Renderer, RenderingError, Shot
 from holotron.suites.screens.widgets import make_widgets
 
-SOURCES = ("widgets", "miniwob", "pages", "packages")
+SOURCES = ("widgets", "miniwob", "pages", "packages", "libraries")
+REAL = ("packages", "libraries")  # not all of their pages can be drawn
 TRIES = 3
-PACKAGE_TRIES = 4
+REAL_TRIES = 4
 
 
 class Sources:
@@ -66,12 +69,14 @@ class Sources:
             self._miniwob = await self._stack.enter_async_context(pool)
         if "packages" in needed and self._files is None:
             self._files = find_files(self._folders, held_out=self._held_out)
+        if "libraries" in needed:
+            require_libraries()
 
     async def shot(self, source: str, seed: int) -> Shot | None:
         """The screen of a seed; None, and a line that says why, where it cannot be drawn."""
         await self.prepare([source])
-        if source == "packages":
-            return await self._package_shot(seed)
+        if source in REAL:
+            return await self._real_shot(source, seed)
         for trial in range(TRIES):  # these screens can all be drawn: what fails is a browser
             try:
                 return self._placed(await self._made_shot(source, seed), source, seed)
@@ -94,10 +99,13 @@ class Sources:
         chance = random.Random(f"canvas/{source}/{seed}")
         return placed(shot, draw_placement(chance, (shot.width, shot.height), self._held_out, zooms=range(100, 101)))
 
-    async def _package_shot(self, seed: int) -> Shot | None:
-        """Of the first file that can be drawn and shows something."""
-        for trial in range(PACKAGE_TRIES):
-            document = make_package_page(self._files or [], seed, trial)
+    async def _real_shot(self, source: str, seed: int) -> Shot | None:
+        """Of the first page that can be drawn and shows something."""
+        for trial in range(REAL_TRIES):
+            if source == "libraries":
+                document: Document | None = make_library_page(seed, trial, held_out=self._held_out)
+            else:
+                document = make_package_page(self._files or [], seed, trial)
             try:
                 if document is not None and (shot := await self.renderer.draw(document)).elements:
                     return shot

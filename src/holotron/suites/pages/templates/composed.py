@@ -32,6 +32,8 @@ def _page(s: PageBuilder, wanted: Sequence[Block], others: Sequence[Block], expl
     alone = len(blocks) == 1
     said = [_said(s, block, hidden=hidden, alone=alone, explained=explained) for block in wanted]
     text = s.pick("; then ", ", then ", ". Then ", " and ").join(said)
+    if len(said) > 2:
+        text = s.pick("{0}, {1}; after that {2}", "first {0}, then {1}, last {2}", "{0}; {1}; {2}").format(*said)
     title = s.pick("Overview", "My page", "Portal", "Account", "Office")
     data = [block.data(paths[blocks.index(block)]) for block in wanted]
     return page_of(s, s.wording("composed", text=capital(text)), body, data, title)
@@ -73,6 +75,17 @@ def mosaic_two(s: PageBuilder) -> PageContent:
     ]
     others = [any_block(s, names, "b2", wanted=False)] if s.maybe(0.3) else []
     return _page(s, wanted, others, explained=False)
+
+
+@template()
+def mosaic_three(s: PageBuilder) -> PageContent:
+    """Three things one after another, each somewhere else."""
+    names = Names(s)
+    wanted = [
+        activity_block(s, names, f"b{index}", activity) if s.maybe() else any_block(s, names, f"b{index}", wanted=True)
+        for index, activity in enumerate(s.some(all_activities(), 3))
+    ]
+    return _page(s, wanted, [], explained=False)
 
 
 @template(wide=True)

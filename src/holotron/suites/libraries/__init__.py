@@ -1,0 +1,1 @@
+"""Tasks and screens in the looks of published UI libraries, which are fetched and not shipped."""
