@@ -37,7 +37,10 @@ class Run:
     lines: tuple[dict[str, Any], ...]
 
     def points(self, field: str) -> list[Point]:
-        """The field over the steps, where it is a finite number."""
+        """The field over the steps, where it is a finite number; evaluated: of the weights of each step."""
+        if field == "evaluated":
+            found = [line["evaluation"] for line in self.lines if line.get("evaluation")]
+            return [(each["step"], each["success_rate"]) for each in found if "success_rate" in each]
         return [
             (line["step"], value)
             for line in self.lines
@@ -75,6 +78,13 @@ PANELS = (
     Panel("gradient", "gradient norm", log=True),
     Panel("images_per_second", "images/s"),
 )
+# Of online RL, whose loss says little: what attempts earn, how sure the policy is, and how fast they are played.
+RL_PANELS = (
+    Panel("success", "success of attempts"),
+    Panel("evaluated", "success in evaluations"),
+    Panel("entropy", "entropy"),
+    Panel("steps_per_second", "environment steps/s"),
+)
 
 
 def read_run(source: Path) -> Run:
@@ -110,7 +120,8 @@ def write_plot(sources: Sequence[Path], path: Path, *, linear: bool = False) -> 
 
 def draw(runs: Sequence[Run], *, linear: bool = False) -> str:
     """The SVG of some runs over each other."""
-    panels = [(each.title, [run.points(each.field) for run in runs], each.log and not linear) for each in PANELS]
+    chosen = RL_PANELS if all(run.points("success") for run in runs) else PANELS
+    panels = [(each.title, [run.points(each.field) for run in runs], each.log and not linear) for each in chosen]
     return draw_panels([_summary(run) for run in runs], panels, "step")
 
 
