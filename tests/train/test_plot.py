@@ -172,10 +172,13 @@ def test_a_stage_leaves_its_plot(tmp_path: Path) -> None:
 def test_runs_of_online_rl_have_panels_of_their_own(tmp_path: Path) -> None:
     told = {"suite": "miniwob", "step": 1, "success_rate": 0.5, "episodes": 9}
     lines = [
-        line(1, 0.1, success=0.25, entropy=1.0, steps_per_second=100.0, seconds=2.5, episodes=40, evaluation=None),
-        line(2, 0.1, success=0.75, entropy=0.5, steps_per_second=120.0, seconds=3.5, episodes=41, evaluation=told),
+        line(1, 0.1, success=0.25, entropy=1.0, steps_per_second=100.0, seconds=2.5, episodes=40),
+        line(2, 0.1, success=0.75, entropy=0.5, steps_per_second=120.0, seconds=3.5, episodes=41),
     ]
     run = note(tmp_path / "rl", *lines)
+    (run / "evaluations.jsonl").write_text(
+        json.dumps(told) + "\n" + json.dumps({"step": 2, "error": "it ended"}) + "\n"
+    )
     (run / "recipe.json").write_text("{}")
     drawn = panels(draw([read_run(run)]))
     titles = [panel.findtext(f"{SVG}text") for panel in drawn]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holotron.train.results import METRICS
+from holotron.train.suite_evaluation import RESULTS
 
 PLOT = "training.svg"
 
@@ -31,16 +32,13 @@ class PlotError(ValueError):
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its name and the lines of its metrics, by rising step."""
+    """One run: its name and the lines of its evaluations and of its metrics, each by rising step."""
 
     name: str
     lines: tuple[dict[str, Any], ...]
 
     def points(self, field: str) -> list[Point]:
-        """The field over the steps, where it is a finite number; evaluated: of the weights of each step."""
-        if field == "evaluated":
-            found = [line["evaluation"] for line in self.lines if line.get("evaluation")]
-            return [(each["step"], each["success_rate"]) for each in found if "success_rate" in each]
+        """The field over the steps, where it is a finite number."""
         return [
             (line["step"], value)
             for line in self.lines
@@ -106,7 +104,9 @@ def read_run(source: Path) -> Run:
     if not lines:
         raise PlotError(f"{path} has no line of metrics; a run writes the first after `log_every` steps")
     name = source.resolve().name if source.is_dir() else source.stem.removesuffix("-metrics")
-    return Run(name, tuple(lines))
+    told = path.with_name(RESULTS).read_text(encoding="utf-8").splitlines() if path.with_name(RESULTS).exists() else ()
+    found = ({"step": each["step"], "evaluated": each.get("success_rate")} for each in map(json.loads, told))
+    return Run(name, (*found, *lines))
 
 
 def write_plot(sources: Sequence[Path], path: Path, *, linear: bool = False) -> Path:

@@ -118,6 +118,8 @@ class GrpoTrainer:
                 stack.enter_context(torch.cuda.stream(torch.cuda.Stream(self.device)))
             self._iterate(model, play, reader, groups, checksum, on_progress)
             self._keep()
+            if self.step == self.recipe.steps:
+                self.evaluation.result(wait=True)
 
     def _reader(self, model: EngineModel) -> PlayedReader:
         config, banned = self.learner.model.config, model.engine.loop.sampler.banned.tolist()
@@ -153,8 +155,7 @@ class GrpoTrainer:
             with watch.part("logprobs"):  # besides those that the updates make
                 parts = [learner.prepared(self._packed(groups, *part)) for part in weighed]
             with watch.part("learning"):
-                version = self.ledger.version
-                updates = [learner.update(part, self.step, version, next(imitated, None)) for part in parts]
+                updates = [learner.update(one, self.step, self.ledger.version, next(imitated, None)) for one in parts]
                 if self.device.type == "cuda":
                     torch.cuda.current_stream(self.device).synchronize()
             watch.move(learner.forwards.read(), "learning", "logprobs")
