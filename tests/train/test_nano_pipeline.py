@@ -1,4 +1,4 @@
-"""The pipeline of the small policy is complete: its commands exist, and each reads what an earlier one makes."""
+"""The pipelines of the small policy are complete: their commands exist, and each reads what an earlier one makes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import typer
 
 from holotron.cli.main import app
 from holotron.train.pipeline import Pipeline, PipelineStep, read_pipeline
-from holotron.train.recipe import read_recipe
+from holotron.train.recipe import Recipe, read_recipe
 from holotron.train.results import fill_card
+from holotron.train.rl.config import read_grpo_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
-PIPELINE = ROOT / "pipelines" / "nano.toml"
+PIPELINES = sorted((ROOT / "pipelines").glob("*.toml"))
 
 
-@pytest.fixture(scope="module")
-def pipeline() -> Pipeline:
-    return read_pipeline(PIPELINE)
+@pytest.fixture(scope="module", params=PIPELINES, ids=lambda path: path.stem)
+def pipeline(request: pytest.FixtureRequest) -> Pipeline:
+    return read_pipeline(request.param)
 
 
 def parsed(step: PipelineStep) -> dict[str, Any]:
@@ -54,18 +55,31 @@ def test_what_is_read_is_declared_and_made_before(pipeline: Pipeline) -> None:
             if (path.is_file() or "/" in word) and word not in step.outputs:
                 assert any(path in (each, *each.parents) for each in inputs), f"{step.name} does not declare {word}"
         recipes = [path for path in inputs if path.suffix == ".toml"]
-        for recipe in map(read_recipe, recipes):
+        for recipe in map(read_any, recipes):
             sources = {(recipe.folder / source.path).resolve() for source in recipe.data}
-            if not recipe.random:
+            if not recipe.random and recipe.start != "holotron-nano":
                 sources.add(Path(recipe.starting_point).resolve())
             assert sources == inputs - set(recipes), step.name
         made |= {(ROOT / path).resolve() for path in step.outputs}
 
 
-def test_every_recipe_is_used(pipeline: Pipeline) -> None:
-    used = {path for step in pipeline.steps for path in step.inputs}
-    # Online RL has no part in the pipeline yet.
-    assert {f"recipes/{p.name}" for p in (ROOT / "recipes").iterdir() if not p.name.startswith("grpo-")} <= used
+def read_any(path: Path) -> Recipe:
+    return read_grpo_recipe(path) if path.name.startswith("grpo-") else read_recipe(path)
+
+
+def test_every_recipe_is_used() -> None:
+    used = {path for pipeline in map(read_pipeline, PIPELINES) for step in pipeline.steps for path in step.inputs}
+    assert {f"recipes/{path.name}" for path in (ROOT / "recipes").iterdir()} <= used
+
+
+def test_switches_are_tried_on_the_recipe_of_the_run() -> None:
+    """A switch that the recipe has that way already would show nothing."""
+    steps = [parsed(step) for step in read_pipeline(ROOT / "pipelines" / "rl.toml").steps if " grpo " in step.run]
+    tried = [step["settings"] for step in steps if step["settings"]]
+    assert len(tried) == 3
+    recipe = ROOT / "recipes" / "grpo-miniwob.toml"
+    assert all(read_grpo_recipe(recipe, settings) != read_grpo_recipe(recipe) for settings in tried)
+    assert read_grpo_recipe(recipe).eval.every <= 100  # the runs of switches are evaluated, too
 
 
 def test_the_card_has_a_place_for_every_result(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from holotron.model.initialize import random_model
 from holotron.model.text.policy_tokenizer import save_policy_texts
 from holotron.train import plot, sft
 from holotron.train.plot import PANELS, PLOT, PlotError, Run, draw, read_run, write_plot
+from holotron.train.results import fill_card
 
 from .samples import CONFIG, sample
 
@@ -166,3 +167,23 @@ def test_a_stage_leaves_its_plot(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1] == f"how it went: {out / PLOT}"
     assert [x for x, _ in read_run(out).points("loss")] == [1, 2]
     assert all(len(points(panel)) == 2 for panel in panels((out / PLOT).read_text()))
+
+
+def test_runs_of_online_rl_have_panels_of_their_own(tmp_path: Path) -> None:
+    told = {"suite": "miniwob", "step": 1, "success_rate": 0.5, "episodes": 9}
+    lines = [
+        line(1, 0.1, success=0.25, entropy=1.0, steps_per_second=100.0, seconds=2.5, episodes=40),
+        line(2, 0.1, success=0.75, entropy=0.5, steps_per_second=120.0, seconds=3.5, episodes=41),
+    ]
+    run = note(tmp_path / "rl", *lines)
+    (run / "evaluations.jsonl").write_text(
+        json.dumps(told) + "\n" + json.dumps({"step": 2, "error": "it ended"}) + "\n"
+    )
+    (run / "recipe.json").write_text("{}")
+    drawn = panels(draw([read_run(run)]))
+    titles = [panel.findtext(f"{SVG}text") for panel in drawn]
+    assert titles == ["success of attempts", "success in evaluations", "entropy", "environment steps/s"]
+    assert len(points(drawn[0])) == 2
+    assert len(points(drawn[1])) == 1  # at the step whose weights were evaluated
+    card = fill_card("<!-- results: runs -->\n<!-- end -->", [("runs", run)])
+    assert "| rl | 2 | 81 | 6 | 50.0% | 50.0% |" in card

@@ -50,9 +50,6 @@ class MixedSuite(Suite[Any]):
     def page_of(self, task: Task) -> Hashable:
         return task.benchmark, self._of(task).page_of(task)
 
-    def lease(self, pool: dict[str, Any], task: Task) -> AbstractAsyncContextManager[Any]:
-        return self._of(task).lease(pool[task.benchmark or ""], task)
-
     @asynccontextmanager
     async def begin(self, pool: dict[str, Any], task: Task) -> AsyncIterator[Any]:
         async with self._of(task).begin(pool[task.benchmark or ""], task) as env:

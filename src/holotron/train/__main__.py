@@ -19,7 +19,6 @@ from holotron.train.meter import Progress, TrainingError, told_evaluation
 from holotron.train.parallel import leave
 from holotron.train.recipe import Recipe, RecipeError, read_recipe
 from holotron.train.rl.config import GrpoRecipe, read_grpo_recipe
-from holotron.train.rl.progress import GrpoProgress
 from holotron.train.sft import Interrupted, Trainer
 from holotron.train.toml_file import read_toml
 
@@ -71,14 +70,7 @@ def train_grpo(recipe: GrpoRecipe, out: Path, device: str | None = None) -> Path
     """The same for a recipe of online RL."""
     from holotron.train.rl.trainer import GrpoTrainer
 
-    told = to_stderr if os.environ.get("RANK", "0") == "0" else lambda _: None
-    with Heartbeat("preparing the model and the browsers", told) as heartbeat:
-
-        def tell(progress: GrpoProgress) -> None:
-            told(progress.line)
-            heartbeat.now("playing and learning")
-
-        return GrpoTrainer(recipe, out, device).run(tell)
+    return GrpoTrainer(recipe, out, device).run(lambda progress: to_stderr(progress.line))
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holotron.train.results import METRICS
+from holotron.train.suite_evaluation import RESULTS
 
 PLOT = "training.svg"
 
@@ -31,7 +32,7 @@ class PlotError(ValueError):
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its name and the lines of its metrics, by rising step."""
+    """One run: its name and the lines of its evaluations and of its metrics, each by rising step."""
 
     name: str
     lines: tuple[dict[str, Any], ...]
@@ -75,6 +76,13 @@ PANELS = (
     Panel("gradient", "gradient norm", log=True),
     Panel("images_per_second", "images/s"),
 )
+# Of online RL, whose loss says little: what attempts earn, how sure the policy is, and how fast they are played.
+RL_PANELS = (
+    Panel("success", "success of attempts"),
+    Panel("evaluated", "success in evaluations"),
+    Panel("entropy", "entropy"),
+    Panel("steps_per_second", "environment steps/s"),
+)
 
 
 def read_run(source: Path) -> Run:
@@ -96,7 +104,9 @@ def read_run(source: Path) -> Run:
     if not lines:
         raise PlotError(f"{path} has no line of metrics; a run writes the first after `log_every` steps")
     name = source.resolve().name if source.is_dir() else source.stem.removesuffix("-metrics")
-    return Run(name, tuple(lines))
+    told = path.with_name(RESULTS).read_text(encoding="utf-8").splitlines() if path.with_name(RESULTS).exists() else ()
+    found = ({"step": each["step"], "evaluated": each.get("success_rate")} for each in map(json.loads, told))
+    return Run(name, (*found, *lines))
 
 
 def write_plot(sources: Sequence[Path], path: Path, *, linear: bool = False) -> Path:
@@ -110,7 +120,8 @@ def write_plot(sources: Sequence[Path], path: Path, *, linear: bool = False) -> 
 
 def draw(runs: Sequence[Run], *, linear: bool = False) -> str:
     """The SVG of some runs over each other."""
-    panels = [(each.title, [run.points(each.field) for run in runs], each.log and not linear) for each in PANELS]
+    chosen = RL_PANELS if all(run.points("success") for run in runs) else PANELS
+    panels = [(each.title, [run.points(each.field) for run in runs], each.log and not linear) for each in chosen]
     return draw_panels([_summary(run) for run in runs], panels, "step")
 
 

@@ -69,9 +69,20 @@ def _table(paths: list[Path]) -> str:
 def _run_table(run: Path) -> tuple[Row, list[Row]]:
     lines = (run / METRICS).read_text(encoding="utf-8").splitlines()
     last = json.loads(lines[-1])
+    if "steps_per_second" in last:
+        return _rl_table(run, [json.loads(line) for line in lines])
     recipe = json.loads((run / "recipe.json").read_text(encoding="utf-8"))
     row = recipe["name"], f"{last['step']:,}", f"{last['seconds']:,.0f}", f"{last['loss']:.3f}"
     return ("stage", "steps", "seconds", "loss"), [row]
+
+
+def _rl_table(run: Path, lines: list[dict[str, Any]]) -> tuple[Row, list[Row]]:
+    """Of online RL: what it took, and how many attempts succeeded in its first and its last iterations."""
+    ends = [[line["success"] for line in some if line["success"] is not None] for some in (lines[:20], lines[-20:])]
+    first, last = (f"{100 * sum(some) / len(some):.1f}%" if some else "–" for some in ends)
+    episodes, seconds = (sum(line[name] for line in lines) for name in ("episodes", "seconds"))
+    row = run.name, f"{len(lines):,}", f"{episodes:,}", f"{seconds:,.0f}", first, last
+    return ("run", "iterations", "episodes", "seconds", "first 20", "last 20"), [row]
 
 
 def _report_table(report: Mapping[str, Any]) -> tuple[Row, list[Row]]:

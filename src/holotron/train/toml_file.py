@@ -23,23 +23,20 @@ def read_toml(path: Path, error: type[ValueError]) -> dict[str, Any]:
 
 def with_settings(table: dict[str, Any], settings: Sequence[str], error: type[ValueError]) -> dict[str, Any]:
     """The table with values changed, each given as objective.clip_high=0.2: as in TOML, but text needs no quotes."""
-    changed = copy.deepcopy(table)
+    table = copy.deepcopy(table)
     for setting in settings:
         name, equals, text = setting.partition("=")
-        if not equals:
+        *sections, key = name.strip().split(".")
+        place: Any = table
+        for section in sections:
+            place = place.setdefault(section, {}) if isinstance(place, dict) else None
+        if not equals or not isinstance(place, dict):
             raise error(f"{setting!r} sets nothing; write it like objective.clip_high=0.2")
         try:
-            value = tomllib.loads(f"value = {text}")["value"]
+            place[key] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
-            value = text
-        *sections, key = name.strip().split(".")
-        place = changed
-        for section in sections:
-            place = place.setdefault(section, {})
-            if not isinstance(place, dict):
-                raise error(f"{setting!r}: {section} is no section")
-        place[key] = value
-    return changed
+            place[key] = text
+    return table
 
 
 def build(kind: type[T], value: Any, where: str, error: type[ValueError]) -> T:

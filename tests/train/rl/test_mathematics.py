@@ -241,6 +241,6 @@ def test_values_of_a_recipe_are_set_beside_it(tmp_path: Path) -> None:
     assert recipe.objective == ObjectiveConfig(kl=0.5, clip_high=0.2)
     assert (recipe.groups.replay, recipe.rollout.tasks, recipe.rollout.suite) == (0, ("left",), "pages")
     assert (recipe.seed, recipe.steps, recipe.folder) == (7, 3, tmp_path)
-    for wrong, why in (("steps", "write it like"), ("name.x=1", "name is no section"), ("groups.sise=1", "'sise'")):
+    for wrong, why in (("steps", "write it like"), ("name.x=1", "name.x=1' sets nothing"), ("groups.sise=1", "'sise'")):
         with pytest.raises(RecipeError, match=why):
             read_grpo_recipe(path, (wrong,))

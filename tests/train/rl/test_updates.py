@@ -95,6 +95,23 @@ def test_a_second_update_is_clipped_against_the_weights_before_the_first(tmp_pat
     assert report.loss.item() == pytest.approx(-(weight * gain).sum().item() / 8.0, abs=1e-6)
 
 
+@pytest.mark.parametrize("replayed", [False, True])
+def test_a_replayed_success_is_not_weighted_by_how_unlikely_it_is_now(tmp_path: Path, replayed: bool) -> None:
+    learner = learner_of(tmp_path)
+    now, one = plain(learner.model, learner, "left").detach(), played(learner, "left")
+    weight = (now - torch.from_numpy(one.engine)).exp().clamp_max(2.0)
+    assert weight.sub(1).abs().min() > 1e-3
+    [batch] = pack(
+        Packer(TINY, learner.recipe.batch), [WeighedSequence(one, (0.5,), replayed)], learner.recipe.objective
+    )
+    report = learner.update([batch], 0, 0)
+    weight = torch.ones_like(weight) if replayed else weight
+    assert report.sums.means()["importance"] == pytest.approx(weight.mean().item(), abs=1e-5)
+    assert report.loss.item() == pytest.approx(-0.5 * weight.sum().item() / 8.0, abs=1e-6)
+    # Nor does it say how far engine and trainer are from each other.
+    assert report.sums.means()["fresh_tokens"] == (0 if replayed else len(weight))
+
+
 def test_with_lora_the_divergence_is_from_the_model_without_it(tmp_path: Path) -> None:
     learner = learner_of(tmp_path, "[lora]\nrank = 4\n", objective={"kl": 0.3, "tokens": 8.0})
     learner.update(batches(learner, *ANSWERS), 0, 0)  # away from the beginning

@@ -58,9 +58,8 @@ class Collector:
         keep: Callable[[RolloutGroup], None] = lambda _: None,
         ranks: Ranks = Ranks(),
     ) -> None:
-        self._ranks = ranks
         self._recipe, self._suite, self._play, self._ledger = recipe, suite, play, ledger
-        self._stored, self._stopped, self._keep = stored, stopped, keep
+        self._stored, self._stopped, self._keep, self._ranks = stored, stopped, keep, ranks
         groups = recipe.groups
         self.sampler = TaskSampler(
             tasks, recipe.seed, uniform=groups.uniform, memory=groups.memory, kept=ledger.sampler

@@ -73,8 +73,7 @@ class GroupConfig:
     replay: a group that failed throughout gets one stored success of its task, of which the last so many are kept; 0
     for none. uniform: the share of tasks drawn evenly; the others by how much they teach, most where half of the
     attempts succeed. memory: how many attempts an estimate of a task's success looks back.
-    learned: attempts of a group that are learned from, those whose rewards vary the most (PODS); 0 are all. It is for
-    where learning takes longer than playing.
+    learned: attempts of a group that are learned from, those whose rewards vary the most (PODS); 0 are all.
     """
 
     size: int = 8

@@ -74,10 +74,7 @@ class RolloutGroup:
         return replace(self, trajectories=(*self.trajectories[:-1], success))
 
     def most_varied(self, most: int, config: ObjectiveConfig) -> RolloutGroup:
-        """Its `most` trajectories whose values differ the most, which are some of the worst and some of the best.
-
-        0 are all of them.
-        """
+        """Its `most` trajectories whose values differ the most: some of the worst, some of the best. 0 are all."""
         values = self.values(config)
         order = sorted(range(len(values)), key=values.__getitem__)
         if not most or len(values) <= most:

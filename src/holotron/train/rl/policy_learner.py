@@ -77,11 +77,11 @@ class PassTimer:
         return float(sum(b.elapsed_time(e) / 1000 if self._on_gpu else e - b for b, e in passes))
 
     def _now(self) -> Any:
-        if not self._on_gpu:
-            return monotonic()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+        return (
+            torch.cuda.current_stream().record_event(torch.cuda.Event(enable_timing=True))
+            if self._on_gpu
+            else monotonic()
+        )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import copy
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -26,7 +26,7 @@ from holotron.train.rl.collector import Collected, Stopped, learns_from
 from holotron.train.rl.config import GrpoRecipe
 from holotron.train.rl.ledger import Ledger
 from holotron.train.rl.played import PlayedReader
-from holotron.train.rl.policy_learner import PolicyLearner, UpdateReport
+from holotron.train.rl.policy_learner import PolicyLearner
 from holotron.train.rl.progress import GrpoProgress, Stopwatch, add_updates, progress_of
 from holotron.train.rl.reading import PROCESSES, GroupReader
 from holotron.train.rl.rollout_batch import RolloutBatch, WeighedSequence, pack, weigh
@@ -122,6 +122,8 @@ class GrpoTrainer:
                 stack.enter_context(torch.cuda.stream(torch.cuda.Stream(self.device)))
             self._iterate(model, play, reader, groups, checksum, on_progress)
             self._keep()
+            if self.step == self.recipe.steps:
+                self.evaluation.result(wait=True)
 
     def _reader(self, model: EngineModel) -> PlayedReader:
         config, banned = self.learner.model.config, model.engine.loop.sampler.banned.tolist()
@@ -139,7 +141,7 @@ class GrpoTrainer:
     ) -> None:
         recipe, learner, watch = self.recipe, self.learner, self.watch
         collector = self.rollout.collector(play, self.ledger, lambda: self._stopped, groups.begin, self.ranks)
-        imitated, alone = self._imitated() if self.ranks.first else None, not recipe.rollout.staleness
+        imitated, alone = self._imitated() if self.ranks.first else iter(()), not recipe.rollout.staleness
         watch.read(), learner.forwards.read()  # what came before is of no iteration
         began, played = monotonic(), self._steps_of(play)
         while self.step < recipe.steps and not any(self.ranks.gather(self._stopped)):
@@ -157,7 +159,7 @@ class GrpoTrainer:
             with watch.part("logprobs"):  # besides those that the updates make
                 parts = [learner.prepared(self._packed(groups, *part)) for part in weighed]
             with watch.part("learning"):
-                updates = self._learn(parts, imitated)
+                updates = [learner.update(one, self.step, self.ledger.version, next(imitated, None)) for one in parts]
                 if self.device.type == "cuda":
                     torch.cuda.current_stream(self.device).synchronize()
             watch.move(learner.forwards.read(), "learning", "logprobs")
@@ -204,10 +206,7 @@ class GrpoTrainer:
     def _weighed(
         self, found: Collected, groups: GroupReader
     ) -> tuple[list[tuple[list[WeighedSequence], float]], float | None]:
-        """This process's sequences for each update, with how many episodes it learns from over all processes.
-
-        And how many tokens were drawn for an answer.
-        """
+        """This process's part of each update, with the episodes of all of them; drawn tokens of an answer."""
         updates, tokens, answers = min(self.recipe.updates, len(found.groups)), 0, 0
         parts: list[list[WeighedSequence]] = [[] for _ in range(updates)]
         for place, group in enumerate(found.groups):
@@ -239,9 +238,7 @@ class GrpoTrainer:
 
     def _scored(self, found: Collected, reader: PlayedReader, model: EngineModel) -> float | None:
         """How far engine and trainer are from each other on an episode of this iteration, with the new weights."""
-        for place, group in enumerate(found.groups):
-            if not learns_from(place, self.recipe, self.ranks):
-                continue
+        for group in [group for place, group in enumerate(found.groups) if learns_from(place, self.recipe, self.ranks)]:
             played = reader.read(group.trajectories[0].episode)[0]
             if self.packer.fits(played.sequence):
                 weighed = [WeighedSequence(played, (0.0,) * len(played.states))]
@@ -256,20 +253,11 @@ class GrpoTrainer:
         log.warning("an episode of %d tokens does not fit into a batch; make [batch] larger", len(sequence.token_ids))
         return False
 
-    def _learn(
-        self, parts: Sequence[Iterable[RolloutBatch]], imitated: Iterator[TrainingBatch] | None
-    ) -> list[UpdateReport]:
-        version = self.ledger.version
-        return [
-            self.learner.update(part, self.step, version, next(imitated) if imitated is not None else None)
-            for part in parts
-        ]
-
-    def _imitated(self) -> Iterator[TrainingBatch] | None:
+    def _imitated(self) -> Iterator[TrainingBatch]:
         """What the imitation term is about, from where the last state stands."""
         recipe, learner = self.recipe, self.learner
         if not recipe.data:
-            return None
+            return iter(())
         workers = max(1, recipe.workers)
         stream = BatchStream(
             recipe.data,
