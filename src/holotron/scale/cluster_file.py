@@ -104,7 +104,7 @@ def ray_up_file(cluster: ClusterFile) -> str:
         "setup_commands": [cluster.install],
         "head_start_ray_commands": [
             stop,
-            f"ray start --head --port={port} --autoscaling-config=~/ray_bootstrap_config.yaml",
+            f"ray start --head --port={port} --disable-usage-stats --autoscaling-config=~/ray_bootstrap_config.yaml",
         ],
         "worker_start_ray_commands": [stop, f"ray start --address=$RAY_HEAD_IP:{port}"],
     }
