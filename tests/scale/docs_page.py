@@ -32,7 +32,7 @@ from tests.train.rl.samples import write_run
 
 PAGE = "docs/scale.md"
 FIRST = "127.0.0.2"  # plays the part of 10.0.0.1, and so on
-PATIENCE = 600.0
+PATIENCE = 300.0
 YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 # What `ray up` runs on other machines comes here as one argument after options and the address.
 SSH = """#!/bin/sh
@@ -52,6 +52,8 @@ mkdir -p "$(dirname "${2#*:}")"; eval cp -r "${1#*@*:}" "${2#*:}"
 RAY = """#!/bin/sh
 [ "$1" = stop ] && exec %s -m tests.scale.docs_page --stop "$DOCS_MACHINE"
 if [ "$1" = start ] && [ -n "$DOCS_MACHINE" ]; then set -- "$@" --node-ip-address "$DOCS_MACHINE"; fi
+# Machines that share cores start one after another: Ray waits only so long for what belongs to one.
+[ "$1" = start ] && [ "$2" != --head ] && [ "${RAY_NODE_TYPE_NAME:-}" ] && exec flock -o "$RAY_TMPDIR/starting" %s "$@"
 exec %s "$@"
 """
 
@@ -70,7 +72,11 @@ class Run:
         }
         (folder / "ray").mkdir()
         ray = shutil.which("ray") or str(Path(sys.executable).with_name("ray"))
-        for name, text in {"ssh": SSH % sys.executable, "rsync": RSYNC, "ray": RAY % (sys.executable, ray)}.items():
+        for name, text in {
+            "ssh": SSH % sys.executable,
+            "rsync": RSYNC,
+            "ray": RAY % (sys.executable, ray, ray),
+        }.items():
             program = folder / "bin" / name
             program.write_text(text)
             program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -138,6 +144,7 @@ class Run:
             if len(set(up)) == count:
                 return
             assert time.monotonic() < deadline, f"{up}: {said[-2000:]}"
+            time.sleep(2)
 
     def _begin(self, kind: str, command: str) -> None:
         self._end(kind)
