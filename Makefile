@@ -91,6 +91,8 @@ docs: $(STAMP) ## the documentation as a site, in site/
 
 test-docs: $(STAMP) browser ## every shell block of README and docs, with the bundled weights; the result goes to benchmarks/results
 	$(BIN)/python -m tests.docs_run --out benchmarks/results/docs.json
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	$(BIN)/python -m tests.scale.docs_page --out benchmarks/results/docs-scale.json
 
 wheel: $(STAMP) ## the package as a wheel, in dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -1,5 +1,6 @@
 """What the documentation shows runs."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from holotron.cli.main import app
-from tests.docs_run import BLOCK, MARK
+from tests.docs_run import BLOCK, MARK, shown
 
 ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -44,14 +45,14 @@ def test_guides_run(page):
 
 
 def test_what_is_shown_from_files_is_there():
-    shown = 0
+    found = 0
     for path in (ROOT / "docs").rglob("*.md"):
         text = path.read_text(encoding="utf-8")
         for name in re.findall(r'^--8<-- "(.*)"$', text, flags=re.MULTILINE):
             assert (ROOT / name).is_file(), f"{path.name} shows {name}"
-            shown += 1
+            found += 1
         assert not re.search(r"^--8 |^--8<--(?! \")", text, flags=re.MULTILINE), f"{path.name} shows the line itself"
-    assert shown >= 4
+    assert found >= 4
 
 
 def shown_commands() -> list[str]:
@@ -89,6 +90,13 @@ def test_marks_for_running_commands_fit_their_blocks():
             found += len(marks)
             assert all(what in block[3] for _, what, _ in marks), (page.name, marks)
         assert found == text.count("<!-- test-docs:"), page.name
+
+
+def test_what_the_page_on_many_machines_shows_is_what_was_run():
+    """On a cluster, by `make test-docs`; the commands that it noted are those of the page of now, and all went well."""
+    noted = json.loads((ROOT / "benchmarks/results/docs-scale.json").read_text(encoding="utf-8"))["commands"]
+    assert [one["command"] for one in noted] == [one.command for one in shown(["docs/scale.md"])]
+    assert all(one["ok"] for one in noted)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def killed_runs(folder: Path, steps: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.scale.rl_kills", description=__doc__)
-    parser.add_argument("--steps", type=int, default=9, help="iterations of each run")
+    parser.add_argument("--steps", type=int, default=7, help="iterations of each run")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     with TemporaryDirectory() as folder:

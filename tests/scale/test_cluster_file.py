@@ -61,6 +61,7 @@ def test_ray_itself_accepts_the_file(tmp_path: Path) -> None:
     assert config["auth"] == {"ssh_user": "ubuntu", "ssh_private_key": "~/.ssh/agents"}
     [machines] = config["available_node_types"].values()
     assert (machines["min_workers"], machines["max_workers"], config["max_workers"]) == (5, 5, 5)
+    assert config["head_start_ray_commands"][-1].startswith("RAY_enable_autoscaler_v2=0 ray start --head --port=6379 ")
     with pytest.raises(Exception, match="Additional properties"):  # so that the check above says something
         util.validate_config(util.prepare_config(yaml.safe_load(text) | {"min_worker": 5}))
 

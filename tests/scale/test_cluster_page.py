@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import os
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from holotron.scale.cluster_page import create_cluster_page
 from holotron.scale.watch import ClusterWatch, changes, look_at, with_rates
@@ -101,14 +97,13 @@ def test_what_cannot_be_asked_is_told() -> None:
     assert "cannot be asked" in problem
 
 
-@pytest.mark.parametrize("width", [400, 1280])
-def test_the_page_follows_the_cluster_and_runs_nothing_of_it(width: int) -> None:
+def test_the_page_follows_the_cluster_and_runs_nothing_of_it() -> None:
     looks = iter([SEEN, later()])
     watch = ClusterWatch(lambda: (next(looks), [f"10.0.0.9 cannot be asked: {HOSTILE}"]))
     watch.look()
 
     async def see(home: str) -> None:
-        async with watching(home, {"width": width, "height": 900}) as watched:
+        async with watching(home) as watched:
             page = await watched.open()
             assert await page.locator("#figures").inner_text() != ""
             assert "Nothing since" in await page.locator("#events").inner_text()
@@ -117,9 +112,9 @@ def test_the_page_follows_the_cluster_and_runs_nothing_of_it(width: int) -> None
             assert HOSTILE in await page.locator("#hosts").inner_text()
             assert await page.locator("#replicas tbody tr").count() == 3
             assert await page.locator("img").count() == 0
-            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-            if folder := os.environ.get("HOLOTRON_TEST_PICTURES"):
-                await page.screenshot(path=str(Path(folder) / f"cluster-{width}.png"), full_page=True)
+            for width in (400, 1280):
+                await page.set_viewport_size({"width": width, "height": 900})
+                assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
     with serving_app(create_cluster_page(watch)) as home:
         asyncio.run(see(home))

@@ -104,7 +104,9 @@ def ray_up_file(cluster: ClusterFile) -> str:
         "setup_commands": [cluster.install],
         "head_start_ray_commands": [
             stop,
-            f"ray start --head --port={port} --autoscaling-config=~/ray_bootstrap_config.yaml",
+            # Ray's second autoscaler counts the head among the workers of such a cluster, and would start one too few.
+            f"RAY_enable_autoscaler_v2=0 ray start --head --port={port} --disable-usage-stats "
+            "--autoscaling-config=~/ray_bootstrap_config.yaml",
         ],
         "worker_start_ray_commands": [stop, f"ray start --address=$RAY_HEAD_IP:{port}"],
     }

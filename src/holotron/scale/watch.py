@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from holotron.scale.ray_hosts import ClusterError
 from holotron.scale.status import ray_status, server_status
 
 LOOK_SECONDS = 2.0
@@ -69,8 +68,8 @@ def look_at(ray_address: str | None, endpoint: str | None, admin_key: str | None
     for place, look in looks.items():
         try:
             found |= {} if place is None else look(place)
-        except ClusterError as error:
-            problems.append(str(error))
+        except Exception as error:  # of a cluster that is going away, Ray's own: the watch goes on
+            problems.append(str(error) or type(error).__name__)
     return found, problems
 
 
@@ -94,15 +93,15 @@ def _work(each: Status) -> float:
 
 def changes(before: Status, after: Status) -> list[str]:
     """What has happened between two looks, in words."""
-    machines = _by(before, "machines", "address"), _by(after, "machines", "address")
-    alive = [{address for address, each in seen.items() if each["alive"]} for seen in machines]
+    # One that came back is there twice: as it was, and alive.
+    alive = [{each["address"] for each in seen.get("machines", ()) if each["alive"]} for seen in (before, after)]
     told = []
     if "machines" in before and "machines" in after:
         told += [f"machine {address} joined" for address in sorted(alive[1] - alive[0])]
         told += [f"machine {address} is gone" for address in sorted(alive[0] - alive[1])]
     for part, one in (("hosts", "host"), ("replicas", "replica")):
         if part in before and part in after:
-            told += _life(one, _by(before, part, "name"), _by(after, part, "name"))
+            told += _life(one, *({each["name"]: each for each in seen[part]} for seen in (before, after)))
     for name in COUNTS:
         if (more := after.get(name, 0) - before.get(name, 0)) > 0 and name in before:
             told.append(f"{more} session{'s' * (more != 1)} {name}")
@@ -120,7 +119,3 @@ def _life(one: str, before: Mapping[str, Status], after: Mapping[str, Status]) -
             yield f"{one} {name}: {new['state']}"
         elif old.get("pid") != new.get("pid") or old.get("restarts", 0) != new.get("restarts", 0):
             yield f"{one} {name} died and was started again"
-
-
-def _by(seen: Status, part: str, key: str) -> dict[str, Status]:
-    return {each[key]: each for each in seen.get(part, ())}
