@@ -22,6 +22,7 @@ from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.weight_receiver import WeightReceiver
 from holotron.model.loading import load
 from holotron.scale.router import ReplicaRouter
+from holotron.scale.session_cap import SessionCap
 from holotron.server import messages as m
 from holotron.server.engine_client import EngineRefused
 from tests.model.adapter_files import write_adapter
@@ -195,6 +196,29 @@ def test_replicas_come_and_go(live, http):
     assert last[1:] == last[:-1]
     assert router(live).counts["lost"] == 0
     for session in sessions:
+        http.delete(f"/v1/sessions/{session}").raise_for_status()
+
+
+def test_full_replicas_say_so_and_take_more_when_they_can(live, http, monkeypatch):
+    replicas = router(live).directory.replicas.values()
+    for replica in replicas:
+        monkeypatch.setattr(replica.cap, "_most", 2.0)
+        monkeypatch.setattr(replica.cap, "_seen", replica.client.stats)
+    monkeypatch.setattr(SessionCap, "of", lambda cap, *_: cap._most)  # whatever they tell meanwhile
+    with ThreadPoolExecutor(8) as beside:
+        answers = list(beside.map(lambda _: http.post("/v1/sessions"), range(8)))
+    opened_ = [answer.json()["id"] for answer in answers if answer.status_code == 200]
+    full = [answer for answer in answers if answer.status_code == 429]
+    assert (len(opened_), len(full)) == (4, 4)
+    assert full[0].headers["Retry-After"] == "1"
+    assert full[0].json()["error"]["code"] == "no_room"
+    assert http.post(f"/v1/sessions/{opened_[0]}/fork", json={"n": 1}).status_code == 429
+    assert turn(http, opened_[0], "Hello")
+    monkeypatch.undo()
+    wait(
+        lambda: (answer := http.post("/v1/sessions")).status_code == 200 and opened_.append(answer.json()["id"]) is None
+    )
+    for session in opened_:
         http.delete(f"/v1/sessions/{session}").raise_for_status()
 
 
