@@ -22,7 +22,6 @@ from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.weight_receiver import WeightReceiver
 from holotron.model.loading import load
 from holotron.scale.router import ReplicaRouter
-from holotron.scale.session_cap import SessionCap
 from holotron.server import messages as m
 from holotron.server.engine_client import EngineRefused
 from tests.model.adapter_files import write_adapter
@@ -199,27 +198,32 @@ def test_replicas_come_and_go(live, http):
         http.delete(f"/v1/sessions/{session}").raise_for_status()
 
 
-def test_full_replicas_say_so_and_take_more_when_they_can(live, http, monkeypatch):
-    replicas = router(live).directory.replicas.values()
-    for replica in replicas:
-        monkeypatch.setattr(replica.cap, "_most", 2.0)
-        monkeypatch.setattr(replica.cap, "_seen", replica.client.stats)
-    monkeypatch.setattr(SessionCap, "of", lambda cap, *_: cap._most)  # whatever they tell meanwhile
-    with ThreadPoolExecutor(8) as beside:
-        answers = list(beside.map(lambda _: http.post("/v1/sessions"), range(8)))
-    opened_ = [answer.json()["id"] for answer in answers if answer.status_code == 200]
-    full = [answer for answer in answers if answer.status_code == 429]
-    assert (len(opened_), len(full)) == (4, 4)
-    assert full[0].headers["Retry-After"] == "1"
-    assert full[0].json()["error"]["code"] == "no_room"
-    assert http.post(f"/v1/sessions/{opened_[0]}/fork", json={"n": 1}).status_code == 429
-    assert turn(http, opened_[0], "Hello")
-    monkeypatch.undo()
-    wait(
-        lambda: (answer := http.post("/v1/sessions")).status_code == 200 and opened_.append(answer.json()["id"]) is None
-    )
-    for session in opened_:
-        http.delete(f"/v1/sessions/{session}").raise_for_status()
+def test_full_replicas_say_so_and_learn_what_they_can_keep(folder):
+    tiny = {"memory_gib": 0.0005, "host_gib": 0.0, "tokens_per_session": 64}
+    with serving(folder, tiny, replicas=in_threads(2)) as live, live.client() as http, ThreadPoolExecutor(8) as beside:
+        replicas = router(live).directory.replicas.values()
+        wait(lambda: all(replica.client.stats.values for replica in replicas))
+        slots = sum(replica.client.stats.values["slots"] for replica in replicas)
+        answers = list(beside.map(lambda _: http.post("/v1/sessions"), range(int(slots) + 8)))
+        sessions = [answer.json()["id"] for answer in answers if answer.status_code == 200]
+        full = [answer for answer in answers if answer.status_code != 200]
+        assert slots <= len(sessions) < len(answers)  # a second may have passed
+        assert {(a.status_code, a.headers["Retry-After"], a.json()["error"]["code"]) for a in full} == {
+            (429, "1", "no_room")
+        }
+        assert http.post(f"/v1/sessions/{sessions[0]}/fork", json={"n": 64}).status_code == 429
+        wait(lambda: http.post("/v1/sessions").status_code == 200)  # nothing was computed again: there is more
+        caps = [replica.cap.of(replica.client.stats, len(replica.sessions)) for replica in replicas]
+        shrunk: set[str] = set()
+
+        def thrash() -> bool:
+            for session in sessions:  # more than they can keep, in turn
+                turn(http, session, "Hello", max_tokens=1)
+                for replica, cap in zip(replicas, caps, strict=True):
+                    shrunk.update([replica.name] * (replica.cap.of(replica.client.stats, len(replica.sessions)) < cap))
+            return len(shrunk) == 2
+
+        wait(thrash)
 
 
 def test_requests_without_a_session_find_what_was_computed(live, http):
