@@ -212,6 +212,7 @@ def test_full_replicas_say_so_and_learn_what_they_can_keep(folder):
             (429, "1", "no_room")
         }
         assert http.post(f"/v1/sessions/{sessions[0]}/fork", json={"n": 64}).status_code == 429
+        assert http.get("/health?deep=true").status_code == 200
         wait(lambda: http.post("/v1/sessions").status_code == 200)  # nothing was computed again: there is more
         caps = [replica.cap.of(replica.client.stats, len(replica.sessions)) for replica in replicas]
         shrunk: set[str] = set()
@@ -340,15 +341,20 @@ def test_a_turn_that_is_ended_before_it_begins_says_so(live, http, monkeypatch):
     monkeypatch.setattr(Engine, "prepare_image", for_ever)
     wanted = m.Generate((1, 2, 5, 7), SamplingParams(), ((2, SCREEN),), session)
 
-    async def end_it() -> str:
+    async def end_it(wanted: m.Generate, at_engine: bool) -> str:
         pending = router(live).generate(wanted)
-        await asyncio.to_thread(prepares.wait)
+        if at_engine:
+            await asyncio.to_thread(prepares.wait)
         pending.abort()
         with pytest.raises(EngineRefused) as told:
             await pending.started()
         return told.value.kind
 
-    assert on_loop(live, end_it()) == "aborted"
+    assert on_loop(live, end_it(wanted, True)) == "aborted"
+    monkeypatch.undo()
+    for replica in router(live).directory.replicas.values():
+        monkeypatch.setattr(replica, "draining", True)  # none that takes it
+    assert on_loop(live, end_it(m.Generate((1, 2), SamplingParams()), False)) == "aborted"
     monkeypatch.undo()
     assert turn(http, session, "Hello")
     http.delete(f"/v1/sessions/{session}").raise_for_status()

@@ -323,8 +323,9 @@ class ReplicaRouter(EngineService):
 
     async def _open(self, options: dict[str, Any]) -> str:
         for _ in range(MOST_TRIES):
-            await self._roomiest()
-            replica = self._with_room(1)
+            replica = await self._roomiest()
+            if options:  # only the health check's session asks for nothing, and is opened at any time
+                replica = self._with_room(1)
             replica.arriving += 1
             try:
                 with suppress(EngineDown), replica.working():
