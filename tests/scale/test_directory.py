@@ -55,6 +55,8 @@ def test_a_replica_takes_more_while_all_is_well_and_fewer_when_it_thrashes():
             taken += 1
         return taken
 
+    made.client.stats = SimpleNamespace(values={})
+    assert directory.for_new(100) is made  # it has not said anything yet
     told()
     assert fill() == 4
     assert fill() == 0  # nothing was heard of it since

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from math import floor, inf
 from typing import TypeVar
 
 from holotron.scale.journal import JournalEntry
@@ -42,7 +43,8 @@ class Replica:
     @property
     def load(self) -> float:
         """Sessions for every one that it takes, and turns under way for ties."""
-        return (len(self.sessions) + self.turns) / self.cap.of(self.client.stats, len(self.sessions))
+        cap = self.cap.of(self.client.stats, len(self.sessions))
+        return (len(self.sessions) + self.turns) / (1.0 if cap == inf else cap)
 
     @property
     def room(self) -> float:
@@ -92,7 +94,7 @@ class Directory:
     def for_new(self, count: int = 1) -> Replica | None:
         """The replica for a new session; None where there is no room for so many, until one of them takes more."""
         up = self.up()
-        if sum(int(replica.room) for replica in up) < count:
+        if sum(floor(min(replica.room, count)) for replica in up) < count:
             for replica in up:
                 replica.cap.is_wanted = True
             return None

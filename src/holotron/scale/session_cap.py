@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from holotron.engine.info import EngineStats
 
 GROWTH, CUT = 1 / 8, 0.8
@@ -20,10 +22,10 @@ class SessionCap:
         self.is_wanted = False  # somebody was told to wait
 
     def of(self, stats: EngineStats, sessions: int) -> float:
-        """The cap after what the replica last told of itself."""
+        """The cap after what the replica last told of itself; infinite until it has said something."""
         values = stats.values
         if stats is self._seen or not values:
-            return max(1.0, self._most)
+            return max(1.0, self._most) if self._seen is not None else inf
         before, self._seen = self._seen.values if self._seen is not None else {}, stats
         grown = [values.get(name, 0.0) - before.get(name, 0.0) for name in SIGNS]
         if not before or min(grown) < 0:  # a new process
