@@ -39,9 +39,11 @@ class Network:
     """Makes connections. What goes over the first, or over each of the lanes after it, is altered at a byte, or ends
     there."""
 
-    def __init__(self, *, lanes: bool = False, at: int = -1, flip: int = 0, stop: bool = False) -> None:
+    def __init__(
+        self, *, lanes: bool = False, at: int = -1, flip: int = 0, stop: bool = False, hang: bool = False
+    ) -> None:
         self._arriving: queue.Queue[socket.socket] = queue.Queue()
-        self._lanes, self._at, self._flip, self._stop = lanes, at, flip, stop
+        self._lanes, self._at, self._flip, self._stop, self._hang = lanes, at, flip, stop, hang
         self.made = 0
 
     def connect(self) -> socket.socket:
@@ -55,7 +57,10 @@ class Network:
         return ours
 
     def accept(self) -> socket.socket:
-        return self._arriving.get(timeout=30)
+        try:
+            return self._arriving.get(timeout=10)
+        except queue.Empty:
+            raise TimeoutError("no connection came") from None
 
     def _carry(self, source: socket.socket, target: socket.socket, is_wrong: bool) -> None:
         done = 0
@@ -63,6 +68,8 @@ class Network:
             while data := bytearray(source.recv(4096)):
                 here = self._at - done
                 if is_wrong and 0 <= here < len(data):
+                    if self._hang:
+                        return
                     data[here] ^= self._flip
                     if self._stop:
                         target.sendall(data[:here])
@@ -84,7 +91,7 @@ def moved(home, away, session_id: str, network: Network) -> tuple[BaseException 
         return ends[0].exception(60), ends[1].exception(60)
 
 
-def both_ways(model, network: Network, sent_error, received_error, match: str = "") -> None:
+def both_ways(model, network: Network, sent_error, received_error, match: str = "", after=lambda: None) -> None:
     """The move fails so; nothing is lost at either end, and the next one works and says the same."""
 
     async def main():
@@ -93,6 +100,7 @@ def both_ways(model, network: Network, sent_error, received_error, match: str = 
             for each in (session, stays):
                 await each.generate(draw_tokens(40), GREEDY)
             sender, receiver = moved(home, away, session.id, network)
+            after()
             assert isinstance(sender, sent_error), sender
             assert isinstance(receiver, received_error), receiver
             assert match in str(sender)
@@ -130,12 +138,25 @@ def test_a_sender_that_dies_takes_nothing(model, lanes, at):
     both_ways(model, Network(lanes=lanes, at=at, stop=True), MoveFailed, (EngineError, OSError))
 
 
+@pytest.mark.parametrize("lanes", [False, True])
+def test_an_end_that_says_nothing_more_is_given_up(model, monkeypatch, lanes):
+    monkeypatch.setattr(socket_transfer, "SECONDS", 0.3)
+    network = Network(lanes=lanes, at=70, hang=True)
+    both_ways(
+        model,
+        network,
+        MoveFailed,
+        (EngineError, OSError),
+        after=lambda: monkeypatch.setattr(socket_transfer, "SECONDS", 60.0),
+    )
+
+
 def test_a_piece_that_comes_twice_is_refused():
     parts = [memoryview(bytearray(PIECE * 2))]
     ours, theirs = socket.socketpair()
-    piece = socket_transfer._NUMBERED.pack(0, socket_transfer._checksum(parts)) + bytes(PIECE)
+    piece = socket_transfer._NUMBERED.pack(0, socket_transfer.crc32(bytes(PIECE))) + bytes(PIECE)
     with ours, theirs:
-        ours.sendall(socket_transfer._NUMBERED.pack(0, socket_transfer.crc32(bytes(PIECE))) + piece[8:] + piece)
+        ours.sendall(2 * piece)
         with pytest.raises(SessionDamaged, match="came twice"):
             socket_transfer.take_pieces([theirs], parts)
 

@@ -50,4 +50,4 @@ def in_threads(count: int, journal: Path | None = None) -> ReplicaSet:
     def new_client(name, start, on_loss):
         return EngineClient(start, on_loss, launch=ThreadProcess.start)
 
-    return several(count, new_client, None if journal is None else DiskJournal(journal))
+    return several(count, new_client, None if journal is None else DiskJournal(journal, "tiny"))

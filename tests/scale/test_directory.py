@@ -38,6 +38,48 @@ def test_sessions_fill_replicas_by_their_size(directory):
     assert len(directory.places) == 39
 
 
+def test_a_replica_takes_more_while_all_is_well_and_fewer_when_it_thrashes():
+    made = replica("a", 4)
+    directory = Directory()
+    directory.replicas = {"a": made}
+    counts = {"slots": 4, "recomputed_tokens": 0, "preempted": 0, "epoch": 0}
+
+    def told(**changes: int) -> None:
+        counts.update(changes)
+        made.client.stats = SimpleNamespace(values=dict(counts))
+
+    def fill() -> int:
+        taken = 0
+        while (found := directory.for_new()) is not None:
+            directory.put(Place(JournalEntry(str(len(directory.places)), {})), found)
+            taken += 1
+        return taken
+
+    made.client.stats = SimpleNamespace(values={})
+    assert directory.for_new(100) is made  # it has not said anything yet
+    told()
+    assert fill() == 4
+    assert fill() == 0  # nothing was heard of it since
+    told()
+    assert fill() == 1
+    told(recomputed_tokens=9)
+    assert (fill(), made.room) == (0, 0)
+    for number in range(1, 5):
+        directory.forget(str(number))
+    told()
+    assert fill() == 4  # four of five stay its cap, and a quiet second makes one more of it
+    told(recomputed_tokens=50, epoch=1)  # new weights have all sessions computed again: no sign
+    assert fill() == 1
+    told(recomputed_tokens=0)  # a new process
+    for id_ in list(directory.places)[:4]:
+        directory.forget(id_)
+    made.arriving = 2
+    assert (made.room, directory.for_new()) == (0, None)
+    made.arriving = 1
+    assert directory.for_new(2) is None  # of two forks, both or none
+    assert directory.for_new() is made
+
+
 def test_a_known_beginning_leads_to_where_it_lies(directory):
     tokens = list(range(3 * BLOCK))
     first = directory.for_request(None, beginnings(tokens, (), "key"))

@@ -52,16 +52,19 @@ def filled(journal: DiskJournal) -> list[JournalEntry]:
 
 def again(folder: Path, journal: DiskJournal) -> tuple[DiskJournal, dict[str, JournalEntry]]:
     journal.close()
-    fresh = DiskJournal(folder)
+    fresh = DiskJournal(folder, "tiny")
     return fresh, {entry.id: entry for entry in fresh.load()}
 
 
 def test_the_folder_holds_what_is_open(tmp_path):
-    journal = DiskJournal(tmp_path)
+    journal = DiskJournal(tmp_path, "tiny")
     entries = filled(journal)
     before = {entry.id: facts(entry) for entry in entries}
     with pytest.raises(OSError, match="server that runs"):
-        DiskJournal(tmp_path)
+        DiskJournal(tmp_path, "tiny")
+    journal.close()
+    with pytest.raises(OSError, match="sessions of tiny"):
+        DiskJournal(tmp_path, "large")
     (tmp_path / "images" / "of nobody").write_bytes(b"x")
     fresh, loaded = again(tmp_path, journal)
     assert {id_: facts(entry) for id_, entry in loaded.items()} == before
@@ -83,7 +86,7 @@ def test_the_folder_holds_what_is_open(tmp_path):
 
 def test_what_is_not_whole_ends_a_session_there(tmp_path):
     """As when the machine died: cut anywhere, a file gives the turns that are whole, and goes on from them."""
-    journal = DiskJournal(tmp_path / "whole")
+    journal = DiskJournal(tmp_path / "whole", "tiny")
     whole = filled(journal)[0]
     journal.close()
     data = (tmp_path / "whole" / "sessions" / "first.jsonl").read_bytes()
@@ -91,7 +94,7 @@ def test_what_is_not_whole_ends_a_session_there(tmp_path):
     for cut in (0, 3, ends[0] - 1, ends[0], ends[1] + 5, ends[2] - 1, len(data) - 1):
         shutil.copytree(tmp_path / "whole", tmp_path / str(cut))
         (tmp_path / str(cut) / "sessions" / "first.jsonl").write_bytes(data[:cut] + b"\x00\r" * (cut % 2))
-        journal = DiskJournal(tmp_path / str(cut))
+        journal = DiskJournal(tmp_path / str(cut), "tiny")
         found = {entry.id: entry for entry in journal.load()}.get("first")
         kept = sum(end <= cut for end in ends) - 1
         assert (found is None) == (kept < 0)
@@ -105,7 +108,7 @@ def test_what_is_not_whole_ends_a_session_there(tmp_path):
     first, _, last = (image.path for _, image in whole.images)
     first.write_bytes(b"other")
     last.unlink()
-    journal = DiskJournal(tmp_path / "whole")
+    journal = DiskJournal(tmp_path / "whole", "tiny")
     loaded = {entry.id: entry for entry in journal.load()}
     assert loaded["first"].turns == whole.turns[:2]
     with pytest.raises(OSError, match="altered"):
@@ -115,7 +118,7 @@ def test_what_is_not_whole_ends_a_session_there(tmp_path):
 
 
 def test_a_turn_that_its_client_left_is_not_there_again(tmp_path):
-    journal = DiskJournal(tmp_path)
+    journal = DiskJournal(tmp_path, "tiny")
     entry = JournalEntry("left", {}, about=ABOUT)
     entry.add_turn([1], [], [2], note("one"))
     entry.add_turn([3], [], [4], note("two", left=True))
@@ -168,3 +171,6 @@ def test_a_server_that_is_killed_in_mid_stream_has_its_sessions_again(tmp_path):
         assert answer["weight_version"] == "v2"
         files = [json.loads(line[9:]) for line in (journal / "sessions" / f"{session}.jsonl").open()]
         assert len(files) == 1 + 3
+    gc.collect()
+    assert len(list((journal / "sessions").iterdir())) == 3  # a server that ends by itself leaves them there, too
+    assert list((journal / "images").iterdir())

@@ -222,6 +222,35 @@ def test_replicas_come_and_go(live, http):
         http.delete(f"/v1/sessions/{session}").raise_for_status()
 
 
+def test_full_replicas_say_so_and_learn_what_they_can_keep(folder):
+    tiny = {"memory_gib": 0.0005, "host_gib": 0.0, "tokens_per_session": 64}
+    with serving(folder, tiny, replicas=in_threads(2)) as live, live.client() as http, ThreadPoolExecutor(8) as beside:
+        replicas = router(live).directory.replicas.values()
+        wait(lambda: all(replica.client.stats.values for replica in replicas))
+        slots = sum(replica.client.stats.values["slots"] for replica in replicas)
+        answers = list(beside.map(lambda _: http.post("/v1/sessions"), range(int(slots) + 8)))
+        sessions = [answer.json()["id"] for answer in answers if answer.status_code == 200]
+        full = [answer for answer in answers if answer.status_code != 200]
+        assert slots <= len(sessions) < len(answers)  # a second may have passed
+        assert {(a.status_code, a.headers["Retry-After"], a.json()["error"]["code"]) for a in full} == {
+            (429, "1", "no_room")
+        }
+        assert http.post(f"/v1/sessions/{sessions[0]}/fork", json={"n": 64}).status_code == 429
+        assert http.get("/health?deep=true").status_code == 200
+        wait(lambda: http.post("/v1/sessions").status_code == 200)  # nothing was computed again: there is more
+        caps = [replica.cap.of(replica.client.stats, len(replica.sessions)) for replica in replicas]
+        shrunk: set[str] = set()
+
+        def thrash() -> bool:
+            for session in sessions:  # more than they can keep, in turn
+                turn(http, session, "Hello", max_tokens=1)
+                for replica, cap in zip(replicas, caps, strict=True):
+                    shrunk.update([replica.name] * (replica.cap.of(replica.client.stats, len(replica.sessions)) < cap))
+            return len(shrunk) == 2
+
+        wait(thrash)
+
+
 def test_requests_without_a_session_find_what_was_computed(live, http):
     long = [{"role": "user", "content": "Say something about " + "one thing and another, " * 8}]
     cached = []
@@ -336,15 +365,20 @@ def test_a_turn_that_is_ended_before_it_begins_says_so(live, http, monkeypatch):
     monkeypatch.setattr(Engine, "prepare_image", for_ever)
     wanted = m.Generate((1, 2, 5, 7), SamplingParams(), ((2, SCREEN),), session)
 
-    async def end_it() -> str:
+    async def end_it(wanted: m.Generate, at_engine: bool) -> str:
         pending = router(live).generate(wanted)
-        await asyncio.to_thread(prepares.wait)
+        if at_engine:
+            await asyncio.to_thread(prepares.wait)
         pending.abort()
         with pytest.raises(EngineRefused) as told:
             await pending.started()
         return told.value.kind
 
-    assert on_loop(live, end_it()) == "aborted"
+    assert on_loop(live, end_it(wanted, True)) == "aborted"
+    monkeypatch.undo()
+    for replica in router(live).directory.replicas.values():
+        monkeypatch.setattr(replica, "draining", True)  # none that takes it
+    assert on_loop(live, end_it(m.Generate((1, 2), SamplingParams()), False)) == "aborted"
     monkeypatch.undo()
     assert turn(http, session, "Hello")
     http.delete(f"/v1/sessions/{session}").raise_for_status()

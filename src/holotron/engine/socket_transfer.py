@@ -20,7 +20,7 @@ from holotron.engine.engine import Engine
 from holotron.engine.errors import EngineError
 from holotron.engine.migration import SessionDamaged
 
-SECONDS = 60  # without a byte after which the other end is given up
+SECONDS = 60.0  # without a byte after which the other end is given up
 TAKEN = b"taken\n"
 WANTED = b"go on\n"
 MOST_WORDS = 4096
@@ -161,7 +161,7 @@ def _patient(end: socket.socket) -> socket.socket:
     """The system waits, and not Python: a piece is one call, without the interpreter's lock."""
     end.settimeout(None)
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-        end.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", SECONDS, 0))
+        end.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(SECONDS), int(SECONDS % 1 * 1e6)))
     return end
 
 

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from math import floor, inf
 from typing import TypeVar
 
 from holotron.scale.journal import JournalEntry
+from holotron.scale.session_cap import SessionCap
 from holotron.server.engine_client import EngineClient
 
 BLOCK = 64  # tokens of a beginning that is remembered
@@ -31,6 +33,8 @@ class Replica:
     draining: bool = False
     sessions: set[str] = field(default_factory=set)
     turns: int = 0  # under way, and sessions on their way to it
+    arriving: int = 0  # sessions that are being opened
+    cap: SessionCap = field(default_factory=SessionCap)
 
     @property
     def is_up(self) -> bool:
@@ -38,9 +42,15 @@ class Replica:
 
     @property
     def load(self) -> float:
-        """Sessions for every state slot that it has, and turns under way for ties."""
-        slots = max(1.0, self.client.stats.values.get("slots", 1.0))
-        return (len(self.sessions) + self.turns) / slots
+        """Sessions for every one that it takes, and turns under way for ties."""
+        cap = self.cap.of(self.client.stats, len(self.sessions))
+        return (len(self.sessions) + self.turns) / (1.0 if cap == inf else cap)
+
+    @property
+    def room(self) -> float:
+        """For so many more sessions."""
+        sessions = len(self.sessions) + self.arriving
+        return max(0.0, self.cap.of(self.client.stats, sessions) - sessions)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -80,6 +90,15 @@ class Directory:
     def roomiest(self, *, besides: Replica | None = None) -> Replica | None:
         """Of those, the one with most room."""
         return min(self.up(besides=besides), key=lambda replica: replica.load, default=None)
+
+    def for_new(self, count: int = 1) -> Replica | None:
+        """The replica for a new session; None where there is no room for so many, until one of them takes more."""
+        up = self.up()
+        if sum(floor(min(replica.room, count)) for replica in up) < count:
+            for replica in up:
+                replica.cap.is_wanted = True
+            return None
+        return min((replica for replica in up if replica.room >= 1), key=lambda replica: replica.load)
 
     def put(self, place: Place, replica: Replica | None) -> None:
         """Note that a session is there now; None: nowhere but in the journal."""

@@ -28,18 +28,25 @@ log = logging.getLogger(__name__)
 
 
 class DiskJournal:
-    """One server's. OSError where another server has the folder."""
+    """One server's. OSError where another server has the folder, or it has sessions of another model."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, model: str) -> None:
         self._sessions, self._images, self._served = folder / "sessions", folder / "images", folder / "served.json"
         for each in (folder, self._sessions, self._images):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = (folder / "lock").open("w")
+        self._lock = (folder / "lock").open("a+")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
             raise OSError(f"{folder} is the journal of a server that runs; give this one a folder of its own") from None
+        self._lock.seek(0)
+        if (before := self._lock.read()) not in ("", model) and any(self._sessions.iterdir()):
+            self._lock.close()
+            raise OSError(f"{folder} has sessions of {before}, which are of no use to {model}; give it another folder")
+        self._lock.truncate(0)
+        self._lock.write(model)
+        self._lock.flush()
         self._lengths: dict[str, tuple[int, int]] = {}  # tokens and turns in the file of each session
         self._is_closed = False
 

@@ -25,7 +25,7 @@ class DurableRouter(ReplicaRouter):
             self.weights.restore(served["weights"])
             self.versions |= {int(epoch): version for epoch, version in served["versions"].items()}
             self._epoch = served["epoch"]
-            self.adapters = served["adapters"]
+            self.adapters |= served["adapters"]
 
     async def close(self) -> None:
         await super().close()

@@ -326,11 +326,22 @@ class ReplicaRouter(EngineService):
     async def _open(self, options: dict[str, Any]) -> str:
         for _ in range(MOST_TRIES):
             replica = await self._roomiest()
-            with suppress(EngineDown), replica.working():
-                session_id: str = await replica.client.call("open", **options)
-                self.directory.put(Place(JournalEntry(session_id, options)), replica)
-                return session_id
+            if options:  # only the health check's session asks for nothing, and is opened at any time
+                replica = self._with_room(1)
+            replica.arriving += 1
+            try:
+                with suppress(EngineDown), replica.working():
+                    session_id: str = await replica.client.call("open", **options)
+                    self.directory.put(Place(JournalEntry(session_id, options)), replica)
+                    return session_id
+            finally:
+                replica.arriving -= 1
         raise EngineDown("no replica lived long enough to open a session; try again in a moment")
+
+    def _with_room(self, count: int) -> Replica:
+        if (replica := self.directory.for_new(count)) is None:
+            raise EngineRefused("full", "the replicas have as many sessions as they can keep; ask again, or close some")
+        return replica
 
     async def _close(self, session_id: str) -> None:
         place = self.place_of(session_id)
@@ -342,6 +353,8 @@ class ReplicaRouter(EngineService):
                 await replica.client.call("close", session_id)
 
     async def _about_a_session(self, method: str, session_id: str, *args: Any, **options: Any) -> Any:
+        if method in ("fork", "fork_after"):
+            self._with_room(args[0] if method == "fork" else 1)
         for _ in range(MOST_TRIES):
             place = self.place_of(session_id)
             async with self.at_home(place) as replica:

@@ -23,9 +23,9 @@ def replica_set(
 ) -> Iterator[ReplicaSet]:
     """So many engines on this machine, a GPU each where it has them, or as actors on a Ray cluster.
 
-    journal: a folder in which sessions outlive this process. OSError where another server has it.
+    journal: a folder in which sessions outlive this process. OSError where it is not for this server.
     """
-    disk = None if journal is None else DiskJournal(journal)
+    disk = None if journal is None else DiskJournal(journal, settings.engine.model)
     if ray_address is None:
         yield several(count, _here(settings), disk)
         return

@@ -22,6 +22,7 @@ REFUSALS: dict[str, tuple[int, str, str | None]] = {
     "grammar": (400, "invalid_grammar", None),
     "unknown": (404, "session_not_found", "session_id"),
     "busy": (409, "session_busy", "session_id"),
+    "full": (429, "no_room", None),
     "aborted": (409, "aborted", None),
     "failed": (500, "generation_failed", None),
     "internal": (500, "internal_error", None),
@@ -107,7 +108,7 @@ def as_api_error(error: Exception) -> ApiError:
             return ApiError(503, str(error), code="engine_unavailable", retry=2)
         case EngineRefused():
             status, code, param = REFUSALS.get(error.kind, REFUSALS["internal"])
-            return ApiError(status, str(error), param=param, code=code)
+            return ApiError(status, str(error), param=param, code=code, retry=1 if status == 429 else None)
         case TimeoutError():
             return ApiError(504, "the turn took longer than the server allows; ask for fewer tokens", code="timeout")
         case RequestValidationError():
