@@ -40,7 +40,7 @@ class OutputConfig:
 
     heads: int = 4
     block_p: int = 128
-    num_warps: int = 8
+    num_warps: int = 4
     num_stages: int = 2
 
 
@@ -54,6 +54,7 @@ SCAN_CONFIGS = [
 
 # Of two passes: the one that carries the state, and the outputs. The first pair is the default.
 SPLIT_CONFIGS = [
+    (ScanConfig(64, 64, 4, 3), OutputConfig(4, 128, 4, 2)),
     (ScanConfig(128, 128, 8, 2), OutputConfig(4, 128, 8, 2)),
 ]
 
