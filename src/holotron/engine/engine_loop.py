@@ -24,8 +24,8 @@ from holotron.engine.prompt_scorer import PromptScorer
 from holotron.engine.requests import FinishEvent, GenerationRequest, PromptEvent
 from holotron.engine.runner import PrefillChunk, Runner
 from holotron.engine.scheduler import Plan, Scheduler
+from holotron.engine.session_registry import SessionRegistry
 from holotron.engine.session_state import OnUpdate, SessionState, Turn
-from holotron.engine.session_table import SessionRegistry
 from holotron.engine.token_sampler import SampledStep, TokenSampler
 from holotron.model.model import Model
 
