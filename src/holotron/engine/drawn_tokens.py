@@ -11,7 +11,7 @@ from holotron.engine.session_state import SessionState
 UNREAD = 0  # stands for a token that was drawn and not read
 
 
-class DrawnTokens:
+class UnreadTokens:
     """One token each of these requests. Their sessions have a place for it, which is filled when it is read."""
 
     def __init__(self, requests: Sequence[GenerationRequest], draw: PlainDraw) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from holotron.engine.config import EngineConfig
-from holotron.engine.drawn_tokens import DrawnTokens, may_wait
+from holotron.engine.drawn_tokens import UnreadTokens, may_wait
 from holotron.engine.errors import EngineError, SessionBusy
 from holotron.engine.images import ImageEncoder, ImageSpan, PreparedImage
 from holotron.engine.memory_manager import MemoryManager
@@ -24,15 +24,15 @@ from holotron.engine.prompt_scorer import PromptScorer
 from holotron.engine.requests import FinishEvent, GenerationRequest, PromptEvent
 from holotron.engine.runner import PrefillChunk, Runner
 from holotron.engine.scheduler import Plan, Scheduler
+from holotron.engine.session_registry import SessionRegistry
 from holotron.engine.session_state import OnUpdate, SessionState, Turn
-from holotron.engine.session_table import SessionTable
 from holotron.engine.token_sampler import SampledStep, TokenSampler
 from holotron.model.model import Model
 
 log = logging.getLogger(__name__)
 
 
-class EngineLoop(SessionTable):
+class EngineLoop(SessionRegistry):
     """Sessions and their requests on one device."""
 
     def __init__(self, model: Model, config: EngineConfig, sampler: TokenSampler | None = None) -> None:
@@ -45,7 +45,7 @@ class EngineLoop(SessionTable):
         self.requests: list[GenerationRequest] = []
         self.asleep = False
         self._submitted = 0
-        self._drawn: DrawnTokens | None = None
+        self._drawn: UnreadTokens | None = None
         # On a device that works beside the host a step that only decodes begins before the last one's tokens are read.
         self.reads_late = self.runner.device.type == "cuda"
         self._waiting_forks: dict[SessionState, list[SessionState]] = {}
@@ -326,7 +326,7 @@ class EngineLoop(SessionTable):
             return
         takes_prompts = self.scheduler.takes_prompts(self.requests, self.counters.steps)
         if self.reads_late and not takes_prompts and all(map(may_wait, drawing)):
-            self._drawn = DrawnTokens(drawing, self.sampler.draw_plainly(logits_SV))
+            self._drawn = UnreadTokens(drawing, self.sampler.draw_plainly(logits_SV))
             return
         for request, outcome in zip(drawing, self.sampler.draw(drawing, logits_SV), strict=True):
             session = request.session

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holotron.engine.config import EngineConfig
-from holotron.engine.drawn_tokens import DrawnTokens
+from holotron.engine.drawn_tokens import UnreadTokens
 from holotron.engine.offload import as_bytes
 from holotron.engine.session_state import SessionState
 from holotron.model.batch import Batch, Memory
@@ -136,7 +136,7 @@ class Runner:
     # ---- forward ----
 
     @torch.inference_mode()
-    def run(self, decode: list[SessionState], prefill: list[PrefillChunk], drawn: DrawnTokens | None = None) -> Tensor:
+    def run(self, decode: list[SessionState], prefill: list[PrefillChunk], drawn: UnreadTokens | None = None) -> Tensor:
         """Advance these sessions; logits after the last token of each, decode first.
 
         Sessions that decode take their tokens from `drawn` where the host has not read them.
@@ -159,7 +159,7 @@ class Runner:
             self._score(hidden_TD[len(decode) :], prefill)
             return self.model.decoder.logits(hidden_TD[numbers.last])
 
-    def take_drawn(self, tokens_T: Tensor, decode: list[SessionState], drawn: DrawnTokens) -> None:
+    def take_drawn(self, tokens_T: Tensor, decode: list[SessionState], drawn: UnreadTokens) -> None:
         """Put the tokens that only the device knows in their places, the first of these."""
         rows = torch.tensor(drawn.rows(decode))
         places = (rows >= 0).nonzero().squeeze(1)
@@ -264,7 +264,7 @@ class Runner:
             if rows >= sessions:
                 break
 
-    def _replay(self, decode: list[SessionState], drawn: DrawnTokens | None) -> Tensor:
+    def _replay(self, decode: list[SessionState], drawn: UnreadTokens | None) -> Tensor:
         bucket = next(size for size in BUCKETS if size >= len(decode))
         graph = self._graph_of(bucket, any(session.adapter for session in decode))
         return graph.replay(decode, drawn)[: len(decode)]
@@ -338,7 +338,7 @@ class DecodeGraph:
             hidden = runner.model.decoder(runner.model.decoder.embeddings(numbers.tokens), batch, runner.memory)
             return runner.model.decoder.logits(hidden)
 
-    def replay(self, decode: list[SessionState], drawn: DrawnTokens | None) -> Tensor:
+    def replay(self, decode: list[SessionState], drawn: UnreadTokens | None) -> Tensor:
         rows, size = self._rows, self._runner.config.page_size
         self._copied.synchronize()  # the copy of the last step must be done before its source is written again
         count = len(decode)

@@ -68,7 +68,7 @@ def gated_rms_norm(
             gate_rows.stride(0),
             SIZE=size,
             BLOCK=block,
-            num_warps=warps(block),
+            num_warps=1,  # 0.042 ms for 2,368 rows of 8 groups of 1,280, with 2 warps 0.043, with 4 0.047
         )
     return out
 

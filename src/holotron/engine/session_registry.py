@@ -14,7 +14,7 @@ from holotron.model.model import Model
 from holotron.model.mrope import mrope_shift
 
 
-class SessionTable:
+class SessionRegistry:
     """What sessions there are, and what they hold before any of it is computed."""
 
     def __init__(self, model: Model, config: EngineConfig) -> None:
