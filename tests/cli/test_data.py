@@ -46,7 +46,9 @@ def store(tmp_path):
     return store
 
 
-@pytest.mark.parametrize("command", ["screens", "miniwob", "pages", "export", "import", "check", "replay"])
+@pytest.mark.parametrize(
+    "command", ["screens", "miniwob", "pages", "libraries", "fetch-libraries", "export", "import", "check", "replay"]
+)
 def test_help_has_an_example(command):
     result = holo(command, "--help")
     assert result.exit_code == 0
@@ -176,6 +178,8 @@ def test_damage_is_listed_and_left_out(store, tmp_path):
         (["miniwob", "click-test", "--out", "OUT", "--model", "./no/such"], "nor a preset; presets are holotron-12b"),
         (["miniwob", "click-test", "--out", "OUT", "--first-seed", "1000000000"], "is held out for evaluations"),
         (["pages", "nothing", "--out", "OUT"], "there is no task 'nothing' in pages; there are "),
+        (["libraries", "bulma/nothing", "--out", "OUT"], "there is no task 'bulma/nothing' in libraries; there are "),
+        (["libraries", "carbon/login", "--out", "OUT"], "is held out for evaluation; name its split"),
         (["pages", "HELD_OUT", "--out", "OUT"], "is held out for evaluation; name its split"),
         (["replay", "STORE", "nobody"], "there is no episode 'nobody'"),
         (["replay", "STORE", "EPISODE", "--tolerance", "2"], "--tolerance"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holotron.episodes.record import EpisodeInfo, ObservationRecord, Outcome, Result, Step
 from holotron.eval.stopping import KINDS, how_stopped, stopping_rates
 
 
-def stopped(rewards: list[float | None], reason: str, success: bool) -> str | None:
+def stopped(rewards: list[float | None], reason: Any, success: bool) -> str | None:
     info = EpisodeInfo.model_construct(outcome=Outcome(reason=reason, success=success, reward=float(success)))
     seen = ObservationRecord(width=8, height=8)
     steps = [Step(index=at, observation=seen, result=Result(reward=reward)) for at, reward in enumerate(rewards)]

@@ -154,8 +154,7 @@ def test_screens_of_libraries_show_what_is_asked_about(tiny: LibrariesSuite) -> 
         for held_out, seeds in ((False, (0, 6)), (True, (1, 2))):
             async with Sources(held_out=held_out) as sources:
                 for seed in seeds:
-                    [sample] = await sources.samples("libraries", seed + FIRST * held_out) or [None]
-                    if sample is not None:
+                    for sample in await sources.samples("libraries", seed + FIRST * held_out):
                         found.add((sample.about["library"], sample.about["kind"]))
         return found
 

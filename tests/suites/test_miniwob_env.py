@@ -13,13 +13,13 @@ from PIL import Image
 from holotron.actions.action import Action, DoubleClick, Press, Scroll, Type, Wait, parse_action
 from holotron.env.errors import ActionFailed
 from holotron.env.task import Task
-from holotron.suites.miniwob.check import first_screens, random_endings
 from holotron.suites.miniwob.environment import MiniWoBConfig, MiniWoBEnvironment
 from holotron.suites.miniwob.oracle.acts import at
 from holotron.suites.miniwob.oracle.acts import click as click_on
 from holotron.suites.miniwob.page_inspector import PageInspector
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.tasks import MiniWoBError, as_task
+from tests.suites.miniwob_checks.check import first_screens, random_endings
 from tests.suites.miniwob_driver import click, hover, needs_chromium, with_pages
 from tests.suites.shared_pool import SharedPool
 

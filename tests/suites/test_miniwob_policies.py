@@ -11,9 +11,9 @@ import pytest
 
 from holotron.actions.action import Click, Drag, Scroll, Type
 from holotron.agent.baselines import random_action
-from holotron.suites.miniwob.agreement import chromedriver, compare, package_calls
 from holotron.suites.miniwob.pool import MiniWoBPool
 from holotron.suites.miniwob.tasks import MiniWoBMissing, as_task
+from tests.suites.miniwob_checks.agreement import chromedriver, compare, package_calls
 from tests.suites.miniwob_driver import needs_chromium, with_pages
 
 AGREEMENT = Path(__file__).parents[2] / "benchmarks" / "results" / "miniwob-agreement.json"

@@ -123,4 +123,4 @@ def test_bad_configurations_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_data_files_lie_beside_the_code() -> None:
     folder = Path(tasks.__file__).parent
-    assert all((folder / name).is_file() for name in ("tasks.csv", "page.js", "page_inspector.js", "page_state.js"))
+    assert all((folder / name).is_file() for name in ("tasks.csv", "page.js", "page_inspector.js"))

@@ -1,4 +1,4 @@
-"""`python -m holotron.suites.miniwob`: checks that take too long for the tests."""
+"""`python -m tests.suites.miniwob_checks`: checks that take too long for the tests."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotron.suites.miniwob.agreement import write_agreement
-from holotron.suites.miniwob.check import check_all
-from holotron.suites.miniwob.restarts import write_restarts
 from holotron.suites.miniwob.tasks import all_tasks, restartable
+from tests.suites.miniwob_checks.agreement import write_agreement
+from tests.suites.miniwob_checks.check import check_all
+from tests.suites.miniwob_checks.restarts import write_restarts
 
 EXAMPLES = """examples:
-  python -m holotron.suites.miniwob check
-  python -m holotron.suites.miniwob agree --out benchmarks/results/miniwob-agreement.json
-  python -m holotron.suites.miniwob restarts --out benchmarks/results/miniwob-restarts.json
+  python -m tests.suites.miniwob_checks check
+  python -m tests.suites.miniwob_checks agree --out benchmarks/results/miniwob-agreement.json
+  python -m tests.suites.miniwob_checks restarts --out benchmarks/results/miniwob-restarts.json
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        "python -m holotron.suites.miniwob", epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+        "python -m tests.suites.miniwob_checks", epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="what", required=True)
     check = commands.add_parser("check", help="every task: loads, looks the same in two browser runs, ends")

@@ -136,7 +136,7 @@ async def write_restarts(
     result = {
         "what": "the same episodes in a page that is loaded for each and in one that is restarted: screenshots byte for"
         " byte, elements, fields, handlers, the task's variables, rewards",
-        "command": "python -m holotron.suites.miniwob restarts --out FILE",
+        "command": "python -m tests.suites.miniwob_checks restarts --out FILE",
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "miniwob": version("miniwob"),
         "browser": require_chromium().name,
