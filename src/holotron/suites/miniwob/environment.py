@@ -174,7 +174,8 @@ class MiniWoBEnvironment(LocalPage):
     async def show(self) -> None:
         """Tells a page that was opened what to draw: the task's area, while it is laid out on its whole viewport.
 
-        A screenshot of all that is shown takes fewer frames than one of a part, and each frame has fewer pixels.
+        A screenshot of all that is shown takes fewer frames than one of a part, and each frame has fewer pixels. One of
+        a part would leave the page at another size.
         """
         await self.guarded(self.opened.cdp.send("Emulation.setVisibleSize", {"width": WIDTH, "height": HEIGHT}))
 
