@@ -8,13 +8,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from holotron.actions.action import KINDS, ActionError, Answer, Click
 from holotron.agent.agent import Agent, Budget, Ending, StepRecord
-from holotron.agent.chat import Message
+from holotron.agent.chat import Message, OfSchema
 from holotron.agent.policy_format import (
     BROWSER_KINDS,
     FORMATS,
@@ -144,6 +145,7 @@ def test_an_action_is_read_as_it_was_written(name: str) -> None:
 def test_a_forced_step_can_only_answer() -> None:
     for policy_format in (NanoFormat(), JsonFormat(), BareJsonFormat()):
         assert "hover" in str(policy_format.schema())
+        assert policy_format.schema() is policy_format.with_kinds(policy_format.kinds).schema()  # made once
         assert "hover" not in str(policy_format.schema(forced=True))
         assert "answer" in str(policy_format.schema(forced=True))
         assert "hover" in str(policy_format.with_kinds(WIDGET_KINDS).schema(forced=True))  # there is no answer to force
@@ -178,3 +180,13 @@ def test_a_checkpoint_names_its_format(tmp_path: Path) -> None:
 def test_training_reads_formats_without_pydantic() -> None:
     code = "import sys; sys.modules['pydantic'] = None; import holotron.agent.policy_format"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_made_of_a_schema_is_made_once_while_it_is_the_same() -> None:
+    made: list[Any] = []
+    of_schema = OfSchema(lambda schema: made.append(schema) or len(made))
+    one, other = {"type": "object"}, {"type": "object"}
+    assert [of_schema(schema) for schema in (one, other, one, other)] == [1, 2, 1, 2]
+    for number in range(OfSchema.MOST):  # what was made long ago is let go, and made again
+        of_schema({"title": str(number)})
+    assert of_schema(one) == OfSchema.MOST + 3

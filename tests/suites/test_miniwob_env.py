@@ -59,6 +59,10 @@ def test_a_page_shows_the_task(shared: SharedPool) -> None:
         assert env.instruction == 'Enter "Myron" into the text field and press Submit.'
         assert not (await env.result()).done
         assert await env.evaluate("[innerWidth, innerHeight]") == [500, 320]
+        # Byte for byte what that part of the whole viewport shows.
+        await env.opened.cdp.send("Emulation.setVisibleSize", {"width": 500, "height": 320})
+        assert seen.image == await env.capture(160, 210)
+        await env.close()
 
     with_env(shared, run)
 

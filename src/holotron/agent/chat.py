@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+T = TypeVar("T")
 
 
 class ModelUnavailable(Exception):
@@ -70,6 +72,24 @@ class ChatOptions:
 
     def sent_whole(self, messages: Sequence[Message]) -> list[Message]:
         return self.history(messages) if self.history is not None else trimmed(messages, self.keep_images)
+
+
+class OfSchema(Generic[T]):
+    """What is made of a schema, made once while the very same schema is given: formats ask under it at every step."""
+
+    MOST = 256
+
+    def __init__(self, make: Callable[[Mapping[str, Any]], T]) -> None:
+        self._make = make
+        self._made: dict[int, tuple[Mapping[str, Any], T]] = {}  # the schema too, so that its id stays its own
+
+    def __call__(self, schema: Mapping[str, Any]) -> T:
+        found = self._made.get(id(schema))
+        if found is None:
+            if len(self._made) >= self.MOST:
+                self._made.clear()
+            found = self._made[id(schema)] = schema, self._make(schema)
+        return found[1]
 
 
 class Chat(Protocol):

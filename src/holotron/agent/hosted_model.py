@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
-from holotron.agent.chat import Chat, ChatModel, Message, ModelUnavailable, Reply, SeededModel
+from holotron.agent.chat import Chat, ChatModel, Message, ModelUnavailable, OfSchema, Reply, SeededModel
 from holotron.env.workers import portable
 from holotron.model.errors import ImageError
 from holotron.model.image import DecodedFile
@@ -207,6 +207,7 @@ class HostedModel:
         self._numbers = count()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._schemas: dict[str, int] = {}
+        self.number_of = OfSchema(self._number_of)  # of a schema on this connection
         self._lost: ModelUnavailable | None = None
         self._listening = asyncio.create_task(self._listen(reader))
 
@@ -268,8 +269,8 @@ class HostedModel:
         if self._lost is None:
             _write(self._writer, message)
 
-    def number_of(self, schema: Mapping[str, Any]) -> int:
-        """The schema's number on this connection; the host is told the schema itself only once."""
+    def _number_of(self, schema: Mapping[str, Any]) -> int:
+        """The host is told the schema itself only once."""
         key = json.dumps(schema)
         if key not in self._schemas:
             self._schemas[key] = next(self._numbers)

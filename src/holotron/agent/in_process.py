@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply, template_messages
+from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, OfSchema, Reply, template_messages
 from holotron.agent.shared_prompts import SharedPrompts
 from holotron.engine.build import EngineOptions, build_engine
 from holotron.engine.engine import Engine
@@ -55,6 +55,7 @@ class EngineModel:
         self.style = style or ChatOptions()
         self.adapter = adapter  # the LoRA adapter, by name, that conversations are answered with
         self.on_update = on_update
+        self._grammar = OfSchema(lambda schema: _grammar(json.dumps(schema)))
         self.shared = SharedPrompts(self.open_session, group) if group > 1 else None
 
     @property
@@ -92,7 +93,7 @@ class EngineModel:
             top_p=style.top_p,
             seed=style.seed if seed is None else _turn_seed(seed, turn),
             logprobs=0 if style.record_tokens else None,
-            grammar=None if schema is None or not style.use_grammar else _grammar(json.dumps(schema)),
+            grammar=None if schema is None or not style.use_grammar else self._grammar(schema),
         )
 
 

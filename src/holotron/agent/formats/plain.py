@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holotron.agent.chat import Message
@@ -51,6 +52,8 @@ USAGE = {
 class _ActionJsonFormat(PolicyFormat):
     """Answers are our actions as JSON, alone or in the field `action`."""
 
+    reasons: ClassVar[bool] = False
+
     def parse(self, text: str, size: Size | None = None, past: Sequence[Taken] = ()) -> ParsedAnswer:
         from holotron.actions.action import ActionError, parse_action
 
@@ -62,10 +65,8 @@ class _ActionJsonFormat(PolicyFormat):
             raise ActionError("the answer has no action; it must be an object with the field 'action'")
         return ParsedAnswer(parse_action(inner), as_text(value.get("note")), as_text(value.get("thought")))
 
-    def _action_schema(self, forced: bool) -> dict[str, Any]:
-        from holotron.actions.schema import action_schema
-
-        return action_schema(self._allowed(forced))
+    def schema(self, forced: bool = False) -> dict[str, Any]:
+        return _schema(self._allowed(forced), self.reasons)
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,6 @@ class NanoFormat(_ActionJsonFormat):
         self, task: str, past: Sequence[Taken], seen: Seen, image: bytes | None, forced: bool = False
     ) -> list[Message]:
         return [Message("user", "" if past else f"Task: {task}", image)]
-
-    def schema(self, forced: bool = False) -> dict[str, Any]:
-        return self._action_schema(forced)
 
     def write(self, action: Action, note: str = "", thought: str = "", size: Size | None = None) -> str:
         from holotron.actions.action import to_json
@@ -142,19 +140,6 @@ class JsonFormat(_ActionJsonFormat):
             lines.append("Answer with the JSON of the action alone.")
         return "\n".join(lines)
 
-    def schema(self, forced: bool = False) -> dict[str, Any]:
-        action = self._action_schema(forced)
-        if not self.reasons:
-            return action
-        texts = {"note": {"type": "string", "maxLength": 500}, "thought": {"type": "string", "maxLength": 1000}}
-        properties = texts | {"action": action}
-        return {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        }
-
     def write(self, action: Action, note: str = "", thought: str = "", size: Size | None = None) -> str:
         from holotron.actions.action import to_dict, to_json
 
@@ -169,3 +154,21 @@ class BareJsonFormat(JsonFormat):
 
     name = "json-bare"
     reasons = False
+
+
+@cache
+def _schema(kinds: tuple[str, ...], reasons: bool) -> dict[str, Any]:
+    """One object for all who ask alike, at every step: what is made of it need not be made again."""
+    from holotron.actions.schema import action_schema
+
+    action = action_schema(kinds)
+    if not reasons:
+        return action
+    texts = {"note": {"type": "string", "maxLength": 500}, "thought": {"type": "string", "maxLength": 1000}}
+    properties = texts | {"action": action}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }

@@ -81,9 +81,12 @@ class LocalPage(Surface):
 
     async def capture(self, width: int, height: int, scale: float = 1) -> bytes:
         """The upper left part of the page of that size, with so many pixels of the picture for each of its own."""
-        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": scale}
+        return await self.captured(clip={"x": 0, "y": 0, "width": width, "height": height, "scale": scale})
+
+    async def captured(self, **what: Any) -> bytes:
+        """The part of the page that the browser shows, or what is said of `Page.captureScreenshot`."""
         # Faster compression, the same pixels.
-        capture = {"format": "png", "clip": clip, "optimizeForSpeed": True}
+        capture = {"format": "png", "optimizeForSpeed": True, **what}
         for _ in range(CAPTURES):
             try:
                 answer = await self.guarded(

@@ -106,6 +106,7 @@ class MiniWoBEnvironment(LocalPage):
         self._still, self._first = False, None
         if await self.ensure_open():
             self._loaded = ""
+            await self.show()
         again = self._loaded == name and name in self.config.restarts
         self._loaded = ""
         if again:
@@ -169,6 +170,17 @@ class MiniWoBEnvironment(LocalPage):
                 self._still = still and self.config.time_limit is None
                 self._result = MiniWoBResult(done, _number(raw), _number(reward), reason)
         return self._result
+
+    async def show(self) -> None:
+        """Tells a page that was opened what to draw: the task's area, while it is laid out on its whole viewport.
+
+        A screenshot of all that is shown takes fewer frames than one of a part, and each frame has fewer pixels. One of
+        a part would leave the page at another size.
+        """
+        await self.guarded(self.opened.cdp.send("Emulation.setVisibleSize", {"width": WIDTH, "height": HEIGHT}))
+
+    async def screenshot(self) -> bytes:
+        return await self.captured()
 
     async def restyle(self) -> None:
         """Changes how the page looks, before its episode begins. These pages stay as they are."""

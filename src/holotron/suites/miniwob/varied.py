@@ -60,6 +60,9 @@ class VariedMiniWoB(MiniWoBEnvironment):
         self.placement, self.look = draw_variation(task.name or "", seed)
         return await super().reset(task, seed)
 
+    async def show(self) -> None:
+        """All of the viewport, which zooms fill."""
+
     async def restyle(self) -> None:
         look = self.look
         assert look is not None
