@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from holotron.engine.build import EngineOptions, build_engine, load_model
+from holotron.model.adapters import AdapterLinear, AdapterSet
 from holotron.model.bf16_products import Bf16Linear, use_bf16_products
+from holotron.model.checkpoint.adapter import LowRank
 from holotron.model.loading import load
 from holotron.ops import processor
 from holotron.ops.plain.attention import attention_by_rows
@@ -37,6 +39,19 @@ def test_the_bundled_policy_sees_and_says_nearly_the_same():
     said, almost = (model.score([tokens], [seen])[0].log_softmax(-1) for model in (exact, rounded))
     assert (said - almost).abs().max() > 0
     assert (said.exp() - almost.exp()).abs().max() < 0.1
+
+
+@torch.no_grad()
+def test_an_adapter_is_computed_beside_it_as_wide_as_the_model():
+    torch.manual_seed(0)
+    base, adapters, change = torch.nn.Linear(8, 4), AdapterSet(), LowRank(torch.randn(2, 8), torch.randn(4, 2))
+    layer = AdapterLinear(Bf16Linear(base), adapters)
+    layer.fill({1: change}, torch.float32)
+    for x_TI in (torch.randn(3, 8), torch.randn(3, 8).bfloat16()):
+        with adapters.using(1):
+            found = layer(x_TI)
+        expected = base(x_TI.float()) + x_TI.float() @ change.A_RI.T @ change.B_OR.T
+        torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02)
 
 
 def test_it_is_chosen_where_the_processor_can_and_nothing_else_was_asked_for(monkeypatch):
