@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from holotron.engine.build import EngineOptions, build_engine, load_model
+from holotron.engine.build import EngineOptions, load_model
 from holotron.model.adapters import AdapterLinear, AdapterSet
 from holotron.model.bf16_products import Bf16Linear, use_bf16_products
 from holotron.model.checkpoint.adapter import LowRank
-from holotron.model.loading import load
+from holotron.model.loading import find_checkpoint, load
+from holotron.model.text.tokenizer import load_tokenizer
 from holotron.ops import processor
 from holotron.ops.plain.attention import attention_by_rows
 
@@ -55,10 +56,11 @@ def test_an_adapter_is_computed_beside_it_as_wide_as_the_model():
 
 
 def test_it_is_chosen_where_the_processor_can_and_nothing_else_was_asked_for(monkeypatch):
+    tokenizer = load_tokenizer(find_checkpoint("holotron-nano"))
+
     def products(dtype=None, wanted=None):
         options = EngineOptions("holotron-nano", dtype=dtype, bf16_products=wanted, **SMALL)
-        with build_engine(options) as engine:
-            return any(isinstance(module, Bf16Linear) for module in engine.model.modules())
+        return any(isinstance(module, Bf16Linear) for module in load_model(options, tokenizer).modules())
 
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     for able in (True, False):
