@@ -224,14 +224,17 @@ def loaded(
     cuda_graphs: bool = True,
     on_update: str = "keep",
     group: int = 1,
+    bf16_products: bool = True,
 ) -> Iterator[EngineModel]:
     """A small policy from its folder, with an engine of its own that is closed at the end.
 
-    On a CPU it computes in float32: few of them are fast in 16 bits, and some are very slow.
+    On a CPU it computes in float32, and multiplies in bfloat16 where the processor has instructions for that and
+    `bf16_products` allows it.
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     path = find_checkpoint(str(folder))
     options = _options(str(path), device, memory, tokens_per_session, cuda_graphs)
+    options = replace(options, bf16_products=bf16_products)
     with build_engine(options) as engine:
         assert engine.tokenizer is not None
         prompts = ConversationWriter(engine.tokenizer, load_chat_template(path), engine.model.config)

@@ -1,4 +1,4 @@
-"""What fp8 weights change in a trained policy: log-probabilities and greedy tokens over recorded episodes.
+"""What fewer bits change in a trained policy: log-probabilities and greedy tokens over recorded episodes.
 
 Answers are scored as they were given: at each of their tokens both models have the same history.
 
@@ -21,6 +21,7 @@ from holotron.bench.measuring import quantile
 from holotron.bench.report import machine, print_figures
 from holotron.episodes.selection import Selection
 from holotron.episodes.views import View
+from holotron.model.bf16_products import use_bf16_products
 from holotron.model.fp8 import use_fp8
 from holotron.model.heartbeat import to_stderr
 from holotron.model.image import load_image
@@ -74,7 +75,7 @@ class Differences:
             "answers": self.answers,
             "tokens": len(moved),
             "logprob_mean": sum(self.before) / count,
-            "logprob_mean_fp8": sum(self.after) / count,
+            "logprob_mean_rounded": sum(self.after) / count,
             "logprob_difference_mean": sum(moved) / count,
             "logprob_difference_p99": quantile(moved, 0.99),
             "logprob_difference_most": max(moved, default=0.0),
@@ -97,24 +98,27 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     dtype = torch.float32 if options.device == "cpu" else None
     whole = load(options.model, options.device, dtype)
     rounded = copy.deepcopy(whole)
-    use_fp8(rounded)
+    is_fp8 = options.bits == "fp8"
+    (use_fp8 if is_fp8 else use_bf16_products)(rounded)
     writer = SequenceWriter(ConversationWriter(load_tokenizer(folder), load_chat_template(folder), whole.config))
     view = View([options.store], Selection(limit=options.episodes), policy_format=format_of(folder) or NANO)
     differences = Differences()
     for number in range(len(view)):
         sequence = writer.write(view[number])
-        before, after = (_score(model, sequence, whole) for model in (whole, rounded))
+        before, after = (
+            _score(*models) for models in ((whole, sequence, whole), (rounded, sequence, whole if is_fp8 else rounded))
+        )
         differences.add(before.cpu(), after.cpu(), sequence)
         if number % 10 == 0:
             to_stderr(f"{number} of {len(view)} examples")
-    report = machine() | {"model": whole.config.name, "weights": "fp8"} | differences.figures()
+    report = machine() | {"model": whole.config.name, "bits": options.bits} | differences.figures()
     if not options.json:
         print_figures(report, digits=4)
     return report
 
 
 def _score(model: Model, sequence: Sequence, tower: Model) -> Tensor:
-    """Images are encoded by one model for both: the tower is the same."""
+    """fp8 leaves the tower as it is: one model encodes the images for both."""
     if model.config.vision is None:
         return model.score([sequence.token_ids.tolist()])[0]
     process = ImageProcessor(model.config.vision)

@@ -9,6 +9,7 @@ import torch
 from holotron.engine.config import EngineConfig, fit_to_memory
 from holotron.engine.engine import Engine
 from holotron.engine.options import CPU_MEMORY, DEVICE_RESERVE, GIB, EngineOptions
+from holotron.model.bf16_products import multiplies_bf16, use_bf16_products
 from holotron.model.config import ModelConfig
 from holotron.model.loading import find_checkpoint, load
 from holotron.model.model import Model
@@ -42,10 +43,15 @@ def load_model(options: EngineOptions, tokenizer: Tokenizer | None = None) -> Mo
     """The model alone, for several engines one after another."""
     dtype = DTYPES[options.dtype] if options.dtype else None
     on_cpu = options.device == "cpu" or (options.device is None and not torch.cuda.is_available())
+    wants_products = options.bf16_products
     if dtype is None and on_cpu and tokenizer is not None and has_pieces(tokenizer):
         dtype = torch.float32
+        wants_products = wants_products is None or wants_products
     adapters = dict(options.adapters)
-    return load(options.model, options.device, dtype, random_weights=options.random, adapters=adapters)
+    model = load(options.model, options.device, dtype, random_weights=options.random, adapters=adapters)
+    if wants_products and on_cpu and model.dtype == torch.float32 and multiplies_bf16():
+        use_bf16_products(model)
+    return model
 
 
 def _tokenizer(options: EngineOptions) -> Tokenizer:

@@ -21,6 +21,8 @@ class EngineOptions:
     model: a folder, a hub id or a preset. random: random weights in the shape of a preset.
     dtype: of the weights; None is as stored, and float32 for the small policies on a CPU, most of which are slow in 16
     bits. fp8 is of the decoder's layers alone. kv_dtype: None is as the weights, and 16 bits where those have 8.
+    bf16_products: a float32 model multiplies in bfloat16 on a CPU that has instructions for it; None is so for small
+    policies where dtype is None, too (`model/bf16_products.py`).
     memory_gib: for sessions on the device; None is what is free there less DEVICE_RESERVE, or CPU_MEMORY on a CPU.
     tokens_per_session: how long sessions are expected to be, which divides that memory between states and pages.
     sessions: no more states than so many sessions need; None is as many as fit.
@@ -33,6 +35,7 @@ class EngineOptions:
     random: bool = False
     device: str | None = None
     dtype: str | None = None
+    bf16_products: bool | None = None
     state_dtype: str = "float32"
     kv_dtype: str | None = None
     memory_gib: float | None = None

@@ -137,7 +137,7 @@ class AdapterLinear(nn.Linear):
         # All adapters are computed for all rows, and what is not a row's own counts nothing: ranks are small, and so
         # the shapes are the same whoever comes together in a batch, which CUDA graphs need.
         others = self.owners != (rows[:, None] if isinstance(rows, Tensor) else rows)
-        low_TK = F.linear(x_TI, self.lora_A).masked_fill(others, 0)
+        low_TK = F.linear(x_TI.to(self.lora_A.dtype), self.lora_A).masked_fill(others, 0)
         return out_TO + F.linear(low_TK, self.lora_B)
 
 

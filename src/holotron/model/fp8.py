@@ -40,7 +40,7 @@ def linear(x_TI: Tensor | QuantizedRows, weight_OI: Tensor, bias_O: Tensor | Non
     """W x + b, in 8 bits where the weights have scales."""
     if scale_O is None:
         assert isinstance(x_TI, Tensor)
-        return F.linear(x_TI, weight_OI, bias_O)
+        return F.linear(x_TI.to(weight_OI.dtype), weight_OI, bias_O)
     rows = ops.quantize_rows(x_TI) if isinstance(x_TI, Tensor) else x_TI
     return ops.fp8_linear(*rows, weight_OI, scale_O, bias_O)
 

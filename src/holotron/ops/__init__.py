@@ -38,6 +38,7 @@ from holotron.ops.plain.fp8 import (
 from holotron.ops.plain.mamba import mamba_step_
 from holotron.ops.plain.norm import add_rms_norm, gated_rms_norm, relu_squared, rms_norm
 from holotron.ops.plain.scan import discretize, ssd_scan_
+from holotron.ops.processor import multiplies_bf16
 
 __all__ = [
     "FixedPacking",
@@ -57,6 +58,7 @@ __all__ = [
     "low_rank_linear",
     "mamba_step_",
     "move_rows",
+    "multiplies_bf16",
     "paged_attention",
     "paged_step_attention",
     "quantize_rows",
@@ -134,6 +136,8 @@ def image_attention(q_XHP: Tensor, k_XHP: Tensor, v_XHP: Tensor, packing: FixedP
         # The library's own choice, cuDNN, plans anew for each number of images, which takes far longer than these.
         flash: Tensor = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v)[0]
         return flash.transpose(-3, -2)
+    if q.device.type == "cpu" and q.dtype == torch.bfloat16 and not torch.is_grad_enabled() and multiplies_bf16():
+        return plain_attention.attention_by_rows(q, k, v).transpose(-3, -2)
     return F.scaled_dot_product_attention(q, k, v).transpose(-3, -2)
 
 

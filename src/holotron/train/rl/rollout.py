@@ -85,7 +85,8 @@ class Rollout:
         }
         if shares_base(learner):
             return serving(served_model(learner), learner.writer, style, adapter=POLICY, **how)
-        return loaded(self.recipe.starting_point, learner.device, style=style, **how)
+        # As the learner computes: probabilities of the two are compared.
+        return loaded(self.recipe.starting_point, learner.device, style=style, bf16_products=False, **how)
 
     def playing(self, model: EngineModel) -> LivePlay:
         config = self.config
