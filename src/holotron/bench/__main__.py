@@ -173,6 +173,7 @@ def _add_engine_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--host", type=float, default=0, help="GiB of host memory for sessions that do not fit")
     command.add_argument("--image-cache", type=float, default=0, help="MiB for encoded tiles that come again")
     command.add_argument("--no-graphs", action="store_true", help="run decode steps without CUDA graphs")
+    command.add_argument("--reads-late", action="store_true", help="begin decode steps before the last tokens are read")
     command.add_argument("--sessions", type=int, default=100)
 
 
@@ -223,6 +224,7 @@ def _loop_for(options: argparse.Namespace, model: Model, tokens_per_session: int
         checkpoints=options.checkpoints,
         prefill_tokens=options.prefill_tokens,
         max_running=512,
+        reads_late=options.reads_late,
         image_cache_mib=options.image_cache,
         cuda_graphs=not options.no_graphs,
         tokenizer=False,

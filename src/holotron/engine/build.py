@@ -77,6 +77,7 @@ def engine_config(options: EngineOptions, model: ModelConfig, device: torch.devi
         page_size=options.page_size,
         prefill_tokens=options.prefill_tokens,
         prefill_every=options.prefill_every,
+        reads_late=options.reads_late,
         max_running=options.max_running,
         max_context=context,
         checkpoints=options.checkpoints,

@@ -20,6 +20,8 @@ class EngineConfig:
     prefill_every: while sessions decode, prompts are taken up in every so manieth step. The steps between are decode
     only, which replay CUDA graphs: for a small model, whose steps cost more to launch than to compute, that is worth
     the wait. 0: as often as answers end, which keeps agents from falling into step (`engine/pace.py`).
+    reads_late: a step that only decodes begins before the last one's tokens are read, where the device works beside the
+    host. Off: on one GPU run a CUDA error was logged beside it (and recovered from), whose cause is not known yet.
     checkpoints: states kept per session at the starts and ends of its latest prompts, so that going back is free; one
     more while a slot is free. With 1 that is both ends of the last prompt.
     """
@@ -29,6 +31,7 @@ class EngineConfig:
     page_size: int = 64
     prefill_tokens: int = 4096
     prefill_every: int = 1
+    reads_late: bool = False
     max_running: int = 256
     max_context: int = 65536
     checkpoints: int = 1

@@ -46,8 +46,7 @@ class EngineLoop(SessionRegistry):
         self.asleep = False
         self._submitted = 0
         self._drawn: UnreadTokens | None = None
-        # On a device that works beside the host a step that only decodes begins before the last one's tokens are read.
-        self.reads_late = self.runner.device.type == "cuda"
+        self.reads_late = config.reads_late
         self._waiting_forks: dict[SessionState, list[SessionState]] = {}
 
     # ---- sessions ----

@@ -50,6 +50,7 @@ class EngineOptions:
     checkpoints: int = 1
     prefill_tokens: int = 2560
     prefill_every: int = 0
+    reads_late: bool = False
     max_running: int = 256
     image_cache_mib: float = 256.0
     cuda_graphs: bool = True
