@@ -16,6 +16,7 @@ from PIL import Image
 from holotron.actions.coordinates import Space
 from holotron.episodes.shards import read_shard, shard_paths
 from holotron.episodes.worker_pool import Share
+from holotron.suites.libraries.manifest import VARIABLE, all_libraries
 from holotron.suites.screens import generate as generate_module
 from holotron.suites.screens.describe import Describer
 from holotron.suites.screens.generate import GroundError, GroundSettings, generate, source_of
@@ -59,6 +60,14 @@ def shots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Shot]:
         (folder / f"page{number}.html").write_text(PAGE)
 
     async def draw() -> dict[str, Shot]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(VARIABLE, str(Path(__file__).with_name("ui_libraries")))
+            all_libraries.cache_clear()
+            found = await drawn_shots()
+        all_libraries.cache_clear()
+        return found
+
+    async def drawn_shots() -> dict[str, Shot]:
         async with Sources(folders=(folder,)) as sources:
             drawn = {"hand": await sources.renderer.draw(Document(PAGE, 600, 400))}
             for source in SOURCES:

@@ -251,11 +251,11 @@ def test_the_scripts_never_make_markup_of_texts():
     script = joined_scripts()
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "srcdoc"):
         assert word not in script
-        for name in ("samples.js", "review.js"):  # pages of their own
+        for name in ("samples.js", "review.js", "cluster.js"):  # pages of their own
             assert word not in (static / name).read_text()
     names = re.findall(r"^(?:async )?(?:const|let|function|class) (\w+)", script, re.MULTILINE)
     assert len(names) == len(set(names)), "joined, the modules share their names"
-    assert {*SCRIPTS, "samples.js", "review.js"} == {path.name for path in static.glob("*.js")}
+    assert {*SCRIPTS, "samples.js", "review.js", "cluster.js"} == {path.name for path in static.glob("*.js")}
 
 
 def test_the_routes_can_be_included_anywhere(store):

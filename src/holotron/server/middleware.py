@@ -111,9 +111,11 @@ class RequestMiddleware:
             "seconds": round(seconds, 4),
             "caller": scope["state"].get("caller"),
         }
-        if session := scope.get("path_params", {}).get("session_id") or affinity.get():
+        code = scope["state"].get("code")
+        session = scope.get("path_params", {}).get("session_id") or affinity.get()
+        if session and code != "session_not_found":  # what is no session's name may be anything
             fields["session"] = session[:128]
-        if code := scope["state"].get("code"):
+        if code:
             fields["code"] = code
         turn = scope["state"].get("turn")
         if turn is not None:

@@ -87,7 +87,9 @@ def test_engine_and_trainer_agree_on_every_drawn_token(tmp_path: Path, tokenizer
         byte_library(TINY).save(str(tmp_path / "start" / "tokenizer.json"))
         (tmp_path / "start" / "chat_template.jinja").write_text(DEFAULT_TEMPLATE.read_text())
     learner = PolicyLearner(recipe, torch.device("cpu"))
-    with loaded(tmp_path / "start", "cpu", style=STYLE, memory=2**27, tokens_per_session=512, group=GROUP) as model:
+    with loaded(
+        tmp_path / "start", "cpu", style=STYLE, memory=2**27, tokens_per_session=512, group=GROUP, bf16_products=False
+    ) as model:
         ids = asyncio.run(play(model, ASKED, store))
         forks = model.engine.counters()["forks"]
         played = [each for episode in ids for each in reader_of(learner, model, store).read(episode)]
@@ -113,7 +115,9 @@ def test_engine_and_trainer_agree_on_every_drawn_token(tmp_path: Path, tokenizer
 def test_an_update_reaches_every_parameter_of_the_engine_bit_for_bit(tmp_path: Path) -> None:
     recipe, store = recipe_of(tmp_path, "kl = 0.1"), EpisodeStore(tmp_path / "episodes", sync="never")
     learner = PolicyLearner(recipe, torch.device("cpu"))
-    with loaded(tmp_path / "start", "cpu", style=STYLE, memory=2**27, tokens_per_session=512, group=GROUP) as model:
+    with loaded(
+        tmp_path / "start", "cpu", style=STYLE, memory=2**27, tokens_per_session=512, group=GROUP, bf16_products=False
+    ) as model:
         ids = asyncio.run(play(model, ASKED, store))
         reader = reader_of(learner, model, store)
         weighed = [WeighedSequence(reader.read(episode)[0], (1.0, -0.5, 0.3)) for episode in ids]

@@ -35,7 +35,9 @@ def test_each_step_is_a_sequence_of_its_own(tmp_path: Path) -> None:
     assert Rollout(recipe, tmp_path / "other").policy_format.windowed
     learner = PolicyLearner(recipe, torch.device("cpu"))
     style = asked.options(24, 1.0)
-    with loaded(tmp_path / "start", "cpu", style=style, memory=2**27, tokens_per_session=2048, group=GROUP) as model:
+    with loaded(
+        tmp_path / "start", "cpu", style=style, memory=2**27, tokens_per_session=2048, group=GROUP, bf16_products=False
+    ) as model:
         ids = asyncio.run(play(model, asked, store))
         episodes = [reader_of(learner, model, store, asked).read(episode) for episode in ids]
     for episode, parts in zip(ids, episodes, strict=True):
