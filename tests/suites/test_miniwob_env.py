@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import pytest
 from PIL import Image
+from playwright.async_api import Route
 
 from holotron.actions.action import Action, DoubleClick, Press, Scroll, Type, Wait, parse_action
 from holotron.env.errors import ActionFailed
@@ -18,7 +19,7 @@ from holotron.suites.miniwob.oracle.acts import at
 from holotron.suites.miniwob.oracle.acts import click as click_on
 from holotron.suites.miniwob.page_inspector import PageInspector
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
-from holotron.suites.miniwob.tasks import MiniWoBError, as_task
+from holotron.suites.miniwob.tasks import MiniWoBError, as_task, task_url
 from tests.suites.miniwob_checks.check import first_screens, random_endings
 from tests.suites.miniwob_driver import click, hover, needs_chromium, with_pages
 from tests.suites.shared_pool import SharedPool
@@ -83,15 +84,26 @@ def test_what_reset_saw_is_not_looked_at_again_unless_the_page_moves(shared: Sha
     with_env(shared, run)
 
 
-def test_first_screenshots_are_the_same_in_two_browsers() -> None:
-    async def run() -> None:
-        seeds = (0, 1_000_000_000)
-        first = await first_screens(SAMPLE, seeds, MiniWoBConfig(pages=4))
-        second = await first_screens(SAMPLE[::-1], seeds, MiniWoBConfig(pages=3, browsers=2))
-        assert [job for job in first if first[job] != second[job]] == []
-        assert len(set(first.values())) > 1.8 * len(SAMPLE)
+async def test_first_screenshots_are_the_same_in_two_browsers() -> None:
+    seeds = (0, 1_000_000_000)
+    first = await first_screens(SAMPLE, seeds, MiniWoBConfig(pages=4))
+    second = await first_screens(SAMPLE[::-1], seeds, MiniWoBConfig(pages=3, browsers=2))
+    assert [job for job in first if first[job] != second[job]] == []
+    assert len(set(first.values())) > 1.8 * len(SAMPLE)
 
-    asyncio.run(run())
+
+def test_what_loading_set_in_motion_has_moved_before_the_first_screenshot(shared: SharedPool) -> None:
+    """The cube's page turns its sides 20 ms after loading; a page seen sooner would show them as they were."""
+    turned = "document.getElementsByClassName('cube-image')[0].style.transform"
+
+    async def run(env: MiniWoBEnvironment) -> None:
+        await env.reset(as_task("click-button"), 0)
+        for _ in range(20):
+            await env.opened.page.goto(task_url("drag-cube"))
+            assert await env.evaluate(f"holotron.start(0, 0).then(() => {turned})") == "rotate(1122deg)"
+        await env.close()
+
+    with_env(shared, run)
 
 
 def test_what_happened_before_leaves_no_trace(shared: SharedPool) -> None:
@@ -300,6 +312,32 @@ def test_an_observation_waits_for_animations(shared: SharedPool) -> None:
         first, _ = await env.step(click_on(await PageInspector(env).one("#area h3")))
         await env.act(Wait(seconds=0.5))
         assert (await env.observe()).image == first.image
+
+    with_env(shared, run)
+
+
+def test_a_picture_that_loads_late_is_seen(shared: SharedPool) -> None:
+    """A message opened in a new page shows pictures that the browser then loads, which takes long on a busy machine."""
+
+    async def run(env: MiniWoBEnvironment) -> None:
+        async def opened() -> bytes:
+            await env.reset(as_task("email-inbox"), 0)
+            return (await env.step(click(50, 120)))[0].image
+
+        env.config = MiniWoBConfig(restarts=frozenset())
+        quick, page, delayed = await opened(), env.opened.page, list[str]()
+
+        async def late(route: Route) -> None:
+            delayed.append(route.request.url)
+            await asyncio.sleep(0.3)
+            await route.continue_()
+
+        await page.route("**/*.png", late)
+        try:
+            assert await opened() == quick
+            assert delayed
+        finally:
+            await page.unroute("**/*.png", late)
 
     with_env(shared, run)
 

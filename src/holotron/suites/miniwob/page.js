@@ -31,6 +31,7 @@
     const timer = { kind, busy: kind === "requestAnimationFrame" || delay <= short };
     const fire = (...moment) => {
       if (kind !== "setInterval") timers.delete(id);
+      timer.fired = true;
       if (typeof callback === "function") callback.apply(window, [...moment, ...given]);
       else (0, eval)(callback);
     };
@@ -99,15 +100,19 @@
     window.frames.length === 0 && document.getAnimations().every((animation) => animation.playState !== "running");
 
   // Every picture the page shows or may come to show, loaded and decoded: the browser draws without those that are not.
-  const pictures = () => {
+  // It loads a file anew whenever something begins to show it. One asked for meanwhile is there with that one.
+  let illustrated = false;
+  const pictures = (all) => {
     const urls = new Set();
     for (const element of document.querySelectorAll("*")) {
+      if (!all && !element.checkVisibility()) continue;
       if (element instanceof HTMLImageElement && element.src) urls.add(element.src);
       for (const part of [null, "::before", "::after"]) {
         const style = getComputedStyle(element, part);
         for (const [, url] of (style.backgroundImage + style.content).matchAll(/url\("([^"]+)"\)/g)) urls.add(url);
       }
     }
+    illustrated ||= urls.size > 0;
     return Promise.all([...urls].map((url) => {
       const picture = new Image();
       picture.src = url;
@@ -170,7 +175,9 @@
       run_clock();
       await until(() => WOB_TASK_READY, Infinity);
     }
-    await pictures();
+    // An animation that loading began has made its first step, or the first screenshot would tell how fast it loaded.
+    await until(() => [...timers.values()].every((timer) => timer.fired || !timer.busy || !timer.id), SHORT_TIMEOUT_MS);
+    await pictures(true);
     await document.fonts.ready;
     return utterance();
   };
@@ -246,6 +253,7 @@
         await drawn();
         restless = !result && busy(); // something that never ends, such as a turning cube
       }
+      if (illustrated && !result) await pictures(false);
       return result ? [true, ...result, utterance(), true] : [false, 0, 0, "", utterance(), still()];
     },
   };
