@@ -143,11 +143,11 @@ def test_anthropic(action: Action, space: Space) -> None:
 
 
 @settings(deadline=None)
-@given(actions(), SPACES, st.sampled_from(["point", "box"]))
-def test_uitars(action: Action, space: Space, form: Any) -> None:
+@given(actions(), SPACES)
+def test_uitars(action: Action, space: Space) -> None:
     if unreachable_tab(action) or (isinstance(action, Click) and action.button == "middle"):
         with pytest.raises(Inexpressible, match=r"tab|middle"):
-            to_uitars(action, space, form)
+            to_uitars(action, space)
         return
     if is_browser_key(action):
         return
@@ -162,7 +162,7 @@ def test_uitars(action: Action, space: Space, form: Any) -> None:
             expected = Wait(seconds=5)
         case Infeasible():
             expected = Infeasible(reason="")
-    calls = to_uitars(action, space, form)
+    calls = to_uitars(action, space)
     for call in calls:
         assert isinstance(ast.parse(call, mode="eval").body, ast.Call)
     [back] = from_uitars("\n\n".join(calls), space)
@@ -351,7 +351,6 @@ def test_uitars_replies() -> None:
     )
     assert split_reply("wait()") == ("", "wait()")
     assert to_uitars(Click(x=200, y=300), RELATIVE) == ["click(point='<point>200 300</point>')"]
-    assert to_uitars(Click(x=500, y=500), LARGE, "box") == ["click(start_box='(960,540)')"]
 
 
 @pytest.mark.parametrize(

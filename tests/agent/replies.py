@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from holotron.agent.chat import Message, Reply
 
 
-class Recited:
+class SingleChat:
+    """A model that is its one conversation, for all who open one; what it says is a subclass's."""
+
+    async def open(self) -> Self:
+        return self
+
+    async def close(self) -> None: ...
+
+
+class Recited(SingleChat):
     """Answers in order; the last one again and again. Keeps what it heard."""
 
     name = "recited"
@@ -19,9 +28,6 @@ class Recited:
         self.heard: list[Message] = []
         self.schemas: list[Mapping[str, Any] | None] = []
         self.closed = 0
-
-    async def open(self) -> Recited:
-        return self
 
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         self.heard += new

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import multiprocessing
 import os
 import pickle
@@ -19,13 +18,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from PIL import Image, ImageDraw
 
 from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply
 from holotron.agent.hosted_model import MAX_FRAME_BYTES, ModelHandle, ModelHost
 from holotron.agent.in_process import EngineModel
-from holotron.agent.policy_format import BareJsonFormat
-from holotron.bench.tiny import TINY
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
 from holotron.engine.images import prepare_decoded, prepare_image
@@ -36,10 +32,11 @@ from holotron.model.text.byte_tokenizer import byte_tokenizer
 from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
 from holotron.model.text.conversation import ConversationWriter
 from holotron.model.tiling import ImageProcessor
+from tests.tiny_checkpoint import TINY
+
+from .conversations import SCHEMA, ask_from_a_process, converse, converse_all, keep_asking, screenshot, through
 
 STYLE = ChatOptions(max_tokens=24, temperature=1.0, seed=1, keep_images=None)
-SCHEMA = BareJsonFormat(("click", "press", "answer")).schema()
-STEPS = 3
 
 
 @pytest.fixture(scope="module")
@@ -49,50 +46,6 @@ def model():
     config = EngineConfig(slots=33, pages=400, page_size=16, max_context=2000)
     with Engine(random_model(TINY), config, tokenizer) as engine:
         yield EngineModel(engine, prompts, STYLE)
-
-
-def screenshot(seed: int) -> bytes:
-    image = Image.new("RGB", (160, 120), (seed * 40 % 256, 200, 90))
-    ImageDraw.Draw(image).rectangle((seed * 7 % 100, 20, seed * 7 % 100 + 30, 60), fill=(255, seed * 90 % 256, 0))
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
-
-
-async def converse(model, seed: int) -> list[Reply]:
-    """One conversation of a few steps."""
-    chat = await model.open()
-    try:
-        return [
-            await chat.say([Message("user", f"step {step}", screenshot(seed + step))], SCHEMA if step else None)
-            for step in range(STEPS)
-        ]
-    finally:
-        await chat.close()
-
-
-async def converse_all(model, seeds) -> list[list[Reply]]:
-    return await asyncio.gather(*(converse(model, seed) for seed in seeds))
-
-
-async def through(handle, work):
-    async with await handle.connect() as hosted:
-        return await work(hosted)
-
-
-def ask_from_a_process(handle, seeds, results) -> None:
-    results.put((seeds, asyncio.run(through(handle, lambda model: converse_all(model, seeds)))))
-
-
-def keep_asking(handle, asked) -> None:
-    async def main() -> None:
-        async with await handle.connect() as model:
-            chats = [await model.open() for _ in range(4)]
-            while True:
-                await asyncio.gather(*(chat.say([Message("user", "?")]) for chat in chats))
-                asked.set()
-
-    asyncio.run(main())
 
 
 @contextmanager

@@ -16,15 +16,13 @@ from PIL import Image
 from holotron.actions.action import KINDS, ActionError, Answer, Click
 from holotron.agent.agent import Agent, Budget, Ending, StepRecord
 from holotron.agent.chat import Message, OfSchema
+from holotron.agent.formats.base import BROWSER_KINDS, WIDGET_KINDS, conversation
 from holotron.agent.policy_format import (
-    BROWSER_KINDS,
     FORMATS,
     NANO,
-    WIDGET_KINDS,
     BareJsonFormat,
     JsonFormat,
     NanoFormat,
-    conversation,
     find_format,
     format_of,
     save_format,
@@ -164,14 +162,10 @@ def test_a_format_by_its_name() -> None:
 def test_a_checkpoint_names_its_format(tmp_path: Path) -> None:
     assert format_of(tmp_path) is None
     file = tmp_path / "policy.json"
-    file.write_text('{"terse": true, "size": [640, 480]}')  # as older checkpoints say it
-    assert format_of(tmp_path) == NanoFormat(size=(640, 480))
-    file.write_text('{"terse": false, "size": null}')
-    assert format_of(tmp_path) == JsonFormat()
     for policy_format in (NANO, replace(NANO, size=None), BareJsonFormat(("click", "answer"), (800, 600))):
         save_format(policy_format, tmp_path)
         assert format_of(tmp_path) == policy_format
-    for wrong in ("[]", '{"format": "holo"}', '{"terse": true, "colour": 1}', "{}"):
+    for wrong in ("[]", '{"format": "holo"}', '{"format": "nano", "colour": 1}', "{}"):
         file.write_text(wrong)
         with pytest.raises(ModelError, match=r"policy\.json cannot be read"):
             format_of(tmp_path)

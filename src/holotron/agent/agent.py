@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, ParamSpec, TypeAlias, TypeVar
 
 from holotron.actions.action import Action, ActionError, Answer, Click, DoubleClick, Hover, Infeasible, Select, Type
-from holotron.agent.chat import Chat, ChatModel, Message, Reply, SeededModel
+from holotron.agent.chat import Chat, ChatModel, Message, Reply, SeededModel, numbered_screenshots, say_once
 from holotron.agent.formats.localizers import JsonLocalizer, Localizer
 from holotron.agent.policy_format import JsonFormat, PolicyFormat
 from holotron.agent.prompts import VERDICT_SCHEMA, parse_verdict, validation_prompt
@@ -221,7 +221,7 @@ class Agent:
         reply = await chat.say(messages, self.format.schema(forced))
         try:
             step = self.format.parse(reply.text, (seen.width, seen.height), self.steps)
-            action = await self._located(step.action, seen)
+            action = await self._located(self.format.to_screen(step.action, seen.image), seen)
         except ActionError as error:
             return replace(record, reply=reply, error=str(error))
         record = replace(record, reply=reply, action=action, note=step.note, thought=step.thought)
@@ -254,26 +254,19 @@ class Agent:
         if self.localizer is None or not element or not isinstance(action, LOCATED):
             return action
         size, asked = (observation.width, observation.height), self.localizer_format
-        chat = await self.localizer.open()
-        try:
-            reply = await chat.say(asked.messages(element, observation.image, size), asked.schema())
-        finally:
-            await chat.close()
+        reply = await say_once(self.localizer, asked.messages(element, observation.image, size), asked.schema())
         x, y = asked.parse(reply.text, size)
         return action.model_copy(update={"x": x, "y": y})
 
     async def _validate(self, task: str, answer: str, last: Observation) -> tuple[bool, str]:
         assert self.validator is not None
         images = [record.observation.image for record in self.steps[-(self._validator_images - 1) :]] + [last.image]
-        messages = [Message("user", f"Screenshot {i + 1} of {len(images)}", image) for i, image in enumerate(images)]
-        chat = await self.validator.open()
+        messages = [*numbered_screenshots(images), Message("user", validation_prompt(task, answer))]
+        reply = await say_once(self.validator, messages, VERDICT_SCHEMA)
         try:
-            reply = await chat.say([*messages, Message("user", validation_prompt(task, answer))], VERDICT_SCHEMA)
             return parse_verdict(reply.text)
         except ActionError as error:
             return True, f"the validator could not be understood: {error}"
-        finally:
-            await chat.close()
 
     def _ending(self, record: StepRecord, limit: str) -> Ending | None:
         if record.status.done:

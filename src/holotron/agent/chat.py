@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -119,6 +120,24 @@ class SeededModel(Protocol):
     """A model whose answers can be drawn again: with one seed, the same to the same."""
 
     async def open_seeded(self, seed: int) -> Chat: ...
+
+
+async def say_once(model: ChatModel, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+    """The answer in a conversation of its own."""
+    chat = await model.open()
+    try:
+        return await chat.say(messages, schema)
+    finally:
+        await chat.close()
+
+
+def numbered_screenshots(images: Sequence[bytes]) -> list[Message]:
+    return [Message("user", f"Screenshot {number} of {len(images)}", png) for number, png in enumerate(images, 1)]
+
+
+def turn_seed(seed: int, turn: int) -> int:
+    """A draw depends on the seed and the place in an answer: the same seed would make all answers alike."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{turn}".encode()).digest()[:7], "big")
 
 
 def template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
-from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply
+from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, Reply, turn_seed
+from holotron.agent.proxies import client_options, told_proxy
 
+log = logging.getLogger(__name__)
 # An overloaded server asks to come back; so do the statuses of proxies whose server restarts.
 AGAIN = (429, 502, 503, 504)
 LONGEST_PAUSE = 30.0
 FIRST_ANSWER = 15.0  # seconds in which a server must say what it serves
 KEY_VARIABLES = ("HOLOTRON_API_KEY", "OPENAI_API_KEY")
+# What a model of others may refuse, and what its makers call it otherwise: it is left out from then on.
+OPTIONAL = dict.fromkeys(("temperature", "top_p", "seed", "chat_template_kwargs", "response_format"), "")
+OPTIONAL |= {"max_tokens": "max_completion_tokens"}
+
+
+def api_root(base_url: str) -> str:
+    """Where an API's paths begin: at the address if a version is in it, such as …/v1beta/openai, else at its /v1."""
+    base = base_url.rstrip("/")
+    return base if re.search(r"/v\d\w*(/|$)", urlsplit(base).path) else f"{base}/v1"
 
 
 def find_card(base_url: str, model: str | None = None, api_key: str | None = None) -> dict[str, Any]:
@@ -26,20 +40,23 @@ def find_card(base_url: str, model: str | None = None, api_key: str | None = Non
 
     ModelUnavailable within seconds where nobody answers.
     """
-    root = base_url.rstrip("/").removesuffix("/v1")
     try:
-        response = httpx.get(f"{root}/v1/models", headers=_headers(api_key), timeout=FIRST_ANSWER)
+        root = api_root(base_url)
+        options = client_options(root)
+        response = httpx.get(f"{root}/models", headers=_headers(api_key), timeout=FIRST_ANSWER, **options)
+    except httpx.UnsupportedProtocol as error:
+        raise ModelUnavailable(f"{base_url} is no address; it must begin with http:// or https://") from error
     except httpx.HTTPError as error:
-        raise ModelUnavailable(f"{root} cannot be reached: {error or type(error).__name__}") from error
+        problem = f"{error or type(error).__name__}{told_proxy(base_url)}"
+        raise ModelUnavailable(f"{base_url} cannot be reached: {problem}") from error
     except (httpx.InvalidURL, ValueError) as error:
-        raise ModelUnavailable(f"{base_url!r} is no address: {error}") from error
+        at_fault = "the proxy that the environment names" if "proxy" in str(error) else repr(base_url)
+        raise ModelUnavailable(f"{at_fault} is no address: {error}") from error
     if response.status_code in (401, 403):
-        raise ModelUnavailable(f"{root} wants an API key: {_message(response)}; set {' or '.join(KEY_VARIABLES)}")
-    try:
-        cards = response.json()["data"]
-        return next((card for card in cards if model is None or card["id"] == model), {})
-    except (ValueError, KeyError, TypeError):
-        return {}
+        raise ModelUnavailable(f"{base_url} wants an API key: {_message(response)}; set {' or '.join(KEY_VARIABLES)}")
+    with suppress(KeyError, TypeError):
+        return next((card for card in _read(response)["data"] if model is None or card["id"] == model), {})
+    return {}
 
 
 def find_key() -> str | None:
@@ -52,7 +69,7 @@ def _headers(api_key: str | None) -> dict[str, str]:
 
 
 class EndpointModel:
-    """Talks to `base_url` (with or without the final /v1). Sessions are used if the server has them.
+    """Talks to `base_url` (`api_root`). Sessions are used if the server has them.
 
     Pickled, it becomes another client of the same server.
     """
@@ -75,9 +92,12 @@ class EndpointModel:
         self._model = model
         self._sessions = sessions
         self._attempts = attempts
-        root = base_url.rstrip("/").removesuffix("/v1")
+        self._left_out: set[str] = set()
+        root = api_root(base_url)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-        self._http = httpx.AsyncClient(base_url=root, headers=_headers(api_key), timeout=seconds, limits=limits)
+        self._http = httpx.AsyncClient(
+            base_url=root, headers=_headers(api_key), timeout=seconds, limits=limits, **client_options(root)
+        )
         self._asking = asyncio.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -96,7 +116,11 @@ class EndpointModel:
         """A new conversation; ModelUnavailable if nobody answers."""
         async with self._asking:
             if self._model is None:
-                self._model = (await self.request("GET", "/v1/models"))["data"][0]["id"]
+                try:
+                    self._model = str((await self.request("GET", "/models"))["data"][0]["id"])
+                except (KeyError, IndexError, TypeError):
+                    problem = f"{self._http.base_url} lists no models; say which one is meant (--name)"
+                    raise ModelUnavailable(problem) from None
             if self._sessions is None:
                 self._sessions = await self._has_sessions()
         session = None
@@ -110,15 +134,30 @@ class EndpointModel:
             # A model that cannot forget screenshots without losing them keeps all of them.
             with suppress(EndpointRefused):
                 kept = body | {"keep_images": self.style.keep_images}
-                return str((await self.request("POST", "/v1/sessions", kept))["id"])
-        return str((await self.request("POST", "/v1/sessions", body))["id"])
+                return str((await self.request("POST", "/sessions", kept))["id"])
+        return str((await self.request("POST", "/sessions", body))["id"])
 
     async def _has_sessions(self) -> bool:
         try:
-            response = await self._http.get("/v1/sessions")
+            response = await self._http.get("/sessions")
         except httpx.HTTPError as error:
             raise ModelUnavailable(f"{self._http.base_url} does not answer: {error}") from error
-        return response.status_code == 200
+        # There are servers that answer 200 to whatever they do not know.
+        return response.status_code == 200 and isinstance(_read(response).get("data"), list)
+
+    def taken(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A request without what the model refuses."""
+        names = {name: OPTIONAL[name] if name in self._left_out else name for name in body}
+        return {taken: body[name] for name, taken in names.items() if taken}
+
+    def leaves_out(self, name: str, error: EndpointRefused) -> bool:
+        """Whether a request that was refused for this field can be made again without it."""
+        if self.is_ours or name not in OPTIONAL:
+            return False
+        if name not in self._left_out:
+            log.warning("the model is asked without %s from now on: %s", name, error)
+            self._left_out.add(name)
+        return True
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -134,7 +173,7 @@ class EndpointModel:
             try:
                 response = await self._http.request(method, path, json=body)
             except httpx.HTTPError as error:
-                problem = f"{type(error).__name__}: {error}"
+                problem = f"{type(error).__name__}: {error}{told_proxy(str(self._http.base_url))}"
                 continue
             if response.status_code in AGAIN:
                 problem = f"{response.status_code} {_message(response)}"
@@ -143,9 +182,15 @@ class EndpointModel:
                 continue
             if response.status_code >= 500:
                 raise ModelUnavailable(f"{path} failed: {response.status_code} {_message(response)}")
+            answer = _read(response)
             if response.status_code >= 400:
-                raise EndpointRefused(response.status_code, _message(response))
-            answer: dict[str, Any] = response.json()
+                where = f" ({response.url})" if response.status_code == 404 else ""
+                raise EndpointRefused(response.status_code, _message(response) + where, _error(response).get("param"))
+            if answer.get("error"):  # behind a gateway the status is that of the gateway
+                problem = _message(response)
+                continue
+            if not answer:
+                raise ModelUnavailable(f"{response.url} answers something else than JSON: no OpenAI-compatible API")
             return answer
         raise ModelUnavailable(f"{self._http.base_url} could not be used {self._attempts} times: {problem}")
 
@@ -153,17 +198,19 @@ class EndpointModel:
 class EndpointRefused(Exception):
     """The server found something wrong with a request."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, param: str | None = None) -> None:
         super().__init__(f"{status}: {message}")
         self.status = status
+        self.param = param
 
 
 class EndpointChat:
-    """One conversation, in a session of the server or sent whole every time."""
+    """One conversation, in a session of the server or sent whole every time. seed: its draws follow from it."""
 
-    def __init__(self, model: EndpointModel, session: str | None) -> None:
+    def __init__(self, model: EndpointModel, session: str | None, seed: int | None = None) -> None:
         self._model = model
         self._session = session
+        self._seed, self._turns = seed, 0
         self._messages: list[Message] = []
 
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
@@ -171,13 +218,14 @@ class EndpointChat:
         told = list(new) if self._session else style.sent_whole([*self._messages, *new])
         body: dict[str, Any] = {
             "model": self._model.name,
-            "messages": [_message_body(said) for said in told],
+            "messages": [message_body(said) for said in told],
             "max_tokens": style.max_tokens,
             "temperature": style.temperature,
             "top_p": style.top_p,
         }
-        if style.seed is not None:
-            body["seed"] = style.seed
+        seed = style.seed if self._seed is None else turn_seed(self._seed, self._turns)
+        if seed is not None:
+            body["seed"] = seed
         if style.template:
             body["chat_template_kwargs"] = dict(style.template)
         if schema is not None and style.use_grammar and "lark" in schema:
@@ -191,12 +239,18 @@ class EndpointChat:
         if self._model.is_ours and style.record_tokens:
             body |= {"return_token_ids": True, "logprobs": True}
         try:
-            answer = await self._model.request("POST", "/v1/chat/completions", body)
+            sent = self._model.taken(body)
+            answer = await self._model.request("POST", "/chat/completions", sent)
         except EndpointRefused as error:
             if error.status == 404 and self._session:
                 raise ModelUnavailable(f"the session is gone: {error}") from error
+            if error.param is not None and error.param in sent and self._model.leaves_out(error.param, error):
+                return await self.say(new, schema)
             raise
+        if not answer.get("choices"):
+            raise ModelUnavailable(f"an answer of {self._model.name} has no choices")
         self._messages += new
+        self._turns += 1
         reply = _reply(answer)
         self._messages.append(Message("assistant", reply.text))
         return reply
@@ -205,10 +259,11 @@ class EndpointChat:
         if self._session:
             session, self._session = self._session, None
             with suppress(ModelUnavailable, EndpointRefused):
-                await self._model.request("DELETE", f"/v1/sessions/{session}")
+                await self._model.request("DELETE", f"/sessions/{session}")
 
 
-def _message_body(said: Message) -> dict[str, Any]:
+def message_body(said: Message) -> dict[str, Any]:
+    """A message as the API takes it."""
     url = "data:image/png;base64," + base64.b64encode(said.image or b"").decode()
     return {"role": said.role, "content": said.content({"type": "image_url", "image_url": {"url": url}})}
 
@@ -241,8 +296,19 @@ def _tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
     return None if values is None else tuple(values)
 
 
-def _message(response: httpx.Response) -> str:
+def _read(response: httpx.Response) -> dict[str, Any]:
+    """The object that was answered; {} where it is none."""
     try:
-        return str(response.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return response.text[:300]
+        found = response.json()
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _error(response: httpx.Response) -> dict[str, Any]:
+    found = _read(response).get("error")
+    return found if isinstance(found, dict) else {}
+
+
+def _message(response: httpx.Response) -> str:
+    return str(_error(response).get("message") or response.text[:300])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -15,7 +14,7 @@ from typing import Any
 
 import torch
 
-from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, OfSchema, Reply, template_messages
+from holotron.agent.chat import ChatOptions, Message, ModelUnavailable, OfSchema, Reply, template_messages, turn_seed
 from holotron.agent.shared_prompts import SharedPrompts
 from holotron.engine.build import EngineOptions, build_engine
 from holotron.engine.engine import Engine
@@ -56,24 +55,38 @@ class EngineModel:
         self.adapter = adapter  # the LoRA adapter, by name, that conversations are answered with
         self.on_update = on_update
         self._grammar = OfSchema(lambda schema: _grammar(json.dumps(schema)))
-        self.shared = SharedPrompts(self.open_session, group) if group > 1 else None
+        self._group = group
+        self.shared = (
+            SharedPrompts[Session](lambda session: asyncio.wrap_future(session.closing())) if group > 1 else None
+        )
 
     @property
     def name(self) -> str:
         return self.adapter or self.engine.model.config.name
 
-    async def open(self) -> EngineChat | WindowChat:
-        return WindowChat(self) if self.style.windowed else EngineChat(self, await self._first_session())
+    async def open(self, seed: int | None = None) -> EngineChat | WindowChat:
+        if self.style.windowed:
+            return WindowChat(self, seed)
+        if self.shared is not None:  # it is forked from others of the group once its prompt is known
+            return EngineChat(self, None, seed)
+        session = await asyncio.wrap_future(self._opening_session())
+        return EngineChat(self, session, seed)
 
     async def open_seeded(self, seed: int) -> EngineChat | WindowChat:
         """A conversation whose draws follow from the seed, whatever else the engine does."""
-        return WindowChat(self, seed) if self.style.windowed else EngineChat(self, await self._first_session(), seed)
+        return await self.open(seed)
 
-    async def _first_session(self) -> Session | None:
-        """None where it is forked from others of the group once its prompt is known."""
-        if self.shared is not None:
-            return None
-        return await asyncio.wrap_future(self._opening_session())
+    async def first_session(self, token_ids: Sequence[int], images: PlacedImages) -> Session:
+        """One that begins so, forked from what others of the group began with."""
+
+        def fork() -> list[Session]:
+            session = self.open_session()
+            session.append(token_ids, images)
+            return [session, *session.fork(self._group - 1)]
+
+        assert self.shared is not None
+        prompt = tuple(token_ids), tuple((place, prepared.key) for place, prepared in images)
+        return await self.shared.take(prompt, lambda: asyncio.to_thread(fork), self.engine.loop.epoch)
 
     def open_session(self) -> Session:
         return self._opening_session().result()
@@ -91,7 +104,7 @@ class EngineModel:
             max_tokens=style.max_tokens,
             temperature=style.temperature,
             top_p=style.top_p,
-            seed=style.seed if seed is None else _turn_seed(seed, turn),
+            seed=style.seed if seed is None else turn_seed(seed, turn),
             logprobs=0 if style.record_tokens else None,
             grammar=None if schema is None or not style.use_grammar else self._grammar(schema),
         )
@@ -114,8 +127,7 @@ class EngineChat:
         written = self._conversation.append(template_messages(new), sizes, **style.template)
         placed, new_ids = list(zip(written.places, prepared, strict=True)), written.token_ids
         if self._session is None:
-            assert model.shared is not None
-            self._session = await model.shared.take(new_ids, placed, model.engine.loop.epoch)
+            self._session = await model.first_session(new_ids, placed)
             placed, new_ids, held = [], (), 0
         else:
             held = self._session.length
@@ -132,11 +144,6 @@ class EngineChat:
     async def close(self) -> None:
         if self._session is not None:
             await asyncio.shield(asyncio.wrap_future(self._session.closing()))
-
-
-def _turn_seed(seed: int, turn: int) -> int:
-    """A draw depends on the seed and the place in an answer: the same seed would make all answers alike."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{turn}".encode()).digest()[:7], "big")
 
 
 class WindowChat:
@@ -221,7 +228,6 @@ def loaded(
     style: ChatOptions | None = None,
     memory: int = 2 * 2**30,
     tokens_per_session: int = 8192,
-    cuda_graphs: bool = True,
     on_update: str = "keep",
     group: int = 1,
     bf16_products: bool = True,
@@ -233,7 +239,7 @@ def loaded(
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     path = find_checkpoint(str(folder))
-    options = _options(str(path), device, memory, tokens_per_session, cuda_graphs)
+    options = _options(str(path), device, memory, tokens_per_session)
     options = replace(options, bf16_products=bf16_products)
     with build_engine(options) as engine:
         assert engine.tokenizer is not None
@@ -255,7 +261,7 @@ def serving(
     group: int = 1,
 ) -> Iterator[EngineModel]:
     """As `loaded`, of a model that is in memory already and stays its owner's. adapter: one that it will be given."""
-    options = _options(model.config.name, model.device, memory, tokens_per_session, cuda_graphs=True)
+    options = _options(model.config.name, model.device, memory, tokens_per_session)
     if model.config.parameters > MOST_SMALL:  # which prompts keep busy: they are better taken up beside what decodes
         usual = EngineOptions()
         options = replace(options, prefill_tokens=usual.prefill_tokens, prefill_every=usual.prefill_every)
@@ -264,9 +270,7 @@ def serving(
         yield EngineModel(engine, prompts, asked, adapter, on_update=on_update, group=group)
 
 
-def _options(
-    model: str, device: torch.device, memory: int, tokens_per_session: int, cuda_graphs: bool
-) -> EngineOptions:
+def _options(model: str, device: torch.device, memory: int, tokens_per_session: int) -> EngineOptions:
     on_gpu = device.type == "cuda"
     return EngineOptions(
         model=model,
@@ -279,7 +283,6 @@ def _options(
         prefill_tokens=16384 if on_gpu else 4096,
         prefill_every=4 if on_gpu else 1,
         threads=1 if on_gpu else None,
-        cuda_graphs=cuda_graphs,
         checkpoints=0,  # a chat never goes back
         host_gib=0,
     )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from holotron.agent.chat import ChatModel, ChatOptions
+from holotron.agent.formats.remote import AnthropicComputerFormat, OpenAIComputerFormat
 from holotron.agent.policy_format import PolicyFormat, format_of, format_of_name, read_format, stated_format
-from holotron.agent.providers import PROVIDERS, open_provider
 
 if TYPE_CHECKING:
     from holotron.agent.in_process import EngineModel
+
+
+# The providers whose computer tools can act, by the names that stand in place of an address.
+PROVIDERS: dict[str, PolicyFormat] = {"openai": OpenAIComputerFormat(), "anthropic": AnthropicComputerFormat()}
 
 
 def resolve_format(model: str | None, endpoint: str | None = None, name: str | None = None) -> PolicyFormat | None:
@@ -36,14 +41,19 @@ def resolve_format(model: str | None, endpoint: str | None = None, name: str | N
 
 @asynccontextmanager
 async def open_endpoint(endpoint: str, name: str | None, options: ChatOptions) -> AsyncIterator[ChatModel]:
-    """A client of an OpenAI-compatible server, or a provider's computer tool; the key comes from the environment."""
-    if endpoint in PROVIDERS:
-        async with open_provider(endpoint, name or "", options) as acting:
-            yield acting
-        return
-    from holotron.agent.endpoint import EndpointModel, find_key
+    """A client of an OpenAI-compatible server, or a provider's computer tool; the key comes from the environment.
 
-    client = EndpointModel(endpoint, name, find_key(), options)
+    ModelUnavailable where a provider's key or its client is missing.
+    """
+    from holotron.agent.anthropic_computer import AnthropicComputer
+    from holotron.agent.endpoint import EndpointModel, find_key
+    from holotron.agent.openai_computer import OpenAIComputer
+
+    client: EndpointModel | OpenAIComputer | AnthropicComputer
+    if endpoint in PROVIDERS:
+        client = (OpenAIComputer if endpoint == "openai" else AnthropicComputer)(name or "", options)
+    else:
+        client = EndpointModel(endpoint, name, find_key(), options)
     try:
         yield client
     finally:
@@ -53,6 +63,13 @@ async def open_endpoint(endpoint: str, name: str | None, options: ChatOptions) -
 @asynccontextmanager
 async def open_model(model: str, options: ChatOptions, device: str | None = None) -> AsyncIterator[EngineModel]:
     """A model in this process, from a folder, a hub id or a preset's name; its engine is closed at the end."""
+    with loaded_model(model, options, device) as policy:
+        yield policy
+
+
+@contextmanager
+def loaded_model(model: str, options: ChatOptions, device: str | None = None) -> Iterator[EngineModel]:
+    """As `open_model`, where nothing runs an event loop yet."""
     from holotron.agent.in_process import EngineModel, loaded
     from holotron.engine.build import EngineOptions, build_engine
     from holotron.model.loading import find_checkpoint
@@ -67,3 +84,15 @@ async def open_model(model: str, options: ChatOptions, device: str | None = None
         assert engine.tokenizer is not None
         template = load_chat_template(find_checkpoint(model))
         yield EngineModel(engine, ConversationWriter(engine.tokenizer, template, engine.model.config), options)
+
+
+@contextmanager
+def warmed_model(model: str, options: ChatOptions, device: str | None, sessions: int) -> Iterator[EngineModel]:
+    """As `loaded_model`; what so many sessions will make it run is compiled while others go on, such as browsers."""
+    with loaded_model(model, options, device) as policy:
+        warming = Thread(target=policy.engine.warm_up, args=(sessions,), name="warm-up", daemon=True)
+        warming.start()
+        try:
+            yield policy
+        finally:
+            warming.join()

@@ -12,44 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from holotron.agent.formats.base import (
-    BROWSER_KINDS,
-    PAGE_KINDS,
-    WIDGET_KINDS,
-    ParsedAnswer,
-    PolicyFormat,
-    conversation,
-    json_part,
-)
+from holotron.agent.formats.base import WIDGET_KINDS
+from holotron.agent.formats.base import PolicyFormat as PolicyFormat  # formats are had from here, too
 from holotron.agent.formats.holo import Holo1Format, Holo2Format, Holo15Format
 from holotron.agent.formats.holotron import HolotronFormat
-from holotron.agent.formats.plain import BareJsonFormat, JsonFormat, NanoFormat
+from holotron.agent.formats.plain import BareJsonFormat as BareJsonFormat
+from holotron.agent.formats.plain import JsonFormat as JsonFormat
+from holotron.agent.formats.plain import NanoFormat as NanoFormat
 from holotron.agent.formats.qwen_vl import Qwen25VLFormat, QwenVLFormat
 from holotron.agent.formats.ui_tars import UITarsFormat
 from holotron.model.errors import ModelError
-
-__all__ = [
-    "BROWSER_KINDS",
-    "FORMATS",
-    "NANO",
-    "NANO_WIDGETS",
-    "PAGE_KINDS",
-    "WIDGET_KINDS",
-    "BareJsonFormat",
-    "JsonFormat",
-    "NanoFormat",
-    "ParsedAnswer",
-    "PolicyFormat",
-    "conversation",
-    "find_format",
-    "format_of",
-    "format_of_name",
-    "json_part",
-    "read_format",
-    "save_format",
-    "stated_format",
-    "told",
-]
 
 NAME = "policy.json"
 
@@ -103,9 +75,9 @@ def stated_format(folder: Path) -> PolicyFormat | None:
 def read_format(value: dict[str, Any]) -> PolicyFormat:
     """The format that `told` describes; ValueError where there is none like it."""
     try:
-        if unknown := value.keys() - {"format", "terse", "size"}:
+        if unknown := value.keys() - {"format", "size"}:
             raise ValueError(f"unknown field {min(unknown)!r}")
-        found = find_format(value["format"] if "format" in value else "nano" if value["terse"] else "json")
+        found = find_format(value["format"])
         size = value.get("size", found.size)
         return replace(found, size=None if size is None else (int(size[0]), int(size[1])))
     except (KeyError, TypeError, IndexError, AttributeError) as error:

@@ -14,14 +14,17 @@ from holotron.actions import action as a
 from holotron.actions.action import Action, ActionError
 from holotron.actions.coordinates import Space
 from holotron.actions.dialects.fields import (
+    CLICKS,
     Fields,
     Inexpressible,
     as_objects,
     build,
     from_turns,
     inexpressible,
+    known_place,
     off_middle,
     scroll_point,
+    to_pair,
     to_turns,
 )
 from holotron.actions.dialects.sequences import expand, fold
@@ -34,7 +37,6 @@ _KEY_NAMES = {
     "ArrowRight": "Right", "Space": "space", "CapsLock": "Caps_Lock", "NumLock": "Num_Lock",
     "ScrollLock": "Scroll_Lock", "PrintScreen": "Print", "ContextMenu": "Menu", "+": "plus", "-": "minus",
 }  # fmt: skip
-_CLICKS = {"left": "left_click", "right": "right_click", "middle": "middle_click"}
 
 
 def to_anthropic(action: Action, space: Space) -> list[dict[str, Any]]:
@@ -50,13 +52,13 @@ def from_anthropic(inputs: list[dict[str, Any]], space: Space) -> list[Action]:
 def _one(action: Action, space: Space) -> dict[str, Any]:
     match action:
         case a.Click():
-            return {"action": _CLICKS[action.button], "coordinate": _point(action.x, action.y, space)}
+            return {"action": CLICKS[action.button], "coordinate": to_pair(action.x, action.y, space)}
         case a.DoubleClick():
-            return {"action": "double_click", "coordinate": _point(action.x, action.y, space)}
+            return {"action": "double_click", "coordinate": to_pair(action.x, action.y, space)}
         case a.Hover():
-            return {"action": "mouse_move", "coordinate": _point(action.x, action.y, space)}
+            return {"action": "mouse_move", "coordinate": to_pair(action.x, action.y, space)}
         case a.Drag():
-            start, end = _point(action.x, action.y, space), _point(action.to_x, action.to_y, space)
+            start, end = to_pair(action.x, action.y, space), to_pair(action.to_x, action.to_y, space)
             return {"action": "left_click_drag", "start_coordinate": start, "coordinate": end}
         case a.Type():
             return {"action": "type", "text": action.text}
@@ -67,7 +69,7 @@ def _one(action: Action, space: Space) -> dict[str, Any]:
         case a.Scroll():
             return {
                 "action": "scroll",
-                "coordinate": _point(*scroll_point(action), space),
+                "coordinate": to_pair(*scroll_point(action), space),
                 "scroll_direction": action.direction,
                 "scroll_amount": to_turns(action),
             }
@@ -76,14 +78,10 @@ def _one(action: Action, space: Space) -> dict[str, Any]:
     raise inexpressible(action, NAME)
 
 
-def _point(x: int, y: int, space: Space) -> list[int]:
-    return list(space.from_relative(x, y))
-
-
 def _read(values: dict[str, Any], space: Space) -> list[Action]:
     kind = values.get("action")
     fields = Fields(NAME, kind, values, space)
-    if kind in (*_CLICKS.values(), "double_click", "mouse_move", "left_click_drag", "scroll"):
+    if kind in (*CLICKS.values(), "double_click", "mouse_move", "left_click_drag", "scroll"):
         return [_read_pointing(str(kind), fields)]
     match kind:
         case "type":
@@ -110,12 +108,10 @@ def _read_pointing(kind: str, fields: Fields) -> Action:
         amount = from_turns(fields.whole("scroll_amount", 5))
         at = at and off_middle(at, fields.space)
         return build("scroll", at, direction=fields.text("scroll_direction"), amount=amount)
-    if at is None:
-        raise Inexpressible(f"{kind} where the pointer happens to be", "an action")
+    at = known_place(at, kind)
     if kind == "left_click_drag":
-        if not fields.has("start_coordinate"):
-            raise Inexpressible("a drag from where the pointer happens to be", "an action")
-        return build("drag", fields.pair("start_coordinate"), at)
+        start = fields.pair("start_coordinate") if fields.has("start_coordinate") else None
+        return build("drag", known_place(start, "a drag from"), at)
     if kind in ("double_click", "mouse_move"):
         return build("hover" if kind == "mouse_move" else kind, at)
     return build("click", at, button=kind.removesuffix("_click"))

@@ -12,6 +12,8 @@ from holotron.actions.coordinates import Space
 from holotron.actions.keys import join_keys, split_keys
 
 MIDDLE = (500, 500)
+# What several vocabularies call a click, by its button.
+CLICKS = {"left": "left_click", "right": "right_click", "middle": "middle_click"}
 # One turn of the wheel, where a vocabulary counts in turns.
 PERCENT_PER_TURN = 10
 Point = tuple[int, int]
@@ -37,6 +39,13 @@ def build(kind: str, at: Point | None = None, to: Point | None = None, **fields:
     (x, y), (to_x, to_y) = at or (None, None), to or (None, None)
     fields |= {"x": x, "y": y, "to_x": to_x, "to_y": to_y}
     return parse_action({"action": kind, **{name: value for name, value in fields.items() if value is not None}})
+
+
+def known_place(point: Point | None, what: str) -> Point:
+    """The point of something that is said without one; Inexpressible where nothing tells it."""
+    if point is None:
+        raise Inexpressible(f"{what} where the pointer happens to be", "an action")
+    return point
 
 
 class Fields:
@@ -122,6 +131,11 @@ def as_objects(vocabulary: str, value: object) -> list[dict[str, Any]]:
 def to_xy(x: int, y: int, space: Space) -> dict[str, int]:
     """A point of ours as fields."""
     return dict(zip("xy", space.from_relative(x, y), strict=True))
+
+
+def to_pair(x: int, y: int, space: Space) -> list[int]:
+    """A point of ours as a list."""
+    return list(space.from_relative(x, y))
 
 
 def lower_names(keys: str, meta: str) -> list[str]:

@@ -28,6 +28,7 @@ from holotron.actions.dialects.fields import (
     build,
     from_turns,
     inexpressible,
+    known_place,
     lower_names,
     off_middle,
     scroll_point,
@@ -61,11 +62,10 @@ def from_holo(
     for call in as_objects(NAME, calls):
         name, fields = _named(call, space)
         if name == "drag_to":
-            if pointer is None:
-                raise Inexpressible("a drag from where the pointer happens to be", "an action")
+            start = known_place(pointer, "a drag from")
             if row:  # the move to where it begins
                 row.pop()
-            row.append(build("drag", pointer, fields.point()))
+            row.append(build("drag", start, fields.point()))
         else:
             row += _read(name, fields, start_url)
         pointer = fields.point() if name == "move_to" else None

@@ -18,7 +18,7 @@ from holotron.actions import action as a
 from holotron.actions.action import Action, ActionError, to_dict
 from holotron.actions.coordinates import SCALE, Space
 from holotron.actions.dialects.calls import Call, format_call, parse_calls
-from holotron.actions.dialects.fields import Fields, Inexpressible, Point, build, from_turns, lower_names
+from holotron.actions.dialects.fields import Fields, Inexpressible, Point, build, from_turns, known_place, lower_names
 from holotron.actions.dialects.sequences import expand, fold
 from holotron.actions.keys import split_keys
 
@@ -159,11 +159,7 @@ def _read(call: Call, space: Space, pointer: Point | None) -> Action:
 
 
 def _place(fields: Fields, pointer: Point | None) -> Point:
-    if fields.has("x") or fields.has("y"):
-        return fields.point()
-    if pointer is None:
-        raise Inexpressible(f"{fields.name} where the pointer happens to be", "an action")
-    return pointer
+    return fields.point() if fields.has("x") or fields.has("y") else known_place(pointer, fields.name)
 
 
 def _click(name: str, fields: Fields, at: Point) -> Action:
@@ -180,8 +176,7 @@ def _drag(fields: Fields, pointer: Point | None) -> Action:
     if fields.text("button", "left") != "left":
         raise Inexpressible("a drag with another button than the left", "an action")
     start = fields.pair("from_coord") if fields.has("from_coord") else pointer
-    if start is None:
-        raise Inexpressible("a drag from where the pointer happens to be", "an action")
+    start = known_place(start, "a drag from")
     return build("drag", start, fields.pair("to_coord") if fields.has("to_coord") else fields.point())
 
 

@@ -14,21 +14,22 @@ from holotron.actions import action as a
 from holotron.actions.action import Action, ActionError
 from holotron.actions.coordinates import SCALE, Space
 from holotron.actions.dialects.fields import (
+    CLICKS,
     Fields,
-    Inexpressible,
     Point,
     as_objects,
     build,
     from_scroll_pixels,
     inexpressible,
+    known_place,
     lower_names,
     off_middle,
+    to_pair,
     to_scroll_pixels,
 )
 from holotron.actions.dialects.sequences import expand, fold
 
 NAME = "Qwen's computer_use"
-_CLICKS = {"left": "left_click", "right": "right_click", "middle": "middle_click"}
 
 
 def to_qwen(action: Action, space: Space) -> list[dict[str, Any]]:
@@ -46,11 +47,10 @@ def from_qwen(calls: list[dict[str, Any]], space: Space, pointer: Point | None =
     for call in as_objects(NAME, calls):
         fields = Fields(NAME, call.get("action"), call, space)
         if call.get("action") == "left_click_drag":
-            if pointer is None:
-                raise Inexpressible("a drag from where the pointer happens to be", "an action")
+            start = known_place(pointer, "a drag from")
             if row and isinstance(row[-1], a.Hover):
                 row.pop()
-            row.append(build("drag", pointer, fields.pair("coordinate")))
+            row.append(build("drag", start, fields.pair("coordinate")))
         else:
             row.append(_read(call, fields))
         pointer = fields.pair("coordinate") if fields.has("coordinate") else pointer
@@ -58,24 +58,24 @@ def from_qwen(calls: list[dict[str, Any]], space: Space, pointer: Point | None =
 
 
 def _drag(action: a.Drag, space: Space) -> list[dict[str, Any]]:
-    start, end = _point(action.x, action.y, space), _point(action.to_x, action.to_y, space)
+    start, end = to_pair(action.x, action.y, space), to_pair(action.to_x, action.to_y, space)
     return [{"action": "mouse_move", "coordinate": start}, {"action": "left_click_drag", "coordinate": end}]
 
 
 def _one(action: Action, space: Space) -> dict[str, Any]:
     match action:
         case a.Click():
-            return {"action": _CLICKS[action.button], "coordinate": _point(action.x, action.y, space)}
+            return {"action": CLICKS[action.button], "coordinate": to_pair(action.x, action.y, space)}
         case a.DoubleClick() | a.Hover():
             kind = "mouse_move" if isinstance(action, a.Hover) else "double_click"
-            return {"action": kind, "coordinate": _point(action.x, action.y, space)}
+            return {"action": kind, "coordinate": to_pair(action.x, action.y, space)}
         case a.Type():
             return {"action": "type", "text": action.text}
         case a.Press():
             return {"action": "key", "keys": lower_names(action.keys, meta="win")}
         case a.Scroll():
             right, down = to_scroll_pixels(action, _grid(space))
-            at = {} if action.x is None or action.y is None else {"coordinate": _point(action.x, action.y, space)}
+            at = {} if action.x is None or action.y is None else {"coordinate": to_pair(action.x, action.y, space)}
             return {"action": "hscroll" if right else "scroll", **at, "pixels": -(right or down)}
         case a.Wait():
             return {"action": "wait", "time": action.seconds}
@@ -88,12 +88,11 @@ def _one(action: Action, space: Space) -> dict[str, Any]:
 
 def _read(call: dict[str, Any], fields: Fields) -> Action:
     kind = call.get("action")
-    if kind in (*_CLICKS.values(), "double_click", "triple_click", "mouse_move"):
-        if not fields.has("coordinate"):
-            raise Inexpressible(f"{kind} where the pointer happens to be", "an action")
-        if kind in _CLICKS.values():
-            return build("click", fields.pair("coordinate"), button=str(kind).removesuffix("_click"))
-        return build("hover" if kind == "mouse_move" else "double_click", fields.pair("coordinate"))
+    if kind in (*CLICKS.values(), "double_click", "triple_click", "mouse_move"):
+        place = known_place(fields.pair("coordinate") if fields.has("coordinate") else None, str(kind))
+        if kind in CLICKS.values():
+            return build("click", place, button=str(kind).removesuffix("_click"))
+        return build("hover" if kind == "mouse_move" else "double_click", place)
     match kind:
         case "type":
             return build("type", text=fields.text("text"))
@@ -117,7 +116,3 @@ def _read(call: dict[str, Any], fields: Fields) -> Action:
 def _grid(space: Space) -> Space:
     """The screen as the model is told it: of 1000x1000 where points are relative."""
     return Space("pixels", SCALE, SCALE) if space.kind == "relative" else space
-
-
-def _point(x: int, y: int, space: Space) -> list[int]:
-    return list(space.from_relative(x, y))

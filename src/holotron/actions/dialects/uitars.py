@@ -1,4 +1,4 @@
-"""The UI-TARS grammar: `click(point='<point>x y</point>')` and, older, `click(start_box='(x,y)')`.
+"""The UI-TARS grammar: `click(point='<point>x y</point>')`; the older `click(start_box='(x,y)')` is read, too.
 
 The models count in 0–1000 or in pixels of their resized image, depending on their version: the space says which. Lost
 there and back: `element`; the amount of a scroll; the seconds of a wait (it means 5); the reason of the infeasible
@@ -10,7 +10,6 @@ navigation; a scroll point in the very middle is left out. Middle clicks cannot 
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from holotron.actions import action as a
 from holotron.actions.action import Action, ActionError
@@ -31,14 +30,13 @@ from holotron.actions.keys import split_keys
 
 NAME = "UI-TARS"
 WAIT_SECONDS = 5
-PointForm = Literal["point", "box"]
 _NUMBER = r"(-?\d{1,6}(?:\.\d{1,9})?)"
 _POINT = re.compile(rf"[(\[]?\s*{_NUMBER}[\s,]+{_NUMBER}(?:[\s,]+{_NUMBER}[\s,]+{_NUMBER})?\s*[)\]]?")
 _TAGS = re.compile(r"</?(?:point|bbox)>|<\|box_(?:start|end)\|>")
 _REPLY = re.compile(r"(?P<thought>.*?)\s*Action:\s*(?P<action>.*)", re.DOTALL)
 
 
-def to_uitars(action: Action, space: Space, form: PointForm = "point") -> list[str]:
+def to_uitars(action: Action, space: Space) -> list[str]:
     """The calls that stand for an action, in order."""
     row = expand(action, shortcuts=True)
     calls = []
@@ -46,7 +44,7 @@ def to_uitars(action: Action, space: Space, form: PointForm = "point") -> list[s
         if part == ENTER and position and isinstance(row[position - 1], a.Type):
             continue  # it is in the text
         enter = isinstance(part, a.Type) and row[position + 1 : position + 2] == [ENTER]
-        calls.append(_one(part, space, form, enter))
+        calls.append(_one(part, space, enter))
     return calls
 
 
@@ -61,26 +59,23 @@ def split_reply(reply: str) -> tuple[str, str]:
     return (match["thought"].removeprefix("Thought:").strip(), match["action"]) if match else ("", reply)
 
 
-def _one(action: Action, space: Space, form: PointForm, enter: bool) -> str:
-    start = "point" if form == "point" else "start_box"
+def _one(action: Action, space: Space, enter: bool) -> str:
     match action:
         case a.Click(button="left" | "right"):
             name = "click" if action.button == "left" else "right_single"
-            return format_call(name, **{start: _point(action.x, action.y, space, form)})
+            return format_call(name, point=_point(action.x, action.y, space))
         case a.DoubleClick() | a.Hover():
             name = "hover" if isinstance(action, a.Hover) else "left_double"
-            return format_call(name, **{start: _point(action.x, action.y, space, form)})
+            return format_call(name, point=_point(action.x, action.y, space))
         case a.Drag():
-            ends = _point(action.x, action.y, space, form), _point(action.to_x, action.to_y, space, form)
-            names = ("start_point", "end_point") if form == "point" else ("start_box", "end_box")
-            return format_call("drag", **dict(zip(names, ends, strict=True)))
+            start, end = _point(action.x, action.y, space), _point(action.to_x, action.to_y, space)
+            return format_call("drag", start_point=start, end_point=end)
         case a.Type():
             return format_call("type", content=action.text + "\n" * enter)
         case a.Press():
             return format_call("hotkey", key=" ".join(lower_names(action.keys, meta="win")))
         case a.Scroll():
-            point = _point(*scroll_point(action), space, form)
-            return format_call("scroll", **{start: point, "direction": action.direction})
+            return format_call("scroll", point=_point(*scroll_point(action), space), direction=action.direction)
         case a.Wait():
             return format_call("wait")
         case a.Answer():
@@ -90,9 +85,9 @@ def _one(action: Action, space: Space, form: PointForm, enter: bool) -> str:
     raise inexpressible(action, NAME)
 
 
-def _point(x: int, y: int, space: Space, form: PointForm) -> str:
+def _point(x: int, y: int, space: Space) -> str:
     across, down = space.from_relative(x, y)
-    return f"<point>{across} {down}</point>" if form == "point" else f"({across},{down})"
+    return f"<point>{across} {down}</point>"
 
 
 def _read(call: Call, space: Space) -> Action:

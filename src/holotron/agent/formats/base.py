@@ -182,6 +182,14 @@ class PolicyFormat(ABC):
             picture.convert("RGB").resize(size, Image.Resampling.BICUBIC).save(out, "png", compress_level=1)
             return out.getvalue()
 
+    def to_screen(self, action: Action, image: bytes | None) -> Action:
+        """An action on the picture that is sent as one on the screenshot."""
+        return action
+
+    def from_screen(self, action: Action, image: bytes | None) -> Action:
+        """An action on the screenshot as one on the picture that is sent."""
+        return action
+
     @property
     def _can_answer(self) -> bool:
         return "answer" in self.kinds
@@ -247,6 +255,11 @@ def pointer_after(past: Sequence[Taken]) -> tuple[int, int] | None:
 def without_thinking(text: str) -> str:
     """An answer without the reasoning before it, which no history keeps."""
     return text.rpartition("</think>")[2].strip()
+
+
+def with_answers(messages: Sequence[Message], change: Callable[[str], str]) -> list[Message]:
+    """The conversation with its answers changed."""
+    return [Message(said.role, change(said.text)) if said.role == "assistant" else said for said in messages]
 
 
 def load_object(text: str) -> dict[str, Any]:

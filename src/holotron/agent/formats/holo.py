@@ -22,6 +22,7 @@ from holotron.agent.formats.base import (
     as_text,
     compact,
     load_object,
+    with_answers,
     without_thinking,
 )
 from holotron.agent.formats.image_size import ImageRule
@@ -109,7 +110,7 @@ class Holo1Format(PolicyFormat):
         return ParsedAnswer(action, as_text(value.get("note")), as_text(value.get("thought")))
 
     def history(self, messages: Sequence[Message]) -> list[Message]:
-        return [answer_only(said) for said in trimmed(messages, self.keep_images, OMITTED)]
+        return with_answers(trimmed(messages, self.keep_images, OMITTED), without_thinking)
 
 
 @dataclass(frozen=True)
@@ -149,8 +150,3 @@ def keep_tools(
     for name in list(schema["$defs"]):
         if name not in wanted and name not in also:
             del schema["$defs"][name]
-
-
-def answer_only(said: Message) -> Message:
-    """An answer as history keeps it: without its reasoning."""
-    return Message("assistant", without_thinking(said.text)) if said.role == "assistant" else said

@@ -25,6 +25,7 @@ from holotron.agent.formats.base import (
     load_object,
     only,
     pointer_after,
+    with_answers,
     without_thinking,
     written_by,
 )
@@ -135,10 +136,7 @@ class HolotronFormat(PolicyFormat):
         return ParsedAnswer(action, as_text(value.get("note")), as_text(value.get("thought")))
 
     def history(self, messages: Sequence[Message]) -> list[Message]:
-        return [
-            Message("assistant", self._dumped(said.text)) if said.role == "assistant" else said
-            for said in trimmed(messages, self.keep_images, OMITTED)
-        ]
+        return with_answers(trimmed(messages, self.keep_images, OMITTED), self._dumped)
 
     def _dumped(self, text: str) -> str:
         """A step with all its fields, defaults too; what is no step stays as it was written."""

@@ -22,6 +22,8 @@ from holotron.agent.formats.base import (
     outcome,
     secret_names,
 )
+from holotron.agent.formats.content import find_content
+from holotron.agent.formats.taught_size import stretched
 
 if TYPE_CHECKING:
     from holotron.actions.action import Action
@@ -89,7 +91,22 @@ class NanoFormat(_ActionJsonFormat):
     def messages(
         self, task: str, past: Sequence[Taken], seen: Seen, image: bytes | None, forced: bool = False
     ) -> list[Message]:
-        return [Message("user", "" if past else f"Task: {task}", image)]
+        return [Message("user", "" if past else f"Task: {task}", self.shown(image))]
+
+    def shown(self, image: bytes | None) -> bytes | None:
+        """Of a small screen what is not ground: what it was taught on has no margins. A page at a size taught."""
+        if image is None:
+            return None
+        content = find_content(image)
+        return stretched(image) if content is None else content.part.place_png(image)
+
+    def to_screen(self, action: Action, image: bytes | None) -> Action:
+        content = find_content(image)
+        return action if content is None else content.to_screen(action)
+
+    def from_screen(self, action: Action, image: bytes | None) -> Action:
+        content = find_content(image)
+        return action if content is None else content.from_screen(action)
 
     def write(self, action: Action, note: str = "", thought: str = "", size: Size | None = None) -> str:
         from holotron.actions.action import to_json

@@ -21,6 +21,7 @@ from holotron.agent.formats.base import (
     Taken,
     only,
     pointer_after,
+    with_answers,
     without_thinking,
 )
 from holotron.agent.formats.image_size import ImageRule
@@ -138,7 +139,7 @@ class QwenVLFormat(PolicyFormat):
         """The last screenshots with the answers to them; of the steps before, the sentences."""
         looks = [index for index, said in enumerate(messages) if said.image is not None]
         dropped = len(looks) - (self.keep_images or len(looks))
-        said = [Message(m.role, without_thinking(m.text)) if m.role == "assistant" else m for m in messages]
+        said = with_answers(messages, without_thinking)
         if dropped <= 0:
             return said
         first = looks[dropped]

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holotron.agent.chat import Message, trimmed
-from holotron.agent.formats.base import ParsedAnswer, PolicyFormat, Seen, Size, Taken, only, without_thinking
+from holotron.agent.formats.base import (
+    ParsedAnswer,
+    PolicyFormat,
+    Seen,
+    Size,
+    Taken,
+    only,
+    with_answers,
+    without_thinking,
+)
 from holotron.agent.formats.image_size import ImageRule
 from holotron.agent.formats.texts import filled
 
@@ -79,12 +88,9 @@ class UITarsFormat(PolicyFormat):
         return ParsedAnswer(only(from_uitars(calls, self.points(size)), "UI-TARS"), thought=thought)
 
     def history(self, messages: Sequence[Message]) -> list[Message]:
-        return [
-            Message("assistant", _marked(without_thinking(said.text))) if said.role == "assistant" else said
-            for said in trimmed(messages, self.keep_images, "")
-        ]
+        return with_answers(trimmed(messages, self.keep_images, ""), _marked)
 
 
 def _marked(answer: str) -> str:
-    """The boxes of an answer between their special tokens, which decoding left out."""
-    return _BOX.sub(r"\1='<|box_start|>(\2,\3)<|box_end|>'", answer)
+    """The call of an answer, its boxes between their special tokens, which decoding left out."""
+    return _BOX.sub(r"\1='<|box_start|>(\2,\3)<|box_end|>'", without_thinking(answer))
