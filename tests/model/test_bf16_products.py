@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from holotron.engine.build import EngineOptions, load_model
+from holotron.engine.weights import copy_weights, read_weights, weight_checksums
 from holotron.model.adapters import AdapterLinear, AdapterSet
 from holotron.model.bf16_products import Bf16Linear, use_bf16_products
 from holotron.model.checkpoint.adapter import LowRank
+from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.loading import find_checkpoint, load
 from holotron.model.text.tokenizer import load_tokenizer
 from holotron.ops import processor
@@ -78,6 +80,28 @@ def test_it_is_chosen_where_the_processor_can_and_nothing_else_was_asked_for(mon
     assert not products()
     monkeypatch.undo()
     processor.multiplies_bf16.cache_clear()
+
+
+def test_new_weights_are_those_of_a_fresh_load(tmp_path):
+    """From a folder and as a trainer's float32 tensors: nothing is rounded but what a fresh load rounds."""
+    options = EngineOptions("holotron-nano", bf16_products=True, dtype="float32", **SMALL)
+    new = load("holotron-nano", "cpu", torch.float32)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in new.parameters():
+            parameter.add_(0.01 * torch.randn_like(parameter))
+    save_checkpoint(new, tmp_path / "new")
+    fresh, updated = load(tmp_path / "new", "cpu", torch.float32), load_model(options)
+    use_bf16_products(fresh)
+    if not processor.multiplies_bf16():
+        use_bf16_products(updated)
+    first, expected = weight_checksums(updated), weight_checksums(fresh)
+    assert all(first[name] != expected[name] for name in expected)
+    for source in (tmp_path / "new", dict(new.named_parameters())):
+        copy_weights(updated, read_weights(updated, source))
+        assert weight_checksums(updated) == expected
+        for parameter in updated.parameters():
+            parameter.data.zero_()
 
 
 def test_without_it_every_bit_is_that_of_float32(monkeypatch):

@@ -351,8 +351,10 @@ def test_turns_are_forgotten(writer: ConversationWriter) -> None:
     conversation.answered("anew", STOP)
     with pytest.raises(ModelError, match="at least one message"):
         conversation.append([], [])
-    conversation.rollback(-1, keep_prompt=False)  # the turn that only answered: the question waits again
-    assert conversation.append([], []) == Written((), ())
+    conversation.rollback(-1, keep_prompt=False)  # the turn that only answered: its question goes, as in the engine
+    with pytest.raises(ModelError, match="at least one message"):
+        conversation.append([], [])
+    assert conversation.append([say("user", "b")], []) == given[1]
     conversation.answered("bb", STOP)
     assert conversation.append([say("user", "c")], []) == given[2]
     for fork, text, written in zip(forks, ("a", "b", "c"), given, strict=True):
@@ -432,3 +434,16 @@ def test_a_turn_costs_the_same_after_a_long_history(
         conversation.answered("answer", STOP)
     assert max(counts) <= 4
     assert len(counts) == 50
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("{% for m in messages if m.role in ('system', 'user') %}{{ m.role }}:{{ m.content }} {% endfor %}", "system"),
+        ("{% for m in messages %}{{ m.role if m.role != 'developer' else 'dev' }}:{{ m.content }} {% endfor %}", "dev"),
+    ],
+)
+def test_a_developer_is_the_system_where_a_template_does_not_know_them(source: str, written: str) -> None:
+    messages = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    assert ChatTemplate(source).render(messages) == f"{written}:Be brief. user:Hi "
+    assert messages[0]["role"] == "developer"

@@ -14,8 +14,6 @@ from .qwen_oracle import make_qwen_vl
 from .test_parity import theirs_alone
 from .tiny import draw_tokens
 
-peft = pytest.importorskip("peft")
-
 # PEFT itself refuses out_proj of Mamba layers.
 CASES = {
     "hybrid": (lambda: oracle.make_nemotron(0, "dense"), ["in_proj", "q_proj", "o_proj", "up_proj", "down_proj"], {}),
@@ -30,8 +28,14 @@ CASES = {
 }
 
 
+@pytest.fixture(scope="module")
+def peft():
+    """Imported here: it takes seconds, and only one of the processes that run tests needs it."""
+    return pytest.importorskip("peft")
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_an_adapter_of_peft(case, tmp_path):
+def test_an_adapter_of_peft(peft, case, tmp_path):
     make, targets, more = CASES[case]
     theirs = make()
     oracle.save(theirs, tmp_path / "base")
@@ -66,7 +70,7 @@ OURS = {
 
 
 @pytest.mark.parametrize("case", OURS)
-def test_an_adapter_of_ours_in_peft(case, tmp_path):
+def test_an_adapter_of_ours_in_peft(peft, case, tmp_path):
     make, targets = OURS[case]
     theirs = make()
     ours = load_checkpoint(oracle.save(theirs, tmp_path / "base"))
@@ -82,7 +86,7 @@ def test_an_adapter_of_ours_in_peft(case, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["moe", "latent"])
-def test_experts_that_peft_has_changed(kind, tmp_path):
+def test_experts_that_peft_has_changed(peft, kind, tmp_path):
     """They are not served beside the base: a checkpoint is written with them."""
     theirs = oracle.make_nemotron(1, kind)
     oracle.save(theirs, tmp_path / "base")

@@ -169,9 +169,8 @@ def fill_layers(model: Model) -> None:
     by_layer = model.adapters.changes_by_layer()
     for layer, base in linear_layers(model).items():
         if layer in by_layer and not isinstance(base, AdapterLinear):
-            parent, _, leaf = layer.rpartition(".")
             base = AdapterLinear(base, model.adapters)
-            setattr(model.get_submodule(parent), leaf, base)
+            model.set_submodule(layer, base)
         if isinstance(base, AdapterLinear):
             base.fill(by_layer.get(layer, {}), model.dtype)
 

@@ -92,7 +92,3 @@ class Memory:
     def page_bytes(self) -> int:
         """What one page takes in all layers."""
         return (self.keys_ANKZD.nbytes + self.values_ANKZD.nbytes) // max(self.keys_ANKZD.shape[1], 1)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(t.nbytes for t in (self.ssm_VMHPN, self.conv_VMCJ, self.keys_ANKZD, self.values_ANKZD))

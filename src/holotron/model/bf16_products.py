@@ -10,10 +10,6 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holotron.ops import multiplies_bf16
-
-__all__ = ["Bf16Linear", "multiplies_bf16", "use_bf16_products"]
-
 
 class Bf16Linear(nn.Linear):
     """W x + b in bfloat16, of an input of any type; W and b are those of the layer it replaces, rounded."""
@@ -32,5 +28,4 @@ def use_bf16_products(model: nn.Module) -> None:
     """Have the layers of decoder, vision tower and projector multiply in bfloat16."""
     for name, base in list(model.named_modules()):
         if type(base) is nn.Linear and name != "decoder.lm_head":
-            parent, _, leaf = name.rpartition(".")
-            setattr(model.get_submodule(parent), leaf, Bf16Linear(base))
+            model.set_submodule(name, Bf16Linear(base))

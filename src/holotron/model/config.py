@@ -246,8 +246,6 @@ class QwenVisionConfig(VisionConfig):
     mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
     std: tuple[float, float, float] = (0.5, 0.5, 0.5)
     image_token_id: int = 151655
-    image_start_token_id: int | None = None
-    image_end_token_id: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -392,20 +390,30 @@ class ModelConfig:
             sizes["E"] = d + e.experts * d + correction + routed + latent + shared
         return sizes
 
+    @property
+    def expert_parameters(self) -> int:
+        """The weights of one routed expert in all layers."""
+        if (e := self.moe) is None:
+            return 0
+        return e.matrices * (e.latent_size or self.hidden_size) * e.expert_size * self.count("E")
+
+    @cached_property
+    def shared_parameters(self) -> int:
+        """The weights of all layers but for routed experts: what every token is multiplied with there."""
+        layers = sum(self.count(symbol) * size for symbol, size in self.layer_parameters.items())
+        return layers - self.expert_parameters * (self.moe.experts if self.moe else 0)
+
     @cached_property
     def text_parameters(self) -> int:
         embeddings = self.vocab_size * self.hidden_size * (1 if self.tied_embeddings else 2)
-        layers = sum(self.count(symbol) * size for symbol, size in self.layer_parameters.items())
-        return embeddings + layers + self.hidden_size
+        experts = self.expert_parameters * (self.moe.experts if self.moe else 0)
+        return embeddings + self.shared_parameters + experts + self.hidden_size
 
     @cached_property
     def active_parameters(self) -> int:
         """Weights that one token is multiplied with: the embedding is a look-up, unrouted experts rest."""
-        active = sum(self.count(symbol) * size for symbol, size in self.layer_parameters.items())
-        if e := self.moe:
-            inner = e.latent_size or self.hidden_size
-            active -= self.count("E") * e.matrices * inner * e.expert_size * (e.experts - e.experts_per_token)
-        return active + self.vocab_size * self.hidden_size + self.hidden_size
+        experts = self.expert_parameters * (self.moe.experts_per_token if self.moe else 0)
+        return self.shared_parameters + experts + self.vocab_size * self.hidden_size + self.hidden_size
 
     @property
     def vision_parameters(self) -> int:

@@ -70,8 +70,7 @@ def use_fp8(model: nn.Module, only: Container[str] | None = None) -> None:
     for name, base in quantizable(model).items():
         if only is not None and name not in only:
             continue
-        parent, _, leaf = name.removesuffix(".weight").rpartition(".")
-        setattr(model.get_submodule(parent), leaf, Fp8Linear(base))
+        model.set_submodule(name.removesuffix(".weight"), Fp8Linear(base))
         if not base.weight.is_meta:
             place_fp8(model, name, *quantized(base.weight))
 

@@ -16,7 +16,7 @@ from holotron.model.config import QwenVisionConfig
 from holotron.model.grids import Grid
 from holotron.model.packed_images import PackedImages
 from holotron.model.patch_layout import PackedLayout, PatchLayout, PatchRotation
-from holotron.model.vision import Layout, VisionBlock, pixel_shuffle, vision_norm
+from holotron.model.vision import Layout, VisionBlock, by_grid, pixel_shuffle, vision_norm
 
 FRAMES = 2  # that a patch embedding takes: an image is shown twice
 
@@ -54,14 +54,7 @@ class QwenVisionTower(nn.Module):
 
     def forward(self, patches: Tensor, grids: Sequence[Grid]) -> list[Tensor]:
         """Tokens of each image, [rows·columns / 4, D·(1 + deepstack)], from all images' patches packed row by row."""
-        split = self._embed_patches(patches).split([rows * columns for rows, columns in grids])
-        tokens: list[Tensor] = [patches] * len(grids)
-        for grid in dict.fromkeys(grids):
-            members = [i for i, other in enumerate(grids) if other == grid]
-            encoded = self._encode(torch.stack([split[i] for i in members]), grid)
-            for i, image in zip(members, encoded, strict=True):
-                tokens[i] = image
-        return tokens
+        return by_grid(self._embed_patches(patches), grids, self._encode)
 
     def _embed_patches(self, patches_PV: Tensor) -> Tensor:
         weight = self.patch_embed.weight

@@ -6,7 +6,7 @@ Packed images have no axis I: their positions lie one after another, and a Fixed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -67,6 +67,19 @@ class VisionBlock(nn.Module):
         return x_IXW + self.mlp(self.norm2(x_IXW))
 
 
+def by_grid(x_PW: Tensor, grids: Sequence[Grid], encode: Callable[[Tensor, Grid], Iterable[Tensor]]) -> list[Tensor]:
+    """What `encode` makes of each image, from all images' patches packed row by row.
+
+    Images of one size, such as tiles, are given to it as one batch; others attend only to themselves.
+    """
+    split = x_PW.split([rows * columns for rows, columns in grids])
+    encoded: dict[int, Tensor] = {}
+    for grid in dict.fromkeys(grids):
+        members = [i for i, other in enumerate(grids) if other == grid]
+        encoded.update(zip(members, encode(torch.stack([split[i] for i in members]), grid), strict=True))
+    return [encoded[i] for i in range(len(grids))]
+
+
 def vision_norm(config: VisionConfig, size: int) -> nn.Module:
     return RMSNorm(size, config.norm_eps) if config.gated else nn.LayerNorm(size, eps=config.norm_eps)
 
@@ -88,18 +101,10 @@ class VisionTower(nn.Module):
 
     def forward(self, patches: Tensor, grids: Sequence[Grid]) -> list[Tensor]:
         """Features of each image, [rows·columns, width], from all images' patches packed row by row."""
-        sizes = [rows * columns for rows, columns in grids]
-        if sum(sizes) != len(patches):
-            raise ValueError(f"grids {list(grids)} describe {sum(sizes)} patches, but {len(patches)} were given")
-        split = self.patch_embed(patches.to(self.patch_embed.weight.dtype)).split(sizes)
-        features: list[Tensor] = [patches] * len(grids)
-        # Images of one size, such as tiles, go through the blocks as one batch; others attend only to themselves.
-        for grid in dict.fromkeys(grids):
-            members = [i for i, other in enumerate(grids) if other == grid]
-            encoded = self._encode(torch.stack([split[i] for i in members]), grid)
-            for i, image in zip(members, encoded, strict=True):
-                features[i] = image
-        return features
+        described = sum(rows * columns for rows, columns in grids)
+        if described != len(patches):
+            raise ValueError(f"grids {list(grids)} describe {described} patches, but {len(patches)} were given")
+        return by_grid(self.patch_embed(patches.to(self.patch_embed.weight.dtype)), grids, self._encode)
 
     def _encode(self, x_IPW: Tensor, grid: Grid) -> Tensor:
         x_IPW = x_IPW + self.positions(grid).to(x_IPW.dtype)

@@ -100,7 +100,7 @@ def _has_own_head(config: ModelConfig, dialect: Dialect, headers: dict[str, Tens
     head, embeddings = (dialect.stored(f"decoder.{name}.weight", config)[0].name for name in ("lm_head", "embeddings"))
     if head not in headers or embeddings not in headers:
         return False
-    for suffix in ("", int8.SUFFIX):
+    for suffix in ("", int8.SUFFIX, int8.REST):
         pair = [headers.get(name + suffix) for name in (head, embeddings)]
         if pair[0] is None or pair[1] is None:
             if pair[0] is not pair[1]:
@@ -138,7 +138,7 @@ def _plan(
     if missing := [name for name in wanted if name not in headers]:
         raise CheckpointError(f"the checkpoint lacks {_listed(missing)}")
     tied = dialect.stored("decoder.lm_head.weight", config)[0].name if config.tied_embeddings else None
-    scales = {name + int8.SUFFIX for name in wanted if headers[name].dtype == "I8"}
+    scales = {name + end for name in wanted if headers[name].dtype == "I8" for end in (int8.SUFFIX, int8.REST)}
     scales |= {fp8_scales.scale_of(name, headers) for name in wanted if headers[name].dtype == fp8_scales.STORED}
     if any(headers[name].dtype == fp8_scales.STORED for name in wanted):
         scales |= {name for name in headers if fp8_scales.is_passed_over(name)}
@@ -152,7 +152,7 @@ def _plan(
         if header.shape != tuple(shape):
             raise CheckpointError(f"{stored_name} has shape {list(header.shape)}, the config calls for {list(shape)}")
         if header.dtype == "I8" and stored_name + int8.SUFFIX in headers:
-            _check_scale(stored_name, headers)
+            _check_packed(stored_name, headers)
         elif header.dtype not in (*WEIGHT_TYPES, fp8_scales.STORED):
             raise CheckpointError(
                 f"{stored_name} is stored as {header.dtype}; checkpoints quantised so are not supported, use the "
@@ -161,14 +161,19 @@ def _plan(
     return plan
 
 
-def _check_scale(name: str, headers: dict[str, TensorHeader]) -> None:
-    matrix, scale = headers[name], headers[name + int8.SUFFIX]
-    expected = (matrix.shape[0], matrix.shape[1] // int8.GROUP) if len(matrix.shape) == 2 else ()
-    if scale.shape != expected or scale.dtype != "F16" or scale.file != matrix.file:
-        raise CheckpointError(
-            f"{name} is stored in 8 bits, and {name}{int8.SUFFIX} is {scale.dtype} {list(scale.shape)} in "
-            f"{scale.file.name}; it must be F16 {list(expected)} in {matrix.file.name}"
-        )
+def _check_packed(name: str, headers: dict[str, TensorHeader]) -> None:
+    matrix = headers[name]
+    rows, columns = matrix.shape if len(matrix.shape) == 2 else (0, 0)
+    for end, dtype, shape in (
+        (int8.SUFFIX, "F16", (rows, columns // int8.GROUP)),
+        (int8.REST, "U8", (rows, columns // 2)),
+    ):
+        part = headers.get(name + end)
+        if part and (part.shape != shape or part.dtype != dtype or part.file != matrix.file or not rows):
+            raise CheckpointError(
+                f"{name} is stored in 8 bits, and {name}{end} is {part.dtype} {list(part.shape)} in "
+                f"{part.file.name}; it must be {dtype} {list(shape)} in {matrix.file.name}"
+            )
 
 
 def _fill(checkpoint: OpenCheckpoint, device: torch.device, progress: Progress | None) -> None:
@@ -188,7 +193,7 @@ def _fill(checkpoint: OpenCheckpoint, device: torch.device, progress: Progress |
         with open_tensors(file, device) as tensors:
             read: list[tuple[str, Tensor]] = []
             for name, stored in wanted:
-                data = tensors.get_tensor(stored.name)
+                data = stored_tensor(stored.name, headers, tensors)
                 done += data.numel() * dtype.itemsize
                 scale = scale_tensor(stored.name, headers, tensors, device)
                 if name in eight_bit:
@@ -209,6 +214,14 @@ def _fill(checkpoint: OpenCheckpoint, device: torch.device, progress: Progress |
                 raise CheckpointError(f"{bad} in {file.name} holds NaN or infinity; the file is damaged")
 
 
+def stored_tensor(name: str, headers: dict[str, TensorHeader], tensors: Any) -> Tensor:
+    """A tensor as it is stored, before its scales."""
+    data: Tensor = tensors.get_tensor(name)
+    if data.dtype == torch.int8 and name + int8.REST in headers:
+        return int8.with_rest(data, tensors.get_tensor(name + int8.REST))
+    return data
+
+
 def scale_tensor(name: str, headers: dict[str, TensorHeader], tensors: Any, device: torch.device) -> Tensor | None:
     """The scales of a matrix in 8 bits, which may lie in another file than its own, which is open."""
     header = headers[name]
@@ -225,7 +238,7 @@ def unpacked(data: Tensor, scale: Tensor | None) -> Tensor:
     """What a stored tensor stands for."""
     if scale is None:
         return data
-    return int8.unpack(data, scale) if data.dtype == torch.int8 else fp8_scales.unpack(data, scale)
+    return fp8_scales.unpack(data, scale) if data.dtype == FP8 else int8.unpack(data, scale)
 
 
 def _rows_in_fp8(data: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor]:

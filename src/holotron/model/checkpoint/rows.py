@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from holotron.model.checkpoint.names import Stored
-from holotron.model.checkpoint.reader import OpenCheckpoint, scale_tensor, unpacked
+from holotron.model.checkpoint.reader import OpenCheckpoint, scale_tensor, stored_tensor, unpacked
 from holotron.model.checkpoint.storage import first_non_finite, open_tensors
 from holotron.model.errors import CheckpointError
 
@@ -30,7 +30,7 @@ def _read(checkpoint: OpenCheckpoint, stored: Stored, low: int, high: int, out: 
     with open_tensors(header.file) as tensors:
         scale = scale_tensor(stored.name, checkpoint.headers, tensors, out.device)
         if scale is not None:
-            out.copy_(unpacked(tensors.get_tensor(stored.name), scale)[low:high])
+            out.copy_(unpacked(stored_tensor(stored.name, checkpoint.headers, tensors), scale)[low:high])
             return
         part: Tensor = tensors.get_tensor(stored.name) if stored.stacked else tensors.get_slice(stored.name)[low:high]
         out.copy_(part.transpose(-2, -1) if stored.transposed else part)

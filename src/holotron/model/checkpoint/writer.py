@@ -40,12 +40,12 @@ def save_checkpoint(
 ) -> None:
     """Write the model as a checkpoint folder, in the dialect it was read in.
 
-    The folder appears whole or not at all: everything is written beside it first and renamed at the end. With 8 bits
-    matrices are rounded and take half the room (int8.py); with 16 every tensor stays in its own type. `weights` are the
-    parameters by name, for a model that has no memory for them: no more than a file's are held at a time.
+    The folder appears whole or not at all: everything is written beside it first and renamed at the end. With 8 or 12
+    bits matrices are rounded and take less room (int8.py); with 16 every tensor stays in its own type. `weights` are
+    the parameters by name, for a model that has no memory for them: no more than a file's are held at a time.
     """
-    if bits not in (8, 16):
-        raise CheckpointError(f"weights cannot be stored in {bits} bits; choose 8 or 16")
+    if bits not in (*int8.BITS, 16):
+        raise CheckpointError(f"weights cannot be stored in {bits} bits; choose 8, 12 or 16")
     refuse_fp8(model, "writing a checkpoint")
     folder = Path(folder)
     if folder.exists() and not overwrite and any(folder.iterdir()):
@@ -70,7 +70,7 @@ def _write(model: Model, weights: Iterable[tuple[str, Tensor]], folder: Path, ma
     dialect = source.dialect if source else default_dialect(model.config)
     tensors = _stored_tensors(model, weights, dialect, twice=bits == 16)
     keys, size = list[list[str]](), 0
-    for shard in _shards(_packed(tensors) if bits == 8 else tensors, max_shard_bytes):
+    for shard in _shards(_packed(tensors, bits) if bits in int8.BITS else tensors, max_shard_bytes):
         keys.append(list(shard))
         size += sum(tensor.nbytes for tensor in shard.values())
         # Parts of stacked parameters share storage, which the format does not allow.
@@ -139,22 +139,20 @@ def _stored_tensors(
         yield from model.source.kept.items()
 
 
-def _packed(tensors: Iterator[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+def _packed(tensors: Iterator[tuple[str, Tensor]], bits: int) -> Iterator[tuple[str, Tensor]]:
     for name, tensor in tensors:
         if int8.is_packable(tensor):
-            numbers, scale = int8.pack(tensor)
-            yield name, numbers
-            yield name + int8.SUFFIX, scale
+            yield from ((name + suffix, part) for suffix, part in int8.pack(tensor, bits).items())
         else:
             yield name, tensor
 
 
 def _shards(tensors: Iterator[tuple[str, Tensor]], most: int) -> Iterator[dict[str, Tensor]]:
-    """Files of at most that many bytes; scales stay in the file of their matrix."""
+    """Files of at most that many bytes; what is stored of a matrix stays in one."""
     shard: dict[str, Tensor] = {}
     size = 0
     for name, tensor in tensors:
-        if shard and size + tensor.nbytes > most and not name.endswith(int8.SUFFIX):
+        if shard and size + tensor.nbytes > most and not name.endswith((int8.SUFFIX, int8.REST)):
             yield shard
             shard, size = {}, 0
         shard[name] = tensor

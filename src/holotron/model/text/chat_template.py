@@ -13,6 +13,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from holotron.model.checkpoint.companions import read_json
 from holotron.model.errors import ModelError
 
 TemplateMessage = Mapping[str, Any]
@@ -53,6 +54,8 @@ class ChatTemplate:
         **kwargs: Any,
     ) -> str:
         """The conversation as one text. Further keyword arguments are the template's own variables."""
+        if "developer" not in self.source:  # it would refuse the role, or leave the message out without a word
+            messages = [{**said, "role": "system"} if said["role"] == "developer" else said for said in messages]
         variables = {**self.special_tokens, **kwargs}
         variables.update(messages=messages, tools=tools, add_generation_prompt=add_generation_prompt)
         try:
@@ -134,7 +137,7 @@ def _whole(node: nodes.Node) -> list[nodes.Name]:
 
 def load_chat_template(folder: Path) -> ChatTemplate:
     """The chat template of a checkpoint folder, wherever it keeps it, or else the default one."""
-    settings = _read_json(folder / "tokenizer_config.json")
+    settings = read_json(folder / "tokenizer_config.json") or {}
     special_tokens = {
         name: token
         for name in ("bos_token", "eos_token", "pad_token", "unk_token")
@@ -142,7 +145,7 @@ def load_chat_template(folder: Path) -> ChatTemplate:
     }
     for name, value in (
         ("chat_template.jinja", _read_text(folder / "chat_template.jinja")),
-        ("chat_template.json", _read_json(folder / "chat_template.json").get("chat_template")),
+        ("chat_template.json", (read_json(folder / "chat_template.json") or {}).get("chat_template")),
         ("tokenizer_config.json", settings.get("chat_template")),
     ):
         if value is not None:
@@ -173,15 +176,3 @@ def _read_text(path: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from error
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; an absent file is an empty one."""
-    text = _read_text(path)
-    try:
-        value = json.loads(text) if text is not None else {}
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ModelError(f"{path} holds a {type(value).__name__}; a JSON object was expected")
-    return value

@@ -232,7 +232,6 @@ class _Turn:
     before: int
     asked: int
     ended_with: int | None
-    waited: bool
 
 
 class Conversation:
@@ -248,7 +247,7 @@ class Conversation:
         self._turns: list[_Turn] = []
         self._tools: Tools | None = None
         self._ended_with: int | None = None  # the token that ended the last answer, if one did
-        self._waits = False  # for the answer to the last question
+        self._waits: _Turn | None = None  # whose question waits for its answer
 
     def append(
         self,
@@ -271,18 +270,23 @@ class Conversation:
         else:
             new = self._writer.protected(messages, len(self._messages))
             written = self._write(new, sizes, tools or self._tools, template_kwargs)
-        before = len(self._messages)
-        self._turns.append(_Turn(before, before + len(new), self._ended_with, self._waits))
-        self._messages += new
+        self._ask(new)
         self._tools = self._tools or tools
-        self._waits = True
         return written
+
+    def _ask(self, new: Sequence[dict[str, Any]]) -> None:
+        before = len(self._messages)
+        # A question that was kept is the turn's that answers it, as in the engine.
+        turn = self._waits or _Turn(before, before + len(new), self._ended_with)
+        self._turns.append(turn)
+        self._messages += new
+        self._waits = turn
 
     def answered(self, text: str, ended_with: int | None) -> None:
         """Take note of the answer, and of the token that ended it if the session holds one."""
         self._messages.append({"role": "assistant", "content": self._writer.tokenizer.protect(text, ANSWER_MARKUP)})
         self._ended_with = ended_with
-        self._waits = False
+        self._waits = None
 
     def asked(self) -> dict[str, Any]:
         """The last question as JSON, for `take_up`."""
@@ -290,18 +294,15 @@ class Conversation:
 
     def take_up(self, asked: Mapping[str, Any]) -> None:
         """Take note of a question that was asked before."""
-        before = len(self._messages)
-        self._turns.append(_Turn(before, before + len(asked["messages"]), self._ended_with, self._waits))
-        self._messages += asked["messages"]
+        self._ask(asked["messages"])
         self._tools = asked["tools"]
-        self._waits = True
 
     def rollback(self, turn: int, keep_prompt: bool) -> None:
         """Forget the turn of that number and all after it, as the engine does; with keep_prompt only its answer."""
         past = self._turns[turn]
         del self._messages[past.asked if keep_prompt else past.before :]
         del self._turns[turn % len(self._turns) :]
-        self._waits = keep_prompt or past.waited
+        self._waits = past if keep_prompt else None
         self._ended_with = past.ended_with
 
     def fork(self) -> Conversation:

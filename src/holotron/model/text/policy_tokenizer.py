@@ -51,11 +51,7 @@ def coordinate_token(axis: str, value: int) -> str:
 
 def has_pieces(tokenizer: Tokenizer) -> bool:
     """Whether a tokenizer has one token for a coordinate."""
-    try:
-        tokenizer.id_of(coordinate_token(AXES[0], 0))
-    except ModelError:
-        return False
-    return True
+    return tokenizer.find(coordinate_token(AXES[0], 0)) is not None
 
 
 def policy_library(config: ModelConfig) -> tokenizers.Tokenizer:

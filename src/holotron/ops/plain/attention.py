@@ -12,7 +12,7 @@ from torch import Tensor
 
 from holotron.ops.packing import Packing
 
-BLOCK_ROWS = 128
+BLOCK_ROWS = 256
 
 
 def attention(q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor, packing: Packing) -> Tensor:
@@ -102,18 +102,21 @@ def paged_step_attention(
 
 
 def attention_by_rows(q_IHPD: Tensor, k_IHPD: Tensor, v_IHPD: Tensor) -> Tensor:
-    """Each position attends to all of its image, BLOCK_ROWS positions at a time: scores of 16 bits stay in the cache.
+    """Each position attends to all of its image, BLOCK_ROWS positions at a time, whose scores are written over.
 
-    A processor that multiplies in bfloat16 takes two thirds of the time of PyTorch's fused attention, whose products it
-    does not speed up.
+    A processor that multiplies in bfloat16 takes less than half of the time of PyTorch's fused attention, whose
+    products it does not speed up. The keys are turned once: a product turns them at each block.
     """
     images, heads, positions, size = q_IHPD.shape
-    q_BPD, k_BPD, v_BPD = (part.reshape(images * heads, positions, size) for part in (q_IHPD, k_IHPD, v_IHPD))
-    q_BPD, k_BDP = q_BPD * size**-0.5, k_BPD.transpose(1, 2)
+    q_BPD, v_BPD = (part.reshape(images * heads, positions, size) for part in (q_IHPD * size**-0.5, v_IHPD))
+    k_BDP = k_IHPD.transpose(2, 3).reshape(images * heads, size, positions)
     out_BPD = torch.empty_like(q_BPD)
-    for start in range(0, positions, BLOCK_ROWS):
-        rows = slice(start, start + BLOCK_ROWS)
-        out_BPD[:, rows] = torch.bmm(torch.bmm(q_BPD[:, rows], k_BDP).softmax(-1), v_BPD)
+    scores_X = q_BPD.new_empty(images * heads * min(BLOCK_ROWS, positions) * positions)
+    for rows_BLD, out_BLD in zip(q_BPD.split(BLOCK_ROWS, 1), out_BPD.split(BLOCK_ROWS, 1), strict=True):
+        scores_BLP = scores_X[: rows_BLD[..., 0].numel() * positions].view(*rows_BLD.shape[:2], positions)
+        torch.bmm(rows_BLD, k_BDP, out=scores_BLP)
+        torch.softmax(scores_BLP, -1, out=scores_BLP)
+        out_BLD.copy_(torch.bmm(scores_BLP, v_BPD))
     return out_BPD.view(images, heads, positions, size)
 
 
