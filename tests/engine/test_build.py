@@ -5,11 +5,11 @@ import asyncio
 import pytest
 import torch
 
-from holotron.bench.tiny import write_checkpoint
 from holotron.engine.build import build_engine
 from holotron.engine.errors import EngineError
 from holotron.engine.options import EngineOptions
 from holotron.engine.sampling_params import SamplingParams
+from tests.tiny_checkpoint import write_checkpoint
 
 SMALL = {"device": "cpu", "memory_gib": 0.05, "host_gib": 0.0, "tokens_per_session": 256, "max_context": 512}
 

@@ -318,10 +318,20 @@ def test_errors_are_the_callers_own_and_change_nothing(model):
                 ([64], GREEDY, EngineError, "token 0 is 64; ids lie between 0 and 63"),
                 ([1, -1], GREEDY, EngineError, "token 1 is -1"),
                 ([1] * 300, GREEDY, TooLong, "more than the 256"),
-                ([1], SamplingParams(max_tokens=1000), TooLong, "1103 tokens are more than the 256"),
+                (
+                    [1],
+                    SamplingParams(max_tokens=1000),
+                    TooLong,
+                    "max_tokens 1000 after 103 tokens is more",
+                ),
                 ([1], SamplingParams(stop_token_ids=(64,)), ValueError, "no token 64"),
                 ([1], SamplingParams(logit_bias={99: 1.0}), ValueError, "no token 99"),
-                ([1], SamplingParams(grammar=Grammar("json_object")), EngineError, "needs a tokenizer"),
+                (
+                    [1],
+                    SamplingParams(grammar=Grammar.from_schema({"type": "object"})),
+                    EngineError,
+                    "needs a tokenizer",
+                ),
             ):
                 with pytest.raises(error, match=message):
                     await session.generate(tokens, sampling)

@@ -100,7 +100,15 @@ def check(model, sessions, tolerance):
 
 
 def run_schedules(
-    dtype, state_dtype, tolerance, kv_dtype=None, graphs=True, pattern="M-M*-M*-", schedules=SCHEDULES, fp8=False
+    dtype,
+    state_dtype,
+    tolerance,
+    kv_dtype=None,
+    graphs=True,
+    pattern="M-M*-M*-",
+    schedules=SCHEDULES,
+    fp8=False,
+    late=False,
 ):
     model = small_model(dtype, pattern)
     if fp8:
@@ -125,9 +133,11 @@ def run_schedules(
                 state_dtype=state_dtype,
                 kv_dtype=kv_dtype,
                 cuda_graphs=graphs,
+                reads_late=late,
             )
             sessions = live(driver, draw)
             assert not any(event.error for event in driver.finished.values())
+            assert driver.loop.reads_late == late, "a step failed beside unread tokens: its error is in the log"
             one, two = check(model, sessions, tolerance)
             tokens, ties = tokens + one, ties + two
             for session in sessions:
@@ -154,6 +164,11 @@ def test_sixteen_bit_states_and_eight_bit_keys():
 def test_eight_bit_weights():
     # Inputs are rounded to 8 bits layer by layer, so that a last bit of 16 may become one of 8.
     run_schedules(torch.bfloat16, torch.float32, 1.0, schedules=10, fp8=True)
+
+
+def test_tokens_read_late():
+    for graphs in (True, False):
+        run_schedules(torch.float32, torch.float32, 2e-3, graphs=graphs, schedules=2 * SCHEDULES, late=True)
 
 
 def test_without_graphs():

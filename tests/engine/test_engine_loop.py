@@ -115,7 +115,7 @@ def test_a_copy_lost_before_sampling_is_computed_again(model):
     computed = [driver.start(s, p, None) for s, p in zip((lost, other), prompts, strict=True)]
     driver.run(*computed)
     driver.loop.park(lost)
-    driver.loop.memory.offload_store._give_up(lost.offloaded)
+    driver.loop.memory.offload_store._release_host(lost.offloaded)
     assert lost.logits is not None
     requests = [driver.start(lost), driver.start(other)]
     driver.run()
@@ -216,6 +216,21 @@ def test_a_checkpoint_beyond_the_configured_number_takes_no_place_from_a_session
     requests = [driver.start(session, draw_tokens(4, 4 + i)) for i, session in enumerate(sessions)]
     driver.run(*requests)
     assert driver.loop.memory.evictions.evicted == 0
+
+
+def test_sessions_left_behind_give_their_checkpoints_to_the_newest():
+    """Else none could be gone back to once what was left behind fills the memory."""
+    driver = Driver(MODELS["hybrid"], slots=9, checkpoints=1)
+    for number in range(8):
+        session = driver.loop.open(pool="p")
+        driver.turn(session, draw_tokens(6, number))
+        session.left_at = float(number)
+        assert len(session.checkpoints) >= 1
+    assert driver.loop.memory.slots.free == 0
+    held = driver.loop.open()  # of a client that has its session
+    driver.turn(held, draw_tokens(6, 9))
+    assert len(held.checkpoints) == 1
+    check_loop(driver.loop)
 
 
 def test_a_session_evicted_with_room_it_did_not_use_comes_back(model):
@@ -381,6 +396,57 @@ def test_not_a_number_fails_alone(model, late, monkeypatch):
     assert driver.finished[failing].reason == "failed"
     assert "NaN" in str(driver.finished[failing].error)
     assert driver.answers[fine] == greedy_continuation(model, draw_tokens(6, 1), 5)
+
+
+def test_nothing_is_unread_while_a_graph_is_recorded(model, monkeypatch):
+    driver, unread = Driver(model), []
+    driver.loop.reads_late = True
+    monkeypatch.setattr(driver.loop.runner, "is_recorded", lambda decode: len(decode) != 2)
+    run = driver.loop.runner.run
+
+    def watched(decode, prefill, drawn):
+        unread.append((len(decode), drawn is not None))
+        return run(decode, prefill, drawn)
+
+    monkeypatch.setattr(driver.loop.runner, "run", watched)
+    for count, seed in ((14, 0), (5, 1), (7, 2)):
+        driver.start(driver.loop.open(), draw_tokens(9, seed), replace(GREEDY, max_tokens=count))
+    driver.run()
+    assert (2, True) not in unread
+    assert {(3, True), (2, False), (1, True)} <= set(unread)
+
+
+def test_a_step_that_fails_beside_unread_tokens_ends_late_reading(model, monkeypatch):
+    driver = Driver(model)
+    driver.loop.reads_late = True
+    requests = [driver.start(driver.loop.open(), draw_tokens(6, seed), GREEDY) for seed in range(2)]
+    run, failed = driver.loop.runner.run, []
+
+    def breaking(decode, prefill, drawn):
+        if drawn is not None and not failed:
+            failed.append(drawn)
+            raise RuntimeError("the device fell over")
+        return run(decode, prefill, drawn)
+
+    monkeypatch.setattr(driver.loop.runner, "run", breaking)
+    driver.run()
+    assert failed
+    assert not driver.loop.reads_late
+    for seed, request in enumerate(requests):
+        assert driver.answers[request] == greedy_continuation(model, draw_tokens(6, seed), 5)
+
+
+def test_steps_without_an_unread_token_put_none_in_its_place(model, monkeypatch):
+    """Where all that were drawn for have ended or were evicted."""
+    driver = Driver(model)
+    driver.loop.reads_late = True
+    driver.start(driver.loop.open(), draw_tokens(6), GREEDY)
+    while driver.loop._drawn is None:
+        driver.loop.step()
+    tokens, other = torch.tensor([7, 8]), driver.loop.open()
+    monkeypatch.setattr(driver.loop.runner, "_to_device", None)  # nothing crosses
+    driver.loop.runner.take_drawn(tokens, [other, other], driver.loop._drawn)
+    assert tokens.tolist() == [7, 8]
 
 
 def test_a_step_that_breaks_is_tried_again_one_by_one(model, monkeypatch):

@@ -217,7 +217,7 @@ def test_a_hard_grammar_does_not_stop_the_others(speaker, tokenizer, monkeypatch
     async def main():
         with engine_for(speaker, tokenizer) as engine:
             compiler, compile_, gate = engine._grammars(), engine._grammars().compile, threading.Event()
-            monkeypatch.setattr(compiler, "compile", lambda grammar: gate.wait(10) and compile_(grammar))
+            monkeypatch.setattr(compiler, "compile", lambda grammar: gate.wait(60) and compile_(grammar))
             slow = asyncio.create_task(
                 engine.open_session().generate([1], SamplingParams(grammar=Grammar.from_choices(["no"])))
             )

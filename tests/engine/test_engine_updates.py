@@ -12,6 +12,7 @@ import torch
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed
 from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import Residency
+from holotron.engine.weights import SUMMED, bit_checksum, read_weights
 from holotron.model.checkpoint.writer import save_checkpoint
 from holotron.model.initialize import random_model
 from tests.engine.driver import GREEDY, greedy_continuation
@@ -75,6 +76,43 @@ def test_weights_change_while_sessions_run(tmp_path):
             check(engine)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_one_number_that_is_none_is_found_among_all_weights(value):
+    model = _alike(1)
+    for name, parameter in _alike(2).named_parameters():
+        changed = parameter.detach().clone()
+        changed.view(-1)[-1] = value
+        with pytest.raises(EngineError, match=f"{name} holds NaN or infinity"):
+            read_weights(model, {name: changed})
+    with pytest.raises(EngineError, match=r"number too large for torch\.bfloat16"):
+        read_weights(model.to(torch.bfloat16), {name: torch.full_like(parameter, 3.4e38)})
+
+
+def test_a_checksum_is_of_names_and_bits_and_of_nothing_else(monkeypatch):
+    weights = {name: parameter.detach().clone() for name, parameter in _alike(1).named_parameters()}
+    weights["decoder.embeddings.weight"] = weights["decoder.embeddings.weight"].bfloat16()
+    told = bit_checksum(weights.items())
+    assert bit_checksum(reversed(weights.items())) == told
+    monkeypatch.setitem(SUMMED, "cpu", 7)
+    assert bit_checksum(weights.items()) == told
+
+    def changed(name, change):
+        return bit_checksum((weights | {name: change(weights[name].clone())}).items())
+
+    several = [name for name, weight in weights.items() if weight.ndim == 2]
+    one, other = several[0], next(name for name in several[1:] if weights[name].shape == weights[several[1]].shape)
+    first = next(iter(weights))
+    found = [
+        *(changed(name, lambda weight: -weight) for name in weights),
+        *(changed(name, lambda weight: weight.flip(0)) for name in several),
+        *(changed(name, lambda weight: weight.roll(1, -1)) for name in several),
+        changed(one, lambda weight: weight.T.contiguous()),
+        bit_checksum((weights | {one: weights[other], other: weights[one]}).items()),
+        bit_checksum((name, weight) for name, weight in weights.items() if name != first),
+    ]
+    assert len({told, *found}) == 1 + len(found)
 
 
 def test_every_token_knows_the_weights_that_drew_it():

@@ -87,7 +87,7 @@ def test_wrong_parameters_are_named(name: str, value: object) -> None:
 
 def test_a_minimum_length_and_a_grammar_exclude_each_other() -> None:
     with pytest.raises(ValueError, match="grammar"):
-        SamplingParams(min_tokens=1, grammar=Grammar("json_object"))
+        SamplingParams(min_tokens=1, grammar=Grammar.from_schema({"type": "object"}))
 
 
 def test_ids_beyond_the_vocabulary_are_refused() -> None:
@@ -294,7 +294,7 @@ def test_wrong_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="2 rows"):
         sample(torch.zeros(1, VOCAB), [row()] * 2)
     with pytest.raises(ValueError, match="bitmask"):
-        sample(torch.zeros(1, VOCAB), [row(grammar=Grammar("json_object"))])
+        sample(torch.zeros(1, VOCAB), [row(grammar=Grammar.from_schema({"type": "object"}))])
 
 
 # ---- what shapes the logits ----
@@ -307,7 +307,7 @@ def test_a_bitmask_binds_only_rows_with_a_grammar() -> None:
     bitmask[:, 0] = -(2**31)  # the token 31
     bitmask[:, 1] = 1  # the token 32
     bitmask[3] = 0
-    grammar = Grammar("json_object")
+    grammar = Grammar.from_schema({"type": "object"})
     rows = [row(grammar=grammar), row(grammar=grammar, temperature=0), row(temperature=0), row(grammar=grammar)]
     tokens = draw(logits, rows, bitmask)
     assert tokens[0].token_id in (31, 32)

@@ -47,7 +47,7 @@ def test_sleep_empties_the_gpu():
                 turns = (s.generate([turn, i, 7] * 30, GREEDY) for i, s in enumerate(sessions))
                 said.append([answer.token_ids for answer in await asyncio.gather(*turns)])
                 if sleeps:
-                    used, pools = in_use(), engine.loop.runner.memory.nbytes
+                    used, pools = in_use(), sum(part.nbytes for part in vars(engine.loop.runner.memory).values())
                     engine.sleep(weights=turn > 0)
                     left = in_use()
                     print(f"used {used:,}, pools {pools:,}, weights {weights:,}, left {left:,}, before {elsewhere:,}")

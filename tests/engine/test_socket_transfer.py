@@ -58,7 +58,7 @@ class Network:
 
     def accept(self) -> socket.socket:
         try:
-            return self._arriving.get(timeout=10)
+            return self._arriving.get(timeout=60)
         except queue.Empty:
             raise TimeoutError("no connection came") from None
 
@@ -149,6 +149,25 @@ def test_an_end_that_says_nothing_more_is_given_up(model, monkeypatch, lanes):
         (EngineError, OSError),
         after=lambda: monkeypatch.setattr(socket_transfer, "SECONDS", 60.0),
     )
+
+
+def test_a_session_without_memory_is_taken_though_both_words_arrive_at_once(model, monkeypatch):
+    """Nothing follows "go on", so that "taken" may come in the same packet."""
+    both_there = threading.Event()
+    send = socket_transfer._hear
+
+    def hear_late(*args) -> None:
+        assert both_there.wait(60)
+        send(*args)
+
+    monkeypatch.setattr(socket_transfer, "_hear", hear_late)
+    with engine_for(model) as home, engine_for(model) as away, ThreadPoolExecutor(2) as both:
+        session, network = home.open_session(), Network()
+        sender = both.submit(send_over, network.connect, home, session.id)
+        both.submit(receive_over, network.accept, away).result(60)
+        both_there.set()
+        assert sender.result(60) > 0
+        assert away.session(session.id).id == session.id
 
 
 def test_a_piece_that_comes_twice_is_refused():

@@ -9,7 +9,7 @@ import torch
 from holotron.engine.config import EngineConfig, fit_to_memory
 from holotron.engine.engine import Engine
 from holotron.engine.options import CPU_MEMORY, DEVICE_RESERVE, GIB, EngineOptions
-from holotron.model.bf16_products import multiplies_bf16, use_bf16_products
+from holotron.model.bf16_products import use_bf16_products
 from holotron.model.config import ModelConfig
 from holotron.model.loading import find_checkpoint, load
 from holotron.model.model import Model
@@ -17,6 +17,7 @@ from holotron.model.presets import preset
 from holotron.model.text.byte_tokenizer import byte_tokenizer
 from holotron.model.text.policy_tokenizer import has_pieces
 from holotron.model.text.tokenizer import Tokenizer, load_tokenizer
+from holotron.ops import multiplies_bf16
 
 __all__ = ["EngineOptions", "build_engine", "engine_config", "load_model"]
 
@@ -77,6 +78,8 @@ def engine_config(options: EngineOptions, model: ModelConfig, device: torch.devi
         page_size=options.page_size,
         prefill_tokens=options.prefill_tokens,
         prefill_every=options.prefill_every,
+        target_token_latency=options.target_token_latency,
+        target_step_latency=options.target_step_latency,
         reads_late=options.reads_late,
         max_running=options.max_running,
         max_context=context,

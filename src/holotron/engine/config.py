@@ -8,20 +8,19 @@ from pathlib import Path
 import torch
 
 from holotron.engine.errors import EngineError
+from holotron.engine.pace import SchedulerConfig
 from holotron.model.config import ModelConfig
 
 
 @dataclass(frozen=True)
-class EngineConfig:
+class EngineConfig(SchedulerConfig):
     """Sizes of the pools and budgets of a step.
 
     slots: sessions whose state fits on the device, checkpoints counted. pages: pages of keys and values.
-    prefill_tokens: most tokens of new prompts in one step, which bounds how long running sessions wait for a token.
-    prefill_every: while sessions decode, prompts are taken up in every so manieth step. The steps between are decode
-    only, which replay CUDA graphs: for a small model, whose steps cost more to launch than to compute, that is worth
-    the wait. 0: as often as answers end, which keeps agents from falling into step (`engine/pace.py`).
     reads_late: a step that only decodes begins before the last one's tokens are read, where the device works beside the
-    host. Off: on one GPU run a CUDA error was logged beside it (and recovered from), whose cause is not known yet.
+    host. Off: on one GPU run a CUDA error was logged beside it (and recovered from). What may have caused it is mended
+    (graphs recorded beside unread tokens, an empty tensor pinned), but not run there since; a step that fails beside
+    unread tokens turns it off.
     checkpoints: states kept per session at the starts and ends of its latest prompts, so that going back is free; one
     more while a slot is free. With 1 that is both ends of the last prompt.
     """
@@ -29,10 +28,7 @@ class EngineConfig:
     slots: int = 64
     pages: int = 1024
     page_size: int = 64
-    prefill_tokens: int = 4096
-    prefill_every: int = 1
     reads_late: bool = False
-    max_running: int = 256
     max_context: int = 65536
     checkpoints: int = 1
     state_dtype: torch.dtype = torch.float32
@@ -44,6 +40,7 @@ class EngineConfig:
     cuda_graphs: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("slots", "pages", "page_size", "prefill_tokens", "max_running", "max_context"):
             if getattr(self, name) < 1:
                 raise EngineError(f"EngineConfig.{name} is {getattr(self, name)}; it must be at least 1")

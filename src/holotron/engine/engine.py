@@ -35,7 +35,7 @@ from holotron.engine.stream import Listener
 from holotron.engine.submission import Submission
 from holotron.engine.token_sampler import TokenSampler
 from holotron.engine.warm_up import warm_up
-from holotron.engine.weights import NewWeights, copy_weights, read_weights
+from holotron.engine.weights import NewWeights, bit_checksum, copy_weights, held_weights, read_weights
 from holotron.model.adapters import read_served
 from holotron.model.checkpoint.adapter import LowRank
 from holotron.model.image import DecodedFile
@@ -274,13 +274,17 @@ class Engine:
 
         return self._call(update)
 
-    def load_adapter(self, name: str, folder: str | Path) -> None:
+    def load_adapter(self, name: str, folder: str | Path, epoch: int | None = None) -> None:
         """Serve a LoRA adapter under a name from the next step on; all of it, or an error and what was there before.
 
-        Where the name has one already, sessions that were opened with that go on with it, and new ones get this.
+        Where the name has one already, sessions that were opened with that go on with it, and new ones get this. With
+        an epoch it is other values of the same: `update_adapter`.
         """
         changes = read_served(self.model, name, folder)  # takes its time, during which sessions go on
-        self._call(lambda: set_adapter(self.loop, name, changes))
+        if epoch is None:
+            self._call(lambda: set_adapter(self.loop, name, changes))
+        else:
+            self.update_adapter(name, changes, epoch=epoch)
 
     def update_adapter(self, name: str, changes: Mapping[str, LowRank], *, epoch: int | None = None) -> int:
         """Replace an adapter's values between two steps, by layer: as `update_weights`, for what a LoRA trainer learns.
@@ -294,6 +298,10 @@ class Engine:
             return self.loop.epoch
 
         return self._call(update)
+
+    def checksum(self, adapter: str | None = None) -> str:
+        """Of the bits of what it computes with between two steps: its weights, or those of an adapter."""
+        return self._call(lambda: bit_checksum(held_weights(self.model, adapter).items()))
 
     def unload_adapter(self, name: str) -> None:
         """Give an adapter's room back; SessionBusy while open sessions have it."""

@@ -9,7 +9,7 @@ import logging
 import random
 import time
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -46,6 +46,7 @@ class EngineLoop(SessionRegistry):
         self.asleep = False
         self._submitted = 0
         self._drawn: UnreadTokens | None = None
+        self._began: tuple[float, int] | None = None  # of the last step: when, and its tokens of prompts
         self.reads_late = config.reads_late
         self._waiting_forks: dict[SessionState, list[SessionState]] = {}
 
@@ -74,7 +75,7 @@ class EngineLoop(SessionRegistry):
         if request.sampling is not None:
             if not session.tokens and not token_ids:
                 raise EngineError("there is nothing to continue: append at least one token before generating")
-            self.check_length(len(session.tokens) + len(token_ids) + request.sampling.max_tokens)
+            self.check_length(len(session.tokens) + len(token_ids), request.sampling.max_tokens)
         before, logits = len(session.tokens), session.logits
         self.append(session, token_ids, images)
         # The turn's prompt begins after the last turn; with nothing appended the last answer goes on.
@@ -210,13 +211,19 @@ class EngineLoop(SessionRegistry):
         if self.asleep:
             return False
         plan = self.scheduler.plan(self.requests, self.sessions.values(), self.counters.steps)
-        if self._drawn and (plan.prefill or plan.ready or not plan):
-            self.settle()
+        is_ready = bool(plan.decode) and self.runner.is_recorded([request.session for request in plan.decode])
+        if self._drawn and (plan.prefill or plan.ready or not is_ready):
+            self.settle()  # neither prompts nor a recording begin beside unread tokens
             plan = plan.still_asked_for()
             if not plan:
                 return True
         if not plan:
+            self._began = None
             return False
+        began, before = time.monotonic(), self._began
+        if before is not None:
+            self.scheduler.pace.took(began - before[0], before[1])
+        self._began = (began, sum(count for _, count in plan.prefill))
         self.counters.steps += 1
         try:
             finished, logits_SV = self._run(plan)
@@ -281,7 +288,7 @@ class EngineLoop(SessionRegistry):
             if not request.session.computed:
                 request.session.epoch = self.epoch  # its whole memory is these weights' work
             if not request.begun:
-                self.memory.checkpoint(request.session)
+                self.memory.checkpoint(request.session, self._left_behind())
                 request.begun_at = time.monotonic()
             request.begun = True
 
@@ -351,7 +358,7 @@ class EngineLoop(SessionRegistry):
         request.begun_at = request.begun_at or request.prompted_at
         if self.config.checkpoints or request.sampling is None:
             session.logits = logits_V.clone()  # not a view: the next step may write over it
-            self.memory.checkpoint(session)
+            self.memory.checkpoint(session, self._left_behind())
         if request.sampling is None:
             self._release_forks(session)
             self._finish(request, FinishEvent("computed"))
@@ -364,7 +371,7 @@ class EngineLoop(SessionRegistry):
         session = request.session
         session.request = None
         if request.sampling is not None:
-            self.scheduler.pace.ended(request.generated)
+            self.scheduler.pace.ended()
             session.turns.append(Turn(request.start, request.prompt_end, len(session.tokens)))
         else:
             self._release_forks(session)
@@ -380,6 +387,9 @@ class EngineLoop(SessionRegistry):
 
     def _recover(self, plan: Plan, error: Exception) -> None:
         """A step failed: the memory of its sessions is not trusted any more, and each of them is tried again alone."""
+        if self._drawn:
+            self.reads_late = False
+            log.warning("a step failed beside unread tokens; from now on tokens are read before the next step begins")
         self.settle()
         plan = plan.still_asked_for()
         requests = [*plan.ready, *plan.decode, *(request for request, _ in plan.prefill)]
@@ -411,6 +421,11 @@ class EngineLoop(SessionRegistry):
     def idle_besides(self, *kept: SessionState) -> Iterable[SessionState]:
         idle = [c for c in self.sessions.values() if c.request is None and c.slot is not None and c not in kept]
         return iter(sorted(idle, key=lambda c: c.last_used))
+
+    def _left_behind(self) -> Iterator[SessionState]:
+        """Idle sessions of requests that have none, the one left longest ago first."""
+        idle = [(c.left_at, c) for c in self.sessions.values() if c.left_at is not None and c.request is None]
+        yield from (session for _, session in sorted(idle, key=lambda pair: pair[0]) if not session.claimed)
 
     # ---- weights and sleep ----
 

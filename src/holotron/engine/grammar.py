@@ -7,7 +7,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
     from torch import Tensor
 
-Kind = Literal["json_schema", "json_object", "regex", "lark", "choice"]
+Kind = Literal["json_schema", "regex", "lark", "choice"]
 Result = TypeVar("Result")
 
 # Compiling is quadratic in places: at this size the worst grammars known take about two seconds.
@@ -34,8 +33,6 @@ KEPT_GRAMMARS = 32
 # Answers of one form begin alike: the masks of their first tokens are kept, up to so much memory for a grammar.
 MASKED_TOKENS = 12
 MASKED_BYTES = 8 * 2**20
-# Without a bound a model can pour blanks into the gaps of a JSON text until its tokens run out.
-WHITESPACE = r"[ \n\t]{1,64}"
 
 _stack_size_lock = threading.Lock()
 
@@ -46,15 +43,14 @@ class GrammarError(ValueError):
 
 @dataclass(frozen=True)
 class Grammar:
-    """The form a text must have. The source of a choice is a JSON list of texts; json_object needs no source.
+    """The form a text must have. The source of a choice is a JSON list of texts.
 
-    JSON is written without whitespace unless it is asked for: then more of it is forced and need not be decoded.
+    JSON is written without whitespace: more of it is forced then and need not be decoded.
     within: a Lark grammar around it, in which it is called @body.
     """
 
     kind: Kind
-    source: str = ""
-    whitespace: bool = False
+    source: str
     within: str = ""
 
     def __post_init__(self) -> None:
@@ -74,8 +70,8 @@ class Grammar:
                 raise GrammarError(f"a choice is a JSON list of at least one text, not {self.source[:80]!r}")
 
     @classmethod
-    def from_schema(cls, schema: Mapping[str, Any], whitespace: bool = False) -> Grammar:
-        return cls("json_schema", json.dumps(schema), whitespace)
+    def from_schema(cls, schema: Mapping[str, Any]) -> Grammar:
+        return cls("json_schema", json.dumps(schema))
 
     @classmethod
     def from_choices(cls, choices: Sequence[str]) -> Grammar:
@@ -188,9 +184,7 @@ class GrammarCompiler:
     each token itself, among those the form allows. Forced text would be spelled in letters it never learned to use.
     """
 
-    def __init__(self, tokenizer: Tokenizer | Path, vocab_size: int, eos_ids: Sequence[int]) -> None:
-        if isinstance(tokenizer, Path):
-            tokenizer = Tokenizer(tokenizer)
+    def __init__(self, tokenizer: Tokenizer, vocab_size: int, eos_ids: Sequence[int]) -> None:
         wrong = [id_ for id_ in eos_ids if not 0 <= id_ < vocab_size]
         if wrong or not eos_ids:
             raise ValueError(f"eos_ids must be ids below {vocab_size}, at least one; they are {list(eos_ids)}")
@@ -269,16 +263,13 @@ class GrammarCompiler:
             # One terminal rather than one rule per choice: thousands of choices stay cheap.
             texts = " | ".join(json.dumps(text, ensure_ascii=False) for text in json.loads(grammar.source))
             return str(matcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {texts}"))
-        schema = grammar.source if grammar.kind == "json_schema" else '{"type": "object"}'
-        options: dict[str, bool | str] = {"whitespace_flexible": grammar.whitespace}
-        if grammar.whitespace:
-            options["whitespace_pattern"] = WHITESPACE
+        options = {"whitespace_flexible": False}
         if not self._forces:
-            inner = {"x-guidance": options, **json.loads(schema)}
+            inner = {"x-guidance": options, **json.loads(grammar.source)}
             return str(
                 matcher.grammar_from_lark(f'%llguidance {{"no_forcing": true}}\nstart: %json {json.dumps(inner)}')
             )
-        return str(matcher.grammar_from_json_schema(schema, defaults=options))
+        return str(matcher.grammar_from_json_schema(grammar.source, defaults=options))
 
 
 def _parse(grammar: Grammar) -> Any:

@@ -105,7 +105,7 @@ class MemoryManager:
         if shared:
             own = self.pages.acquire(1)
             assert own is not None
-            self.runner.copy_page(session.pages[writes_to], own[0])
+            self.runner.copy_pages(session.pages[writes_to : writes_to + 1], own)
             self.pages.release([session.pages[writes_to]])
             session.pages[writes_to] = own[0]
         session.pages += self.pages.acquire(max(needed, 0)) or []
@@ -219,17 +219,24 @@ class MemoryManager:
 
     # ---- going back ----
 
-    def checkpoint(self, session: SessionState) -> None:
+    def checkpoint(self, session: SessionState, left: Iterable[SessionState] = ()) -> None:
         """Remember the state as it is now, if there is a slot to spare; the oldest of its checkpoints gives way.
 
-        One more than the configured number is kept in a slot that is free anyway, and is the first thing to go: then
-        both the start and the end of the last prompt can be gone back to.
+        One more than the configured number is kept where that takes nothing from a session, and is the first thing to
+        go: then both the start and the end of the last prompt can be gone back to. left: sessions that nobody holds, in
+        the order in which they give up theirs.
         """
         if not (self.config.checkpoints and self.has_state and session.slot is not None and session.computed):
             return
         if any(kept.position == session.computed for kept in session.checkpoints):
             return
-        slot = self.slots.acquire() if len(session.checkpoints) <= self.config.checkpoints else None
+        slot = None
+        if len(session.checkpoints) <= self.config.checkpoints:
+            if not self.slots.free:
+                giving = next(iter(self._surplus), None) or next((each for each in left if each.checkpoints), None)
+                if giving is not None:
+                    self._drop_oldest(giving)
+            slot = self.slots.acquire()
         if slot is not None and len(session.checkpoints) == self.config.checkpoints:
             self._surplus[session] = None
         if slot is None and session.checkpoints:
@@ -300,8 +307,8 @@ class MemoryManager:
         assert parent.slot is not None
         assert child.slot is not None
         self.runner.copy_slot(parent.slot, child.slot)
-        for source, target in zip(parent.pages, child.pages, strict=False):
-            self.runner.copy_page(source, target)
+        if parent.pages:
+            self.runner.copy_pages(parent.pages, child.pages[: len(parent.pages)])
         child.computed = parent.computed
         child.logits = None if parent.logits is None else parent.logits.clone()
         return True

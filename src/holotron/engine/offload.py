@@ -88,7 +88,6 @@ class OffloadStore:
         self.disk_used = 0
         self.offloaded_bytes = 0
         self.restored_bytes = 0
-        self.lost = 0
 
     # ---- to the host ----
 
@@ -239,7 +238,7 @@ class OffloadStore:
                 return None
             oldest = next(iter(self._on_host))
             if not self._move_to_disk(oldest):
-                self._give_up(oldest)
+                self._release_host(oldest)
         return blocks
 
     def _release_host(self, offloaded: OffloadedSession) -> None:
@@ -248,10 +247,6 @@ class OffloadStore:
         self._on_host.pop(offloaded, None)
         self.host_used -= offloaded.nbytes
         offloaded.blocks = None
-
-    def _give_up(self, offloaded: OffloadedSession) -> None:
-        self.lost += 1
-        self._release_host(offloaded)
 
     # ---- to the disk ----
 
@@ -288,11 +283,9 @@ class OffloadStore:
 
     def _save_to_disk(self, flat: Tensor) -> OffloadedSession | None:
         if self._folder is None or self.disk_used + flat.nbytes > self._disk_bytes:
-            self.lost += 1
             return None
         path = self._write(flat.cpu())
         if path is None:
-            self.lost += 1
             return None
         self.disk_used += flat.nbytes
         self.offloaded_bytes += flat.nbytes

@@ -26,6 +26,7 @@ class EngineOptions:
     memory_gib: for sessions on the device; None is what is free there less DEVICE_RESERVE, or CPU_MEMORY on a CPU.
     tokens_per_session: how long sessions are expected to be, which divides that memory between states and pages.
     sessions: no more states than so many sessions need; None is as many as fit.
+    prefill_tokens, prefill_every, targets: how the engine divides its time (`SchedulerConfig`).
     max_context: most tokens of a session, and at most what the model was made for unless `extrapolate`.
     adapters: LoRA adapters, each a name and a folder as PEFT writes it.
     tokenizer: False builds an engine that knows token ids and no text.
@@ -50,6 +51,8 @@ class EngineOptions:
     checkpoints: int = 1
     prefill_tokens: int = 2560
     prefill_every: int = 0
+    target_token_latency: float | None = None
+    target_step_latency: float | None = None
     reads_late: bool = False
     max_running: int = 256
     image_cache_mib: float = 256.0

@@ -129,9 +129,10 @@ class Runner:
         self.memory.ssm_VMHPN[target].copy_(self.memory.ssm_VMHPN[source])
         self.memory.conv_VMCJ[target].copy_(self.memory.conv_VMCJ[source])
 
-    def copy_page(self, source: int, target: int) -> None:
-        for pool in (self.memory.keys_ANKZD, self.memory.values_ANKZD):
-            as_bytes(pool)[:, target] = as_bytes(pool)[:, source]
+    def copy_pages(self, sources: list[int], targets: list[int]) -> None:
+        pairs = self._to_device(torch.tensor([sources, targets]))
+        for pool in map(as_bytes, (self.memory.keys_ANKZD, self.memory.values_ANKZD)):
+            pool.index_copy_(1, pairs[1], pool.index_select(1, pairs[0]))
 
     # ---- forward ----
 
@@ -163,6 +164,8 @@ class Runner:
         """Put the tokens that only the device knows in their places, the first of these."""
         rows = torch.tensor(drawn.rows(decode))
         places = (rows >= 0).nonzero().squeeze(1)
+        if not len(places):
+            return  # those who wait for theirs have ended or were evicted; nothing is no tensor to pin
         pairs = self._to_device(torch.stack([places, rows[places]]))
         tokens_T[pairs[0]] = drawn.draw.token_ids_S[pairs[1]]
 
@@ -256,6 +259,10 @@ class Runner:
     def _graphed(self, count: int) -> bool:
         return self.config.cuda_graphs and self.device.type == "cuda" and 0 < count <= BUCKETS[-1]
 
+    def is_recorded(self, decode: list[SessionState]) -> bool:
+        """Whether a step in which these only decode needs no graph that must be recorded first."""
+        return not self._graphed(len(decode)) or _graph_key(decode) in self._graphs
+
     @torch.inference_mode()
     def record_graphs(self, sessions: int, adapted: bool) -> None:
         """Record the graphs of so many decoding sessions now: it takes seconds, and disturbs threads that learn."""
@@ -265,15 +272,17 @@ class Runner:
                 break
 
     def _replay(self, decode: list[SessionState], drawn: UnreadTokens | None) -> Tensor:
-        bucket = next(size for size in BUCKETS if size >= len(decode))
-        graph = self._graph_of(bucket, any(session.adapter for session in decode))
-        return graph.replay(decode, drawn)[: len(decode)]
+        return self._graph_of(*_graph_key(decode)).replay(decode, drawn)[: len(decode)]
 
     def _graph_of(self, rows: int, adapted: bool) -> DecodeGraph:
         key = (rows, adapted)
         if key not in self._graphs:
             self._graphs[key] = DecodeGraph(self, *key)
         return self._graphs[key]
+
+
+def _graph_key(decode: list[SessionState]) -> tuple[int, bool]:
+    return next(size for size in BUCKETS if size >= len(decode)), any(session.adapter for session in decode)
 
 
 def step_numbers(session: SessionState, page_size: int) -> tuple[int, int, int, int, int, int]:

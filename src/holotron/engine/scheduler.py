@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
-from holotron.engine.config import EngineConfig
-from holotron.engine.memory_manager import MemoryManager
-from holotron.engine.pace import Pace
+from holotron.engine.pace import SMALLEST_PIECE, Pace, SchedulerConfig
 from holotron.engine.requests import GenerationRequest
 from holotron.engine.session_state import SessionState
 
@@ -29,42 +28,66 @@ class Plan:
         return Plan(ready, decode, [(r, count) for r, count in self.prefill if r.session.request is r])
 
 
+class SessionRoom(Protocol):
+    """What a scheduler must know of memory; `MemoryManager` has it."""
+
+    def has_room_for_one(self, session: SessionState, /) -> bool: ...
+
+    def secure(self, session: SessionState, new_tokens: int, victims: Iterable[SessionState], /) -> bool: ...
+
+    def rewind(self, session: SessionState, position: int, /) -> None: ...
+
+
 class Scheduler:
     """First come, first served. Sessions that decode ride along with prompts, so that neither waits long."""
 
-    def __init__(self, config: EngineConfig, memory: MemoryManager) -> None:
+    def __init__(self, config: SchedulerConfig, memory: SessionRoom) -> None:
         self._config = config
         self._memory = memory
         self._last_prefill = 0  # the step that took up prompts last
-        self.pace = Pace(config.prefill_tokens)
+        self._has_target = config.target_step_latency is not None
+        self.pace = Pace(config)
 
     def plan(self, requests: list[GenerationRequest], sessions: Collection[SessionState], step: int) -> Plan:
         """The work of the next step. Sessions in it are on the device, with room for what they bring."""
-        waits = self._waits(step)
-        plan = self._plan(requests, sessions, step, 0 if waits else self._config.prefill_tokens)
-        if waits and not plan:  # nothing decodes that prompts would have to wait for
-            plan = self._plan(requests, sessions, step, self._config.prefill_tokens)
-        if plan.prefill:
-            self._last_prefill = step
-        self.pace.step(len(requests), [count for _, count in plan.prefill])
+        plan = self._plan(requests, sessions, step)
+        if not plan and requests:  # nothing decodes that prompts would have to wait for
+            plan = self._plan(requests, sessions, step, paced=False)
+        if plan:
+            for request, _ in plan.prefill:
+                self._last_prefill = step
+                if not request.begun:
+                    self.pace.began(min(request.session.uncomputed, self._config.prefill_tokens))
+            self.pace.step(len(requests), len(plan.decode), [count for _, count in plan.prefill])
         return plan
 
     def takes_prompts(self, requests: list[GenerationRequest], step: int) -> bool:
         """Whether a step may have more to do than decode."""
-        return not self._waits(step) and any(not request.generated for request in requests)
+        decoding = _count_decoding(requests)
+        return any(not request.generated and self._may_prefill(request, step, decoding) for request in requests)
 
-    def _waits(self, step: int) -> bool:
-        return step - self._last_prefill < (self._config.prefill_every or self.pace.steps)
+    def _may_prefill(self, request: GenerationRequest, step: int, decoding: int) -> bool:
+        every = self._config.prefill_every
+        if every:
+            return step - self._last_prefill >= every
+        is_forced = request.generated > 0 and request.session.uncomputed <= SMALLEST_PIECE  # a grammar's tokens
+        return is_forced or self.pace.allows(decoding, begun=request.begun)
+
+    def _due(self, request: GenerationRequest) -> float:
+        """When its prompt should be done."""
+        return request.submitted_at + self.pace.patience(request.session.uncomputed)
 
     def _plan(
-        self, requests: list[GenerationRequest], sessions: Collection[SessionState], step: int, budget: int
+        self, requests: list[GenerationRequest], sessions: Collection[SessionState], step: int, *, paced: bool = True
     ) -> Plan:
-        """budget: most tokens of prompts."""
         plan = Plan([], [], [])
+        budget = most = self.pace.budget
+        decoding = _count_decoding(requests)
         alone = next((request for request in requests if request.alone), None)
         chosen: set[SessionState] = set()
         full = False
-        for request in [alone] if alone else requests:
+        by_time = sorted(requests, key=self._due) if self._has_target else requests
+        for request in [alone] if alone else by_time:
             session = request.session
             if session.waits_for is not None:
                 continue
@@ -79,7 +102,8 @@ class Scheduler:
             count = uncomputed = session.uncomputed
             is_prefill = count > 1 or at_image(session)
             if is_prefill:
-                count = self._chunk(count, budget)
+                may_prefill = not paced or self._may_prefill(request, step, decoding)
+                count = self._chunk(count, budget, most) if may_prefill else 0
             if count == 0 if is_prefill else len(plan.decode) == self._config.max_running:
                 continue
             if full and session.slot is None:
@@ -104,7 +128,8 @@ class Scheduler:
                 plan.ready.append(request)
         return plan
 
-    def _chunk(self, uncomputed: int, budget: int) -> int:
+    @staticmethod
+    def _chunk(uncomputed: int, budget: int, most: int) -> int:
         """How many of these tokens go into this step. A prompt that fits into a step is not cut.
 
         Cutting what need not be cut makes many odd sizes, for each of which library kernels plan anew, and reads a
@@ -112,7 +137,11 @@ class Scheduler:
         """
         if uncomputed <= budget:
             return uncomputed
-        return 0 if uncomputed <= self._config.prefill_tokens else budget
+        return 0 if uncomputed <= most else budget
+
+
+def _count_decoding(requests: list[GenerationRequest]) -> int:
+    return sum(request.generated > 0 for request in requests)
 
 
 def _victims(

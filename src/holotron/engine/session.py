@@ -39,6 +39,12 @@ class Generation:
         else:
             self.finish_reason, self.stop = event.reason, event.stop
 
+    @property
+    def ended_with(self) -> int | None:
+        """The token that ended it, None where something else did."""
+        ended = self.finish_reason in ("eos", "stop") and self.token_ids and not isinstance(self.stop, str)
+        return self.token_ids[-1] if ended else None
+
 
 class Session:
     """One agent's running session. It does one thing at a time; asked for another meanwhile, it is SessionBusy."""

@@ -97,9 +97,16 @@ class SessionRegistry:
             return self.config.max_context
         return min(self.config.max_context, (self.config.pages - 1) * self.config.page_size)
 
-    def check_length(self, tokens: int) -> None:
-        if tokens > self.max_length:
+    def check_length(self, tokens: int, more: int = 0) -> None:
+        """TooLong where a session cannot have so many tokens, and so many more that may be generated."""
+        left = self.max_length - tokens
+        if left > 0 and more > left:
             raise TooLong(
-                f"{tokens} tokens are more than the {self.max_length} that fit here; shorten the session or give the "
-                "engine more pages and a larger max_context"
+                f"max_tokens {more} after {tokens} tokens is more than the {self.max_length} that fit here; ask for at "
+                f"most {left}"
+            )
+        if more > left:
+            raise TooLong(
+                f"{tokens + more} tokens are more than the {self.max_length} that fit here; shorten the session or "
+                "give the engine more pages and a larger max_context"
             )

@@ -192,10 +192,12 @@ def _read_beginning(control: socket.socket) -> tuple[bytes, int]:
 
 
 def _hear(control: socket.socket, wanted: bytes, session_id: str) -> None:
-    """Wait for these words; MoveFailed with what is said in their place."""
+    """Wait for these words and read no further; MoveFailed with what is said in their place."""
     words = bytearray()
-    while len(words) < MOST_WORDS and words != wanted and (more := control.recv(MOST_WORDS)):
+    while wanted.startswith(words) and words != wanted and (more := control.recv(len(wanted) - len(words))):
         words += more
     if words != wanted:
+        while len(words) < MOST_WORDS and (more := control.recv(MOST_WORDS)):
+            words += more
         said = words.decode(errors="replace").strip() or "the other end is gone"
         raise MoveFailed(f"the session {session_id!r} was not taken: {said}")

@@ -60,7 +60,7 @@ class Submission:
         requests: list[GenerationRequest] = []
         try:
             if self.choices > 1:
-                loop.check_length(before + len(rest) + self.sampling.max_tokens)
+                loop.check_length(before + len(rest), self.sampling.max_tokens)
                 loop.append(session, rest, images)
                 sessions += loop.fork(session, self.choices - 1)
                 rest, images = (), []

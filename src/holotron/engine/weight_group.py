@@ -74,11 +74,7 @@ class WeightGroup:
         return True
 
     def close(self) -> None:
-        with suppress(RuntimeError, ValueError):
-            if self.address.backend == "nccl":
-                self._group.abort()  # destroying it would wait for what a dead trainer never sends
-            if not self.address.trainer:
-                c10d.destroy_process_group(self._group)
+        close_group(self._group, self.address.backend)
         self._store = self._group = None
 
     def _broadcast(self, tensor: Tensor, what: str) -> None:
@@ -97,29 +93,30 @@ class WeightGroup:
 
 
 def _open(address: GroupAddress, limit: timedelta) -> tuple[Any, Any]:
-    """The trainer's store, and a group beside the default one.
-
-    Its keys are those that peers expect: SGLang and the trainers call the same function of torch's.
-    """
-    if address.backend == "nccl":
-        # Or a watchdog would end this process where a trainer does not answer.
-        os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
+    """The trainer's store, and a group beside the default one."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     place = f"tcp://{host}:{address.port}"
     store, _, _ = next(rendezvous(place, address.rank, address.world_size, timeout=limit))
     store.set_timeout(limit)
-    named: Any = address.name
-    group, _ = c10d._new_process_group_helper(
-        address.world_size,
-        address.rank,
-        [],
-        c10d.Backend(address.backend),
-        c10d.PrefixStore(address.name, store),
-        group_name=named,
-        timeout=limit,
-    )
-    c10d._world.pg_group_ranks[group] = {rank: rank for rank in range(address.world_size)}
-    return store, group
+    return store, open_group(address.name, store, address.rank, address.world_size, address.backend, limit)
+
+
+def open_group(name: Any, store: Any, rank: int, size: int, backend: str, limit: timedelta) -> Any:
+    """With the keys that peers expect: SGLang and the trainers call the same function of torch's."""
+    if backend == "nccl":
+        # Or a watchdog would end this process where the other end does not answer.
+        os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
+    how, named = c10d.Backend(backend), c10d.PrefixStore(name, store)
+    group, _ = c10d._new_process_group_helper(size, rank, [], how, named, group_name=name, timeout=limit)
+    c10d._world.pg_group_ranks[group] = {each: each for each in range(size)}
+    return group
+
+
+def close_group(group: Any, backend: str) -> None:
+    with suppress(RuntimeError, ValueError):
+        if backend == "nccl":
+            group.abort()  # destroying it would wait for what a dead trainer never sends
+        c10d.destroy_process_group(group)  # ValueError for one of `_open_last`, which torch does not know
 
 
 def _open_last(address: GroupAddress, limit: timedelta) -> tuple[Any, Any]:

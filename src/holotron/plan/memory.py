@@ -76,18 +76,6 @@ class MemoryPlan:
         return self.weight_bytes + self.reserve_bytes < self.gpu_bytes
 
 
-def layer_parameters(model: ModelConfig) -> int:
-    """All weights between the embedding and the last norm."""
-    return sum(model.count(symbol) * size for symbol, size in model.layer_parameters.items())
-
-
-def expert_parameters(model: ModelConfig) -> int:
-    """The weights of one routed expert in all layers."""
-    if (e := model.moe) is None:
-        return 0
-    return e.matrices * (e.latent_size or model.hidden_size) * e.expert_size * model.count("E")
-
-
 def kv_bytes_per_token(model: ModelConfig, precision: Precision) -> int:
     return model.kv_values_per_token * precision.kv_bytes
 
@@ -126,7 +114,7 @@ def plan_memory(
         raise PlanError(
             f"the reserve is {reserve}; it is a share of the GPU's memory, from 0 up to but not including 1"
         )
-    layers = layer_parameters(model) - (expert_parameters(model) * model.moe.experts if model.moe else 0)
+    layers = model.shared_parameters
     text = layers * precision.weight_bytes + (model.text_parameters - layers) * 2
     vision = (model.vision_parameters + model.projector_parameters) * 2
     reserved = DEVICE_RESERVE if reserve is None else int(gpu.memory_bytes * reserve)

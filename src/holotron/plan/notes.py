@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from holotron.engine.options import GIB, EngineOptions
 from holotron.plan.efficiency import MEASURED_ON
 from holotron.plan.gpus import MIB
@@ -31,6 +33,14 @@ def verdict(plan: SessionPlan) -> str:
     else:
         room = f"up to {memory.mean_fit:,} would at staggered ages, but only {memory.end_fit:,} if all ended at once"
     return f"{name}: {plural(sessions, 'session')} {'fits' if sessions == 1 else 'fit'}; {room}. {pace}"
+
+
+def held_sentence(held: dict[str, Any]) -> str:
+    """How many agents a simulation found."""
+    low, high = held["think_seconds"]
+    agents = f"{held['model']}: about {held['agents']} agents that think {low:g} to {high:g} s"
+    room = ", which is all that fit" if held["agents"] == held["most"] else ""
+    return f"{agents} have 95% of their steps answered within {held['within_seconds']:g} s{room} (simulated)."
 
 
 def assumptions(plan: SessionPlan, against: SessionPlan | None = None) -> list[str]:

@@ -7,12 +7,16 @@ from functools import partial
 from typing import Any
 
 from holotron.engine.options import EngineOptions
+from holotron.engine.pace import SchedulerConfig
 from holotron.model.config import ModelConfig
+from holotron.plan.agents import predicted_held
 from holotron.plan.efficiency import MEASURED, Efficiency
 from holotron.plan.gpus import Gpu
 from holotron.plan.memory import MemoryPlan, Precision, plan_memory
-from holotron.plan.roofline import StepCost, step_cost
+from holotron.plan.roofline import StepCost, StepTimes, step_cost
 from holotron.plan.workload import Workload
+
+MOST_AGENTS = 512  # that are simulated
 
 
 @dataclass(frozen=True)
@@ -96,3 +100,12 @@ def plan(
         cost = costed(restore=memory.restore_seconds if memory.offloaded else 0.0)
         stateless = costed(stateless=True)
     return SessionPlan(model, gpu, workload, precision, memory, cost, stateless)
+
+
+def agents_held(plan: SessionPlan, think: tuple[float, float], within: float) -> dict[str, Any]:
+    """The most agents that think so long of whose steps 95% take at most so many seconds, simulated; all must fit."""
+    config = SchedulerConfig(prefill_tokens=EngineOptions.prefill_tokens, prefill_every=EngineOptions.prefill_every)
+    times = StepTimes(plan.model, plan.gpu, plan.workload, plan.precision)
+    most = min(plan.memory.mean_fit, MOST_AGENTS)
+    held = predicted_held(times, plan.workload, config, think=think, within=within, most=most)
+    return {"model": plan.model.name} | held

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cache, cached_property
 from typing import Any
 
 from holotron.model.config import ModelConfig, QwenVisionConfig, VisionConfig
 from holotron.plan.efficiency import MEASURED, Efficiency
 from holotron.plan.errors import PlanError
 from holotron.plan.gpus import Gpu
-from holotron.plan.memory import (
-    Precision,
-    conv_bytes,
-    expert_parameters,
-    kv_bytes_per_token,
-    layer_parameters,
-    ssm_bytes,
-)
+from holotron.plan.memory import Precision, conv_bytes, kv_bytes_per_token, ssm_bytes
 from holotron.plan.workload import Workload
 
 
@@ -134,6 +129,43 @@ def step_cost(
     )
 
 
+@dataclass(frozen=True)
+class StepTimes:
+    """Seconds of the engine's steps: their parts, and what measured steps take beside them."""
+
+    model: ModelConfig
+    gpu: Gpu
+    workload: Workload
+    precision: Precision
+    efficiency: Efficiency = MEASURED
+
+    def seconds(self, decode: int, context: int, prompts: list[tuple[int, int]]) -> float:
+        """decode sessions with `context` tokens together; prompts: tokens of each, and those before them."""
+        model, gpu, share = self.model, self.gpu, self.efficiency
+        new = sum(count for count, _ in prompts)
+        rows = decode + len(prompts)
+        states = 2 * rows * (ssm_bytes(model, self.precision) + conv_bytes(model))
+        kv = context * kv_bytes_per_token(model, self.precision)
+        took = self._matrices(decode + new) + share.step_overhead
+        took += 2 * model.vocab_size * model.hidden_size / (gpu.bandwidth * share.decode_head)
+        took += states / (gpu.bandwidth * share.decode_states) + kv / (gpu.bandwidth * share.decode_kv)
+        for count, before in prompts:
+            took += attention_flops(model, count, before) / (gpu.bf16_flops * share.prefill_attention)
+            took += scan_flops(model, count) / (gpu.bf16_flops * share.prefill_scan)
+            took += count * share.token_overhead
+            if not self.workload.text_only:
+                took += self._vision * count / self.workload.new_tokens
+        return took + (share.prompt_overhead if prompts else 0.0)
+
+    @cached_property
+    def _matrices(self) -> Callable[[int], float]:
+        return cache(lambda tokens: _layer_seconds(self.model, self.gpu, self.precision, tokens, self.efficiency))
+
+    @cached_property
+    def _vision(self) -> float:
+        return vision_seconds(self.model, self.gpu, self.workload.tokens_per_image, self.efficiency)
+
+
 # ---- the language model -------------------------------------------------------------------------------------------
 
 
@@ -161,11 +193,9 @@ def expected_experts(experts: int, experts_per_token: int, tokens: float) -> flo
 
 def touched_parameters(model: ModelConfig, tokens: float) -> tuple[float, float]:
     """Weights that must be read for a batch of so many tokens: of the routed experts, and of all else in the layers."""
-    if (e := model.moe) is None:
-        return 0.0, float(layer_parameters(model))
-    expert = expert_parameters(model)
-    touched = expected_experts(e.experts, e.experts_per_token, tokens)
-    return expert * touched, float(layer_parameters(model) - expert * e.experts)
+    e = model.moe
+    touched = expected_experts(e.experts, e.experts_per_token, tokens) if e else 0.0
+    return model.expert_parameters * touched, float(model.shared_parameters)
 
 
 def _layer_seconds(model: ModelConfig, gpu: Gpu, precision: Precision, tokens: int, efficiency: Efficiency) -> float:

@@ -90,6 +90,15 @@ class Workload:
         return self.start_tokens + (self.steps - 1) * self.step_tokens // 2
 
 
+def parse_seconds(option: str, text: str) -> tuple[float, float]:
+    """The seconds, LOW or LOW-HIGH, that an option of the command line was given."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:-(\d+(?:\.\d+)?))?", text.strip())
+    low, high = (float(match[1]), float(match[2] or match[1])) if match else (1.0, 0.0)
+    if low > high:
+        raise PlanError(f"{option} is {text!r}; write seconds, as LOW or LOW-HIGH, such as 4-8")
+    return low, high
+
+
 def parse_size(option: str, text: str, least: int = 1, most: int = 999_999) -> tuple[int, int]:
     """The WIDTHxHEIGHT in pixels that an option of the command line was given."""
     match = re.fullmatch(r"(\d{1,6})[xX×](\d{1,6})", text.strip())
