@@ -15,6 +15,7 @@ from holotron.env.placement import Placement
 from holotron.episodes.examples import Example, ExampleTurn
 from holotron.model.text.policy_tokenizer import policy_tokenizer
 from holotron.suites.kit.variation import OFFSET_BAND, SIDE_BAND, ZOOM_BAND, is_held_out
+from holotron.train import augment
 from holotron.train.augment import Augment, AugmentConfig
 from holotron.train.batches import BatchBudget, Packer
 from holotron.train.loader import BatchStream
@@ -28,7 +29,13 @@ from .samples import CONFIG, policy_writer, sample, write_store
 SIZE, DOT = (60, 80), (41, 23)
 TOKENIZER = policy_tokenizer(CONFIG)
 WRITER = SequenceWriter(policy_writer(CONFIG))
-AUGMENT = Augment(AugmentConfig(share=1.0, canvas=120), Coordinates.of(TOKENIZER).first_ids, 5)
+AUGMENT = Augment(AugmentConfig(share=1.0), Coordinates.of(TOKENIZER).first_ids, 5)
+
+
+@pytest.fixture(autouse=True)
+def page_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests' pictures count as pages."""
+    monkeypatch.setattr(augment, "LARGEST", 0)
 
 
 def clicked(dot: tuple[int, int] = DOT) -> Example:
@@ -127,11 +134,17 @@ def test_samples_of_one_screen_share_it_still() -> None:
     assert bunch[0].pictures[0].placement is not None
 
 
+def test_small_screens_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(augment, "LARGEST", max(SIZE))
+    bunch = (WRITER.write(clicked()),)
+    assert all(AUGMENT.apply(bunch, f"{number}") is bunch for number in range(20))
+
+
 def test_a_stream_repeats_its_drawings_and_is_unchanged_without(tmp_path: Path) -> None:
     write_store(tmp_path / "store", 6)
     packer = Packer(CONFIG, BatchBudget(tokens=2048, patches=512, learned=256, sequences=8, images=16))
     plain = BatchStream((DataSource(store=str(tmp_path / "store")),), WRITER, packer, 0)
-    drawn = [next(iter(replace(plain, augment=augment))) for augment in (AUGMENT, AUGMENT, None, None)]
+    drawn = [next(iter(replace(plain, augment=each))) for each in (AUGMENT, AUGMENT, None, None)]
     ids = [each[0].batch.token_ids_T.numpy() for each in drawn]
     assert np.array_equal(ids[0], ids[1])
     assert np.array_equal(ids[2], ids[3])
@@ -140,7 +153,7 @@ def test_a_stream_repeats_its_drawings_and_is_unchanged_without(tmp_path: Path) 
 
 def test_a_recipe_says_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
-    for table, problem in (("share = 2.0", "share is 2"), ("zoom = [200, 80]", "zoom is"), ("tilt = 1", "tilt")):
+    for table, problem in (("share = 2.0", "share is 2"), ("crop = -1", "crop is"), ("tilt = 1", "tilt")):
         path.write_text(
             f'name = "x"\nstage = "navigation"\nstart = "x"\nsteps = 1\n[[data]]\nstore = "s"\n[augment]\n{table}\n'
         )

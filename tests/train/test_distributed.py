@@ -68,6 +68,10 @@ def recipe(folder: Path, run: str) -> Recipe:
         compile=run == "compiled",
         recompute="full" if run == "compiled" else "none",
         batches=MORE if run in CHANGING else 0,
+        # Measured by passes that no backward pass follows, and then kept.
+        held_out=(DataSource(shards=str(folder / "data")),) if run == "adamw" else (),
+        held_out_every=1,
+        held_out_batches=1,
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -127,6 +130,22 @@ def test_what_a_worker_refuses_is_told_in_its_own_words(tmp_path: Path) -> None:
     made = load_batches(BatchStream([DataSource(shards=str(tmp_path))], WRITER, packer, seed=0), workers=1)
     with pytest.raises(ExampleError, match=r"^none of \d+ examples in a row fits into a batch"):
         next(made)
+
+
+def test_workers_outlive_the_signal_that_stops_a_whole_run(
+    tmp_path: Path, begun: Callable[[], list[BaseProcess]]
+) -> None:
+    write(tmp_path, "part", range(4))
+    packer = Packer(CONFIG, BatchBudget(tokens=640, patches=256, learned=128, sequences=12, images=16))
+    made = load_batches(BatchStream([DataSource(shards=str(tmp_path))], WRITER, packer, seed=0), workers=1)
+    next(made)
+    [worker] = begun()
+    assert worker.pid is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(worker.pid, number)
+    for _ in range(12):  # more than were made before
+        next(made)
+    assert worker.is_alive()
 
 
 def test_batches_from_a_store_go_on_anywhere_and_leave_out_what_was_damaged(

@@ -75,11 +75,11 @@ def test_every_recipe_is_used() -> None:
 def test_switches_are_tried_on_the_recipe_of_the_run() -> None:
     """A switch that the recipe has that way already would show nothing."""
     steps = [parsed(step) for step in read_pipeline(ROOT / "pipelines" / "rl.toml").steps if " grpo " in step.run]
-    tried = [step["settings"] for step in steps if step["settings"]]
+    recipe, (plain, *tried) = ROOT / "recipes" / "grpo-miniwob.toml", [step["settings"] for step in steps]
     assert len(tried) == 3
-    recipe = ROOT / "recipes" / "grpo-miniwob.toml"
-    assert all(read_grpo_recipe(recipe, settings) != read_grpo_recipe(recipe) for settings in tried)
-    assert read_grpo_recipe(recipe).eval.every <= 100  # the runs of switches are evaluated, too
+    of_the_run = read_grpo_recipe(recipe, plain)
+    assert all(read_grpo_recipe(recipe, settings) != of_the_run for settings in tried)
+    assert of_the_run.eval.every <= 100  # the runs of switches are evaluated, too
 
 
 def test_the_card_has_a_place_for_every_result(pipeline: Pipeline, tmp_path: Path) -> None:

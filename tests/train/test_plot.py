@@ -172,8 +172,8 @@ def test_a_stage_leaves_its_plot(tmp_path: Path) -> None:
 def test_runs_of_online_rl_have_panels_of_their_own(tmp_path: Path) -> None:
     told = {"suite": "miniwob", "step": 1, "success_rate": 0.5, "episodes": 9}
     lines = [
-        line(1, 0.1, success=0.25, entropy=1.0, steps_per_second=100.0, seconds=2.5, episodes=40),
-        line(2, 0.1, success=0.75, entropy=0.5, steps_per_second=120.0, seconds=3.5, episodes=41),
+        line(1, 0.1, success=0.25, even_success=0.4, entropy=1.0, steps_per_second=100.0, seconds=2.5, episodes=40),
+        line(2, 0.1, success=0.75, even_success=0.5, entropy=0.5, steps_per_second=120.0, seconds=3.5, episodes=41),
     ]
     run = note(tmp_path / "rl", *lines)
     (run / "evaluations.jsonl").write_text(
@@ -182,7 +182,10 @@ def test_runs_of_online_rl_have_panels_of_their_own(tmp_path: Path) -> None:
     (run / "recipe.json").write_text("{}")
     drawn = panels(draw([read_run(run)]))
     titles = [panel.findtext(f"{SVG}text") for panel in drawn]
-    assert titles == ["success of attempts", "success in evaluations", "entropy", "environment steps/s"]
+    alike, *drawn = drawn
+    assert len(points(alike)) == 2
+    assert titles[0] == "success, all tasks alike"
+    assert titles[1:] == ["success of attempts", "success in evaluations", "entropy", "environment steps/s"]
     assert len(points(drawn[0])) == 2
     assert len(points(drawn[1])) == 1  # at the step whose weights were evaluated
     card = fill_card("<!-- results: runs -->\n<!-- end -->", [("runs", run)])

@@ -18,7 +18,7 @@ from torch.distributed.checkpoint import state_dict_saver
 from holotron.train.loader import Cursor
 from holotron.train.meter import TrainingError
 from holotron.train.optimizer import Average, OptimizerConfig, make_optimizers
-from holotron.train.state import StateWriter, load_state, read_about, save_state
+from holotron.train.state import StateWriter, load_state, read_about
 
 CURSORS = {0: Cursor(3, (1, 2), ((4, 5),))}
 
@@ -44,6 +44,13 @@ class Run:
 
     def weights(self) -> torch.Tensor:
         return self.model.weight.detach().clone()
+
+
+def save_state(folder: Path, step: int, *parts: Any) -> None:
+    """Write a state and wait for it."""
+    with StateWriter(folder) as writer:
+        writer.begin(step, *parts)
+        writer.end()
 
 
 def test_everything_is_as_it_was(tmp_path: Path) -> None:

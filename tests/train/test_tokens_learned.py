@@ -22,10 +22,10 @@ from holotron.agent.agent import Agent, Budget, StepRecord
 from holotron.agent.chat import ChatModel, ChatOptions, Message
 from holotron.agent.endpoint import EndpointModel
 from holotron.agent.formats import texts
-from holotron.agent.formats.base import ParsedAnswer
+from holotron.agent.formats.base import ParsedAnswer, conversation
 from holotron.agent.formats.texts import contract_text
 from holotron.agent.in_process import EngineModel, loaded
-from holotron.agent.policy_format import FORMATS, PolicyFormat, conversation, find_format
+from holotron.agent.policy_format import FORMATS, PolicyFormat, find_format
 from holotron.engine.engine import Engine
 from holotron.engine.session import Session
 from holotron.env.environment import Observation, TaskStatus

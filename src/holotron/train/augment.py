@@ -1,7 +1,8 @@
-"""Recorded screenshots shown otherwise: on a larger canvas, at another zoom, without a margin; their points move along.
+"""Recorded pages shown otherwise: on a larger canvas or without a margin; their points move along.
 
-A policy whose screens all have one size learns where things are on it, not how they look. All pictures of an example
-get one placement, so that what an episode tells of its earlier steps stays true.
+A policy whose pages have few sizes learns where things are on them, not how they look. All pictures of an example get
+one placement, so that what an episode tells of its earlier steps stays true. Small screens stay as they are: what a
+policy is shown of them has no margins (`agent/formats/content.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holotron.actions.coordinates import SCALE
+from holotron.agent.formats.content import LARGEST
 from holotron.env.placement import Placement, Size
 from holotron.suites.kit.variation import OFFSET_BAND, draw_number, draw_padding, draw_placement
 from holotron.train.batches import Bunch
@@ -25,14 +27,11 @@ MARGIN = 0.02  # of a side, which stays around points where a picture is cropped
 class AugmentConfig:
     """share: of the examples, the part that is shown otherwise; 0 leaves all as they were recorded.
 
-    canvas: how long, in pixels, a side of the canvas around a smaller picture may be; pictures that are larger get a
-    quarter more at most, and no zoom. zoom: from how many hundredths to how many. crop: the share of those examples
-    that lose margins instead, of up to `cropped` of a side.
+    They get a canvas of up to a quarter more than their longer side. crop: the share of them that lose margins instead,
+    of up to `cropped` of a side.
     """
 
     share: float = 0.0
-    canvas: int = 480
-    zoom: tuple[int, ...] = (80, 200)
     crop: float = 0.15
     cropped: float = 0.15
 
@@ -40,12 +39,6 @@ class AugmentConfig:
         for name in ("share", "crop", "cropped"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        if self.canvas < 1:
-            raise ValueError(f"canvas is {self.canvas}; it must be 1 pixel or more")
-        if len(self.zoom) != 2 or not 1 <= self.zoom[0] <= self.zoom[1]:
-            raise ValueError(
-                f"zoom is {self.zoom}; say two numbers of hundredths, the smaller first, such as [80, 200]"
-            )
 
 
 @dataclass(frozen=True)
@@ -57,13 +50,15 @@ class Augment:
     image_token_id: int
 
     def apply(self, bunch: Bunch, seed: str) -> Bunch:
-        """The sequences over placed pictures; as they are where nothing was drawn or their pictures differ in size."""
+        """The sequences over placed pictures; as they are if nothing was drawn, or for small or unequal ones."""
         chance = random.Random(seed)
         pictures = {id(picture): picture for sequence in bunch for picture in sequence.pictures}
         sizes = {picture.size for picture in pictures.values()}
         if chance.random() >= self.config.share or len(sizes) != 1:
             return bunch
         [size] = sizes
+        if max(size) <= LARGEST:
+            return bunch
         placement = self._draw(chance, size, [self._points(bunch, axis) for axis in range(2)])
         placed = {name: picture.placed(placement) for name, picture in pictures.items()}
         return tuple(self._moved(sequence, placed, placement, size) for sequence in bunch)
@@ -74,13 +69,11 @@ class Augment:
         return ids[(ids >= first) & (ids <= first + SCALE)] - first
 
     def _draw(self, chance: random.Random, size: Size, points: list[NDArray[np.int64]]) -> Placement:
-        config = self.config
-        if chance.random() < config.crop:
+        if chance.random() < self.config.crop:
             return self._cropped(chance, size, points)
-        longest = max(config.canvas, round(1.25 * max(size)))
-        # A large picture is shrunk for the tower anyway: a zoom would only blur it, and takes time.
-        zooms = range(100, 101) if max(size) > config.canvas else range(config.zoom[0], config.zoom[1] + 1)
-        return draw_placement(chance, size, held_out=False, longest=longest, zooms=zooms)
+        # The picture is shrunk for the tower anyway: a zoom would only blur it, and takes time.
+        longest = round(1.25 * max(size))
+        return draw_placement(chance, size, held_out=False, longest=longest, zooms=range(100, 101))
 
     def _cropped(self, chance: random.Random, size: Size, points: list[NDArray[np.int64]]) -> Placement:
         """Margins are cut off on all sides, none of which holds a point."""

@@ -31,13 +31,15 @@ from holotron.train.sequences import Picture, Sequence
 T = TypeVar("T")
 # Sequences that go into the same batch, since they are over the same picture.
 Bunch = tuple[Sequence, ...]
+# Of a picture, by its object: the last time that it is looked at, and for how many places so far.
+Latest = dict[int, tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class BatchBudget:
     """How much a batch holds. Sequences that are longer than `longest`, or do not fit in at all, are left out.
 
-    shared: how many sequences over the same picture are put together, to look at it once.
+    shared: how many times a picture may stand in a batch and be looked at once.
     """
 
     tokens: int = 32768
@@ -263,7 +265,9 @@ class Room:
     """What is left of a budget."""
 
     def __init__(self, budget: BatchBudget, chunk: int, window: int | None = None) -> None:
-        self._chunk, self._longest, self._window = chunk, budget.longest, window
+        self._chunk, self._longest, self._window, self._shared = chunk, budget.longest, window, budget.shared
+        self._latest: Latest = {}
+        self._taken = list[Bunch]()  # so that no other picture is where one of theirs was
         counts = budget.tokens, budget.patches, budget.learned, budget.sequences, budget.images
         self._left = np.array([*counts, budget.chunks(chunk), budget.windows(window)])
 
@@ -272,13 +276,17 @@ class Room:
         return short and bool((self._left >= self.needs(bunch)).all())
 
     def take(self, bunch: Bunch) -> None:
-        self._left -= self.needs(bunch)
+        self._left -= self._needs(bunch, self._latest)
+        self._taken.append(bunch)
 
     def needs(self, bunch: Bunch) -> NDArray[np.int64]:
-        """Tokens, patches, learned tokens, sequences, images, chunks and windows."""
+        """Tokens, patches, learned tokens, sequences, images, chunks and windows, besides what was taken."""
+        return self._needs(bunch, dict(self._latest))
+
+    def _needs(self, bunch: Bunch, latest: Latest) -> NDArray[np.int64]:
         tokens = np.array([len(sequence.token_ids) for sequence in bunch])
         learned = sum(int(sequence.learn.sum()) for sequence in bunch)
-        pictures, _ = _looks([picture for sequence in bunch for picture in sequence.pictures], len(bunch))
+        pictures, _ = _looks([picture for sequence in bunch for picture in sequence.pictures], self._shared, latest)
         patches = sum(picture.patches for picture in pictures)
         images = sum(len(picture.grids) for picture in pictures)
         chunks = int((-(-tokens // self._chunk)).sum())
@@ -304,14 +312,17 @@ def _by_size(pictures: list[Picture]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _looks(pictures: list[Picture], shared: int) -> tuple[list[Picture], list[tuple[int, int]]]:
+def _looks(
+    pictures: list[Picture], shared: int, latest: Latest | None = None
+) -> tuple[list[Picture], list[tuple[int, int]]]:
     """The pictures to look at, and for each place where one stands which of them it is and the how manieth use.
 
-    The same picture is one object; used more often than can be shared, it is looked at again.
+    The same picture is one object; used more often than can be shared, it is looked at again. latest: of those that a
+    batch has already, changed by what is new.
     """
     needed: list[Picture] = []
     looks: list[tuple[int, int]] = []
-    latest: dict[int, tuple[int, int]] = {}
+    latest = {} if latest is None else latest
     for picture in pictures:
         place, copy = latest.get(id(picture), (0, shared - 1))
         if copy + 1 < shared:

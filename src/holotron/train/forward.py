@@ -157,5 +157,6 @@ def place_patches(batch: TrainingBatch, tower: VisionTower | QwenVisionTower, mo
     parts = [
         tower.positions(grid).repeat(len(pixels), 1) for pixels, grid in zip(batch.pixels, batch.grids, strict=True)
     ]
-    placed = torch.cat(parts) if parts else tower.position_table.new_zeros(0, tower.config.width)
+    # Without pictures its gradient is of zeros, not missing: ranks add theirs up.
+    placed = torch.cat(parts) if parts else tower.position_table.reshape(-1, tower.config.width)[:0]
     return F.pad(placed, (0, 0, 0, most - len(placed)))

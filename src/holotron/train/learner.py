@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -51,6 +52,8 @@ MOST_RECORDED = 1e9
 # What is minimised, and what is said and what is written of it.
 Losses = tuple[Tensor, Tensor, Tensor]
 Seen = tuple[Tensor, Tensor]
+Named = Iterator[tuple[str, Tensor]]
+Result = TypeVar("Result")
 
 
 class Learner:
@@ -75,12 +78,10 @@ class Learner:
         prepare_layers(self.model, recipe.recompute, recipe.compile)
         if recipe.compile:
             self._token_losses, self._ocr_loss = compiled(losses_of_learned), compiled(ocr_loss)
-        self._run = self._losses
         self.token_losses: list[Tensor] = []  # of each batch of the last step, where they are at hand
         if ranks.size > 1:
-            shard(self.model, self._losses, device)
+            shard(self.model, device)
             start.fill()
-            self._run = self.model
         self.feature_cache = self._open_cache()
         # Experts wait for the host to count their tokens, which a recording cannot; nor can it add to gradients.
         # Kernels of a large model take longer than to start them, and the recording's memory could serve nothing else.
@@ -122,8 +123,9 @@ class Learner:
         sums = torch.zeros(2, device=self.device)
         for batch in (batch.to(self.device) for batch in batches):
             # By the forward pass that learns: without gradients, other kernels would be chosen and compiled.
-            losses_N, _ = self._run(batch)
+            losses_N, _ = self.run(self._losses, batch)
             sums += torch.stack([(losses_N.detach() * batch.weights_N).sum(), batch.weights_N.sum()])
+        self.let_go()
         total, learned = self.ranks.mean(sums).tolist()
         return float(total / max(learned, 1e-9))
 
@@ -152,7 +154,17 @@ class Learner:
 
     def objective(self, batch: TrainingBatch, learned: Tensor | None = None, batches: int = 1) -> Losses:
         """A batch's share of what is minimised; learned: what all batches of the step learn, else those of this one."""
-        return self._sums(*self._run(batch), batch, learned, batches)
+        return self._sums(*self.run(self._losses, batch), batch, learned, batches)
+
+    def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Something over the whole model, whose weights are gathered for it where ranks share them."""
+        found: Result = self.model(function, *arguments) if self.ranks.size > 1 else function(*arguments)
+        return found
+
+    def let_go(self) -> None:
+        """Of what was gathered for passes that no backward pass followed: until then the parts do not count."""
+        if self.ranks.size > 1:
+            self.model.reshard()  # type: ignore[operator]
 
     def _sums(
         self, losses_N: Tensor, written: Tensor, batch: TrainingBatch, learned: Tensor | None, batches: int
@@ -235,25 +247,16 @@ class Learner:
         folder beside it, too.
         """
         lora, dtype = self.recipe.lora, dtype or getattr(torch, self.recipe.export_dtype)
-        with torch.device("meta"):
-            model = Model(self.model.config)
-        model.source = self.model.source
+        model = self.shape()
         for name, parameter in list(model.named_parameters()):
             place(model, name, torch.empty_like(parameter, dtype=parameter_type(name, dtype)))
-        changes = {name: whole(weights) for name, weights in self.average.weights.items()} if lora.rank else {}
-
-        def weights() -> Iterator[tuple[str, Tensor]]:
-            """One after another: no rank ever holds more of them than a file has."""
-            for name, parameter in model.named_parameters():
-                weight = whole(self.average.weights.get(name, self.model.get_parameter(name))).detach()
-                if self.ranks.first:
-                    weight = merged(name, weight, changes, lora.scale) if lora.rank else weight
-                    yield name, weight.to("cpu", parameter.dtype)
-
+        # No rank ever holds more of them than a file has.
+        weights = ((name, weight.to("cpu", parameter_type(name, dtype))) for name, weight in self.weights())
+        changes = {name: whole(change) for name, change in self.average.weights.items()} if lora.rank else {}
         if not self.ranks.first:
-            deque(weights(), maxlen=0)
+            deque(weights, maxlen=0)
         else:
-            save_checkpoint(model, folder, overwrite=True, weights=weights())
+            save_checkpoint(model, folder, overwrite=True, weights=weights)
             if model.source is None:  # else it has kept its own
                 save_policy_texts(model.config, folder)
             taught = {source.format or self.own_format.spec for source in self.recipe.data if source.store} or {"nano"}
@@ -266,6 +269,24 @@ class Learner:
             if lora.rank:
                 save_adapter(model, changes, lora, folder.with_name(ADAPTER))
         return folder
+
+    def shape(self) -> Model:
+        """The model without memory, and without anything that is there for learning."""
+        with torch.device("meta"):
+            model = Model(self.model.config)
+        model.source = self.model.source
+        return model
+
+    def weights(self, averaged: bool = True, merge: bool = True, only: Collection[str] = ()) -> Named:
+        """Weights one after another, averaged or those of now, with low-rank changes added or without.
+
+        Each is gathered where ranks share it: all of them must ask.
+        """
+        learned, lora = self.average.weights if averaged else trained(self.model), self.recipe.lora
+        changes = {name: whole(change).detach() for name, change in learned.items()} if lora.rank and merge else {}
+        for name in (name for name, _ in self.shape().named_parameters() if not only or name in only):
+            weight = whole(learned.get(name, self.model.get_parameter(name))).detach()
+            yield name, merged(name, weight, changes, lora.scale) if changes else weight
 
 
 def _writer(recipe: Recipe) -> ConversationWriter:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass, field, replace
@@ -93,7 +94,7 @@ class SourceShare:
 
             form = find_format(source.format) if source.format else own_format
             view = View([folder / source.store], source, policy_format=form, part=stream, parts=streams)
-            self._read, self._weights = partial(self._read_example, view, writer, form, fits), view.weights
+            self._read, self._weights = partial(self._read_example, view, writer, form), view.weights
         else:
             bunches = _tar_bunches(folder / source.shards, writer, stream, streams, shared)
             self._read, self._weights = lambda index, _: bunches[index], [1.0] * len(bunches)
@@ -115,21 +116,13 @@ class SourceShare:
         shown = self._augment.apply(bunch, f"{self._seed}/augment/{position}")
         return shown if self._fits(*shown) else bunch
 
-    def _read_example(
-        self,
-        view: View,
-        writer: SequenceWriter,
-        policy_format: PolicyFormat,
-        fits: Callable[[Sequence], bool],
-        index: int,
-        position: int,
-    ) -> Bunch:
+    def _read_example(self, view: View, writer: SequenceWriter, form: PolicyFormat, index: int, position: int) -> Bunch:
         try:
             example = view[index]
             written = writer.write(example)
-            if fits(written):
+            if self._fits(written):
                 return (written,)
-            pieces = cut(example, policy_format, writer, fits)
+            pieces = cut(example, form, writer, self._fits)
         except ExampleError as error:
             log.warning("an example is left out: %s", error)
             return ()
@@ -285,8 +278,16 @@ def load_batches(stream: BatchStream, workers: int) -> Iterator[tuple[Drawn, ...
         return iter(stream)
     # A thread of its own brings batches into memory that a GPU can fetch from, while the step before is computed.
     pinned = torch.cuda.is_available()
-    loader = DataLoader(stream, batch_size=None, num_workers=workers, prefetch_factor=4, pin_memory=pinned)
+    loader = DataLoader(
+        stream, batch_size=None, num_workers=workers, prefetch_factor=4, pin_memory=pinned, worker_init_fn=_outlive
+    )
     return _raising(loader)
+
+
+def _outlive(worker: int) -> None:
+    """A scheduler that stops a run signals all of its processes: the state is kept first. A second signal ends this."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
 
 
 def _raising(made: Iterable[tuple[Drawn, ...] | ExampleError | ModelError]) -> Iterator[tuple[Drawn, ...]]:

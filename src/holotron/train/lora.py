@@ -131,8 +131,7 @@ def add_lora(model: Model, config: LoraConfig, seed: int = 0) -> None:
             raise ModelError(f"lora: no layer of {model.config.name} is called {target!r}; there are {known}")
     for name, linear in linears.items():
         if _is_target(name, config.targets, model.config):
-            parent, _, leaf = name.rpartition(".")
-            setattr(model.get_submodule(parent), leaf, LoraLinear(linear, config))
+            model.set_submodule(name, LoraLinear(linear, config))
     changed: dict[str, list[str]] = {}
     for name in experts:
         if any(_is_expert(name, target) for target in config.targets):
@@ -141,8 +140,7 @@ def add_lora(model: Model, config: LoraConfig, seed: int = 0) -> None:
     for owner, leaves in changed.items():
         base = model.get_submodule(owner)
         assert isinstance(base, Experts)
-        parent, _, leaf = owner.rpartition(".")
-        setattr(model.get_submodule(parent), leaf, LoraExperts(base, leaves, config))
+        model.set_submodule(owner, LoraExperts(base, leaves, config))
     with torch.no_grad():
         for name, value in draw_lora(model, seed) if model.device.type != "meta" else ():
             model.get_parameter(name).copy_(value)
@@ -200,14 +198,14 @@ def _change_name(weight: str, which: str) -> str:
     return f"{owner}.{which}" if leaf == "weight" else f"{owner}.{which}.{leaf}"
 
 
-def merge_adapter(base: str | Path, adapter: Path, folder: Path, dtype: torch.dtype | None = None) -> None:
-    """Write the checkpoint that a base with an adapter is; without a dtype, in that of the base."""
+def merge_adapter(base: str | Path, adapter: Path, folder: Path) -> None:
+    """Write the checkpoint that a base with an adapter is, in the type of the base."""
     model = load(base, "cpu")
     with torch.no_grad():
         for name, change in read_adapter(model, adapter.name, adapter).items():
             weight = model.get_parameter(name if name in expert_weights(model) else f"{name}.weight")
             weight.copy_(weight.to(change.B_OR.dtype) + change.B_OR @ change.A_RI)
-    save_checkpoint(model if dtype is None else model.to(dtype), folder)
+    save_checkpoint(model, folder)
 
 
 def save_adapter(model: Model, changes: Mapping[str, Tensor], config: LoraConfig, folder: Path) -> None:

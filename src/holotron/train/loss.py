@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from holotron.actions.coordinates import SCALE
-from holotron.model.text.policy_tokenizer import AXES, coordinate_token
+from holotron.model.text.policy_tokenizer import AXES, coordinate_token, has_pieces
 from holotron.model.text.tokenizer import Tokenizer
 
 # Logits that are there at once, in values: 1 GiB in float32, and as much again for their gradient.
@@ -33,7 +33,7 @@ class Coordinates:
     @classmethod
     def of(cls, tokenizer: Tokenizer, sigma: float = 3.0) -> Coordinates:
         firsts: list[int] = []
-        if tokenizer.find(coordinate_token(AXES[0], 0)) is None:
+        if not has_pieces(tokenizer):
             return cls()
         for axis in AXES:
             ids = [tokenizer.id_of(coordinate_token(axis, value)) for value in range(SCALE + 1)]

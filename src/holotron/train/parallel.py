@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -71,11 +70,11 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def shard(model: Model, function: Callable[..., Any], device: torch.device) -> None:
+def shard(model: Model, device: torch.device) -> None:
     """Split the model's parameters between the ranks, each layer and each block of the tower a group of its own.
 
-    `function` is what will be run over the whole model; from here on it is run by calling the model, since FSDP2
-    gathers and lets go of weights around a module's forward.
+    FSDP2 gathers weights around a module's forward, and lets go of them behind it: what is to be run over the whole
+    model is given to the model from here on, with its arguments.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -84,7 +83,7 @@ def shard(model: Model, function: Callable[..., Any], device: torch.device) -> N
     blocks: list[nn.Module] = [] if model.vision is None else list(model.vision.blocks)
     for module in [*blocks, *model.decoder.layers]:
         fully_shard(module, mesh=mesh)
-    model.forward = function  # type: ignore[method-assign]
+    model.forward = lambda function, *arguments: function(*arguments)  # type: ignore[method-assign]
     fully_shard(model, mesh=mesh)
 
 

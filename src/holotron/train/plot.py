@@ -78,6 +78,7 @@ PANELS = (
 )
 # Of online RL, whose loss says little: what attempts earn, how sure the policy is, and how fast they are played.
 RL_PANELS = (
+    Panel("even_success", "success, all tasks alike"),
     Panel("success", "success of attempts"),
     Panel("evaluated", "success in evaluations"),
     Panel("entropy", "entropy"),

@@ -67,7 +67,7 @@ class Recipe:
     `coordinate_sigma` is how wide a near miss of a point is, in thousandths (`loss.py`).
     `ocr_loss` is the weight of telling what is written where (`ocr_loss.py`), beside what is said; 0 leaves it out.
     `coordinate_jitter` is how far, in thousandths, points in the action history are off (`coordinate_jitter.py`).
-    `augment` shows screenshots on drawn canvases, at drawn zooms (`augment.py`).
+    `augment` shows pages on drawn canvases (`augment.py`).
     `max_patches` is how many patches a picture may have from now on, larger ones are shrunk; 0 leaves that as it was.
     `recompute` is what layers compute again for their gradients instead of keeping it: "none", "full", "selective",
     which keeps the results of matrix products, "mamba": full in Mamba layers and the tower, selective elsewhere, or

@@ -7,6 +7,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from holotron.episodes.files import write_whole
+from holotron.train.meter import TrainingError
+from holotron.train.parallel import Ranks
 from holotron.train.recipe import Recipe
 
 RECIPE = "recipe.json"
@@ -20,17 +23,25 @@ def begun_recipe(out: Path) -> dict[str, Any]:
 
 
 def plain_recipe(recipe: Recipe) -> dict[str, Any]:
-    """What a run is: without its own folder, which may be moved, and the sinks, which may come and go."""
+    """What a run is: without its folder and its engines, which may move, its sinks, which may change, and its time."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(replace(recipe, folder=Path())), default=str))
-    plain.pop("sinks", None)
-    return plain
+    for name in ("engines", "engine_seconds") if "rollout" in plain else ():
+        del plain["rollout"][name]
+    return {key: value for key, value in plain.items() if key not in ("sinks", "seconds")}
 
 
-def claim_folder(out: Path, recipe: Recipe) -> list[str]:
-    """Write the recipe into the folder, or say in what it differs from the one that is there."""
+def claim_folder(out: Path, recipe: Recipe, ranks: Ranks) -> None:
+    """Write the recipe into the folder; TrainingError in all ranks where another is there."""
+    if different := ranks.gather(_claim(out, recipe) if ranks.first else [])[0]:
+        raise TrainingError(
+            f"{out} holds a run of another recipe ({', '.join(different)} differ); choose another --out"
+        )
+
+
+def _claim(out: Path, recipe: Recipe) -> list[str]:
     plain, before = plain_recipe(recipe), begun_recipe(out)
     if before:
         return sorted(key for key in before | plain if before.get(key) != plain.get(key))
     out.mkdir(parents=True, exist_ok=True)
-    (out / RECIPE).write_text(json.dumps(plain, indent=1), encoding="utf-8")
+    write_whole(out / RECIPE, json.dumps(plain, indent=1).encode(), sync=True)
     return []

@@ -62,7 +62,7 @@ class Trainer:
 
     def run(self, on_progress: Callable[[Progress], None] = lambda _: None) -> Path:
         """Train to the end and leave a checkpoint; its folder. A stopped run keeps its state and raises Interrupted."""
-        self._check_folder()
+        claim_folder(self.out, self.recipe, self.ranks)
         if self.ranks.first:
             self.sinks = open_sinks(self.recipe.sinks, self.out, self.recipe.name, plain_recipe(self.recipe))
         try:
@@ -204,11 +204,6 @@ class Trainer:
             f"the loss is {bad.loss:.4g} at step {step + 1}; what it was to learn is kept in {path}. "
             "The last state is from before it: begin a new run with a smaller rate, or look at the data"
         )
-
-    def _check_folder(self) -> None:
-        different = self.ranks.gather(claim_folder(self.out, self.recipe) if self.ranks.first else [])[0]
-        if different:
-            raise TrainingError(f"{self.out} holds a run of another recipe ({', '.join(different)} differ)")
 
     def _note(self, progress: Progress) -> None:
         with open(self.out / METRICS, "a", encoding="utf-8") as file:

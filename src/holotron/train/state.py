@@ -112,21 +112,6 @@ class StateWriter:
                     shutil.rmtree(other, ignore_errors=True)
 
 
-def save_state(
-    folder: Path,
-    step: int,
-    model: nn.Module,
-    optimizers: Optimizers,
-    average: Average,
-    cursors: dict[int, Cursor],
-    ranks: Ranks = Ranks(),
-) -> None:
-    """Write a state and wait for it."""
-    with StateWriter(folder, ranks) as writer:
-        writer.begin(step, model, optimizers, average, cursors)
-        writer.end()
-
-
 def load_state(
     folder: Path, model: nn.Module, optimizers: Optimizers, average: Average, ranks: Ranks = Ranks()
 ) -> tuple[int, dict[int, Cursor]]:
@@ -157,7 +142,7 @@ def load_state(
         state = {index: values[name] for index, name in enumerate(members) if name in values}
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
     cursors = {
-        int(stream): Cursor(one["draws"], tuple(one["positions"]), tuple(map(tuple, one.get("aside", ()))))
+        int(stream): Cursor(one["draws"], tuple(one["positions"]), tuple(map(tuple, one["aside"])))
         for stream, one in about["cursors"].items()
     }
     return about["step"], cursors

@@ -24,8 +24,8 @@ from holotron.model.loading import load
 from holotron.model.text.byte_tokenizer import byte_library
 from holotron.model.text.chat_template import DEFAULT_TEMPLATE
 from holotron.train.batches import Packer
-from holotron.train.rl.agreement import scored_difference
 from holotron.train.rl.config import GrpoRecipe, read_grpo_recipe
+from holotron.train.rl.engine_here import EngineHere
 from holotron.train.rl.groups import RolloutGroup, Trajectory
 from holotron.train.rl.played import PlayedReader
 from holotron.train.rl.policy_learner import PolicyLearner
@@ -92,7 +92,7 @@ def test_engine_and_trainer_agree_on_every_drawn_token(tmp_path: Path, tokenizer
     ) as model:
         ids = asyncio.run(play(model, ASKED, store))
         forks = model.engine.counters()["forks"]
-        played = [each for episode in ids for each in reader_of(learner, model, store).read(episode)]
+        played = [each for [each] in reader_of(learner, model, store).read(*ids)]
         # One prompt is computed for all: what differs follows after the first answers.
         assert forks == GROUP - 1
         assert played[0].states == played[1].states
@@ -120,7 +120,7 @@ def test_an_update_reaches_every_parameter_of_the_engine_bit_for_bit(tmp_path: P
     ) as model:
         ids = asyncio.run(play(model, ASKED, store))
         reader = reader_of(learner, model, store)
-        weighed = [WeighedSequence(reader.read(episode)[0], (1.0, -0.5, 0.3)) for episode in ids]
+        weighed = [WeighedSequence(played, (1.0, -0.5, 0.3)) for [played] in reader.read(*ids)]
         batches = learner.prepared(pack(Packer(TINY, recipe.batch), weighed, recipe.objective))
         for step in range(2):
             report = learner.update(batches, step, 0)
@@ -140,14 +140,44 @@ def test_an_update_reaches_every_parameter_of_the_engine_bit_for_bit(tmp_path: P
         assert torch.equal(fresh.score([text])[0], engine.model.score([text])[0])
         assert engine.loop.epoch == 7
         one = pack(Packer(TINY, recipe.batch), weighed[:1], recipe.objective)
-        assert scored_difference(learner, model, sequence, one[0]) < 2e-5
+        assert learner.difference(sequence, one[0], EngineHere(model).score(sequence)) < 2e-5
         assert engine.sessions() == []
         # With the weights it began with, the model says what it said.
         with learner.at_the_beginning():
-            assert scored_difference(learner, model, sequence, one[0]) > 1e-3  # the engine has others now
+            # The engine has others now.
+            assert learner.difference(sequence, one[0], EngineHere(model).score(sequence)) > 1e-3
             assert send_weights(learner, engine, 8) != checksum
         assert all(torch.equal(parameter, before[name]) for name, parameter in engine.model.named_parameters())
         check_reading_elsewhere(reader, ids, weighed, recipe)
+
+
+def test_attempts_that_saw_the_same_look_at_it_once_and_learn_the_same(tmp_path: Path) -> None:
+    recipe, store = recipe_of(tmp_path), EpisodeStore(tmp_path / "episodes", sync="never")
+    with loaded(
+        tmp_path / "start", "cpu", style=STYLE, memory=2**27, tokens_per_session=512, group=GROUP, bf16_products=False
+    ) as model:
+        ids = asyncio.run(play(model, ASKED, store))
+        learners = [PolicyLearner(recipe, torch.device("cpu")) for _ in range(2)]
+        episodes = reader_of(learners[0], model, store).read(*ids)
+    weighed = [WeighedSequence(played, (1.0, -0.5, 0.3)) for [played] in episodes]
+    seen = [picture for each in weighed for picture in each.played.sequence.pictures]
+    different = {picture.png for picture in seen}
+    assert len({id(picture) for picture in seen}) == len(different) < len(seen)
+    told = []
+    for learner, shared in zip(learners, (1, len(seen)), strict=True):
+        packer = Packer(TINY, replace(recipe.batch, shared=shared))
+        [batch] = pack(packer, weighed, recipe.objective)
+        patches = {1: seen, len(seen): [next(p for p in seen if p.png == png) for png in different]}[shared]
+        assert batch.batch.used_patches == sum(picture.patches for picture in patches)
+        report = learner.update([batch], 0, 0)
+        told.append((report.loss.item(), report.gradient.item(), *report.sums.means().values()))
+    assert told[0] == pytest.approx(told[1], rel=1e-5)
+    # What fits is counted as it is packed: a batch without room for one picture more takes the rest.
+    room = replace(
+        recipe.batch, shared=len(seen), patches=sum(picture.patches for picture in patches), images=len(different)
+    )
+    assert len(pack(Packer(TINY, room), weighed, recipe.objective)) == 1
+    assert len(pack(Packer(TINY, replace(room, shared=1)), weighed[:-1], recipe.objective)) > 1
 
 
 def check_reading_elsewhere(
@@ -176,7 +206,8 @@ def test_lora_plays_with_the_trainers_weights_and_sends_the_adapter_alone(tmp_pa
     path.write_text(path.read_text().replace("longest = 128", "longest = 384") + "[lora]\nrank = 4\n")
     recipe = read_grpo_recipe(path)
     rollout, learner = Rollout(recipe, tmp_path / "episodes"), PolicyLearner(recipe, torch.device("cpu"))
-    with rollout.engine(learner) as model:
+    with rollout.engines(learner, tmp_path) as engines:
+        model = engines.model
         engine, own = model.engine, dict(learner.model.named_parameters())
         first = send_weights(learner, engine, 0)
         shared = dict(engine.model.named_parameters())
@@ -185,7 +216,7 @@ def test_lora_plays_with_the_trainers_weights_and_sends_the_adapter_alone(tmp_pa
         base = {name: parameter.clone() for name, parameter in shared.items()}
         ids = asyncio.run(play(model, ASKED, rollout.store))
         reader = reader_of(learner, model, rollout.store)
-        weighed = [WeighedSequence(reader.read(episode)[0], (1.0, -0.5, 0.3)) for episode in ids]
+        weighed = [WeighedSequence(played, (1.0, -0.5, 0.3)) for [played] in reader.read(*ids)]
         batches = pack(Packer(TINY, recipe.batch), weighed, recipe.objective)
         for step in range(2):
             learner.update(batches, step, 0)
@@ -211,7 +242,7 @@ def test_lora_plays_with_the_trainers_weights_and_sends_the_adapter_alone(tmp_pa
         with fresh.using("again"), engine.model.using(POLICY):
             assert torch.equal(fresh.score([text])[0], engine.model.score([text])[0])
         one = pack(Packer(TINY, recipe.batch), weighed[:1], recipe.objective)
-        assert scored_difference(learner, model, sequence, one[0]) < 2e-5
+        assert learner.difference(sequence, one[0], EngineHere(model).score(sequence)) < 2e-5
         going_on.close()
         with pytest.raises(EngineError, match="other layers, or by another rank"):
             engine.update_adapter(POLICY, dict(list(changes_of(learner).items())[1:]))

@@ -114,6 +114,7 @@ def test_the_attempts_that_differ_the_most_are_learned_from(rewards: list[float]
 
 def test_tasks_are_drawn_by_how_much_they_teach() -> None:
     sampler = TaskSampler(["never", "half", "always", "new"], 3, uniform=0.2, memory=16)
+    assert sampler.even_success() is None
     for _ in range(4):
         sampler.add("never", 0, 8)
         sampler.add("half", 4, 8)
@@ -121,11 +122,25 @@ def test_tasks_are_drawn_by_how_much_they_teach() -> None:
     success = [1 / 18, 9 / 18, 17 / 18, 1 / 2]  # of the last 16, with one more of each
     spread = [p * (1 - p) for p in success]
     assert sampler.weights() == pytest.approx([0.05 + 0.8 * s / sum(spread) for s in spread], abs=1e-6)
+    assert sampler.even_success() == pytest.approx(0.5)  # the new one was not tried yet
     again = TaskSampler(["never", "half", "always", "new"], 3, uniform=0.2, memory=16, kept=sampler.state())
     draws = [sampler.draw(number) for number in range(2000)]
     assert draws == [again.draw(number) for number in range(2000)]
     assert draws.count("half") / 2000 == pytest.approx(sampler.weights()[1], abs=0.04)
     assert draws.count("never") / 2000 == pytest.approx(sampler.weights()[0], abs=0.03)
+
+
+def test_several_suites_are_drawn_by_their_shares():
+    """However many tasks a suite has, and however much they teach."""
+    tasks = ["many/a", "many/b", "many/c", "few/d"]
+    sampler = TaskSampler(tasks, 3, uniform=0.2, shares={"few": 3, "many": 1})
+    sampler.add("many/a", 5, 10)
+    sampler.add("many/b", 10, 10)
+    weights = dict(zip(tasks, sampler.weights(), strict=True))
+    assert weights["few/d"] == pytest.approx(0.75)
+    assert sum(weights.values()) == pytest.approx(1.0)
+    alone = TaskSampler(tasks[:3], 3, uniform=0.2, kept=sampler.state())
+    assert [weights[task] * 4 for task in tasks[:3]] == pytest.approx(alone.weights())
 
 
 # ---- the loss ----

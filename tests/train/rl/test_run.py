@@ -41,8 +41,20 @@ def test_a_run_that_is_killed_and_stopped_equals_one_that_was_not(tmp_path: Path
     ledgers = [json.loads((folder / "ledger-5.json").read_text()) for folder in (out, tmp_path / "whole")]
     assert ledgers[0] == ledgers[1]
     assert sum(line["kept"] for line in again) > 0
-    with pytest.raises(TrainingError, match="holds a run of another recipe"):
+    with pytest.raises(TrainingError, match=r"holds a run of another recipe \(steps differ\); choose another --out"):
         train(path, out, steps=6)
+
+
+def test_a_run_whose_time_is_over_has_ended_well_and_goes_on_with_more_time(tmp_path: Path) -> None:
+    path, out = write_run(tmp_path, steps=3), tmp_path / "run"
+    assert len(train(path, out, seconds=1e-3)) == 1  # one iteration is begun before it is known how long they take
+    assert (out / "weights" / "config.json").exists()
+    assert train(path, out, seconds=1e-3) == []
+    assert [progress.step for progress in train(path, out, seconds=3600)] == [2, 3]
+    told = lines(out)
+    assert [line["step"] for line in told] == [1, 2, 3]
+    whole = train(path, tmp_path / "whole")
+    assert [line["checksum"] for line in told] == [progress.checksum for progress in whole]
 
 
 def test_a_bandit_is_learned_from_random_weights(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from holotron.train.rl.rollout_batch import RolloutBatch, WeighedSequence, pack
 from holotron.train.rl.task_sampler import TaskSampler
 from holotron.train.sequences import SequenceWriter
 
+from .in_play import RECIPE, simulate
 from .samples import TINY, write_run
 
 ANSWERS = ("left", "right now", "no")
@@ -93,6 +94,26 @@ def test_a_second_update_is_clipped_against_the_weights_before_the_first(tmp_pat
     weight = (before - engine).exp().clamp_max(2.0)
     gain = torch.minimum(ratio * 0.5, ratio.clamp(0.8, 1.28) * 0.5)
     assert report.loss.item() == pytest.approx(-(weight * gain).sum().item() / 8.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("cap", [0.0, 2.0])
+def test_a_second_epoch_learns_from_the_same_batches_and_is_clipped(tmp_path: Path, cap: float) -> None:
+    learner = learner_of(tmp_path, epochs=2, objective={"importance_cap": cap, "tokens": 8.0})
+    before, engine = plain(learner.model, learner, "no").detach(), torch.from_numpy(played(learner, "no").engine)
+    once = learner.prepared(batches(learner, "no"))
+    first = learner.update(once, 0, 0)
+    now = plain(learner.model, learner, "no").detach()
+    second = learner.update(once, 0, 0)
+    old = before if cap else engine
+    weight = (before - engine).exp().clamp_max(cap) if cap else torch.ones_like(before)
+
+    def loss(now: Tensor) -> float:
+        ratio = (now - old).exp()
+        return -(weight * torch.minimum(ratio * 0.5, ratio.clamp(0.8, 1.28) * 0.5)).sum().item() / 8.0
+
+    assert first.loss.item() == pytest.approx(loss(before), abs=1e-6)
+    assert (now - old).exp().sub(1).abs().max() > 1e-3
+    assert second.loss.item() == pytest.approx(loss(now), abs=1e-6)
 
 
 @pytest.mark.parametrize("replayed", [False, True])
@@ -165,8 +186,8 @@ class Play:
         )
         self.ended.append(Ended(task, info))
 
-    def take(self, seconds: float | None = None) -> Ended:
-        return self.ended.pop()
+    def take(self, seconds: float | None = None) -> Ended | None:
+        return self.ended.pop() if self.ended else None
 
 
 @pytest.mark.parametrize("refill", [0.0, 0.5, 4.0])
@@ -187,3 +208,38 @@ def test_groups_that_teach_nothing_are_played_anew(tmp_path: Path, refill: float
     assert flat > 0
     assert (found.flat, found.judged, ledger.begun) == (flat, number, number)
     assert (len(kept) == 6) == (refill == 4.0)
+
+
+def test_what_is_played_while_the_trainer_learns_is_read_meanwhile(tmp_path: Path) -> None:
+    path = write_run(tmp_path, steps=1, count=2, staleness=1)
+    path.write_text(path.read_text().replace("refill = 1.0", "refill = 4.0\nreplay = 0\nuniform = 1.0"))
+    recipe, ledger, kept, dropped = read_grpo_recipe(path), Ledger(), list[int](), list[int]()
+    collector = Collector(
+        recipe,
+        BanditSuite(),
+        PARTS,
+        Play(),  # type: ignore[arg-type]
+        ledger,
+        lambda _: pytest.fail("nothing is stored"),
+        keep=lambda group: kept.append(group.number),
+        drop=dropped.append,
+    )
+    collector.begin(12)
+    teaching = [number for number, group in ledger.open.items() if group.task == "middle"]
+    collector.listen()
+    assert 3 < len(teaching) < 12
+    assert sorted(kept) == teaching
+    assert len(ledger.open) == 12  # judged only when they are asked for
+    assert [group.number for group in collector.collect().groups] == teaching[:2]
+    assert not dropped
+    ledger.version = 2
+    assert collector.collect().stale > 1
+    assert set(dropped) >= set(teaching[2:])
+
+
+def test_sessions_have_groups_to_play_while_the_trainer_learns() -> None:
+    told = simulate(read_grpo_recipe(RECIPE), 2.0, 24)
+    assert told["sessions_at_play"] > 0.95
+    assert told["stale"] == 0
+    fewer = read_grpo_recipe(RECIPE, ["rollout.staleness=3"])
+    assert simulate(fewer, 2.0, 24)["sessions_at_play"] < 0.85

@@ -39,7 +39,7 @@ def test_each_step_is_a_sequence_of_its_own(tmp_path: Path) -> None:
         tmp_path / "start", "cpu", style=style, memory=2**27, tokens_per_session=2048, group=GROUP, bf16_products=False
     ) as model:
         ids = asyncio.run(play(model, asked, store))
-        episodes = [reader_of(learner, model, store, asked).read(episode) for episode in ids]
+        episodes = reader_of(learner, model, store, asked).read(*ids)
     for episode, parts in zip(ids, episodes, strict=True):
         steps = list(store.steps(episode))
         assert len(parts) == len(steps) > 1

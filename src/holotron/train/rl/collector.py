@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from holotron.train.rl.task_sampler import TaskSampler
 
 if TYPE_CHECKING:  # playing needs pydantic
     from holotron.episodes.record import EpisodeInfo
-    from holotron.suites.live_play import LivePlay
+    from holotron.suites.live_play import Ended, LivePlay
     from holotron.suites.suite import Suite
 
 PATIENCE = 1.0  # seconds after which one that waits looks whether it is to stop
@@ -41,7 +41,8 @@ class Collected:
 
 
 class Collector:
-    """Keeps as many groups in play as their age allows. keep: told of each group that this rank will learn from.
+    """Keeps as many groups in play as their age allows. keep: told of each group that this rank will learn from, often
+    before it is judged; drop: told of the number of one that it will not learn from after all.
 
     Each of several ranks plays its share of the groups; all are told how every attempt ended, and judge alike.
     """
@@ -56,13 +57,19 @@ class Collector:
         stored: Callable[[str], EpisodeInfo],
         stopped: Callable[[], bool] = lambda: False,
         keep: Callable[[RolloutGroup], None] = lambda _: None,
+        drop: Callable[[int], None] = lambda _: None,
         ranks: Ranks = Ranks(),
     ) -> None:
         self._recipe, self._suite, self._play, self._ledger = recipe, suite, play, ledger
-        self._stored, self._stopped, self._keep, self._ranks = stored, stopped, keep, ranks
+        self._stored, self._stopped, self._keep, self._drop, self._ranks = stored, stopped, keep, drop, ranks
         groups = recipe.groups
         self.sampler = TaskSampler(
-            tasks, recipe.seed, uniform=groups.uniform, memory=groups.memory, kept=ledger.sampler
+            tasks,
+            recipe.seed,
+            uniform=groups.uniform,
+            memory=groups.memory,
+            shares=recipe.rollout.shares,
+            kept=ledger.sampler,
         )
         self.successes = SuccessBuffer(groups.replay, ledger.successes)
         self._attempts: dict[int, dict[int, EpisodeInfo | None]] = {}
@@ -125,17 +132,40 @@ class Collector:
         told = self._ranks.gather((self._stopped(), [each for each in ended if each is not None]))
         if any(stopped for stopped, _ in told):
             raise Stopped
-        for task, info in (each for _, of_rank in told for each in of_rank):
-            number = task.extra["group"]
-            assert isinstance(number, int)
-            self._attempts[number][task.sample] = info
+        for each in (each for _, of_rank in told for each in of_rank):
+            self._note(each)
+
+    def listen(self) -> None:
+        """Hear what has ended, while the trainer is at something else: what will be learned from is read meanwhile.
+
+        Of several ranks, each would have to hear the same; synchronously nothing is played meanwhile.
+        """
+        if self._ranks.size > 1:
+            return
+        while (ended := self._play.take(0.0)) is not None:
+            number = self._note(ended)
+            group, attempts = self._ledger.open[number], self._attempts[number]
+            if len(attempts) == self._recipe.groups.size:
+                shown = self._judged(group, attempts).most_varied(self._recipe.groups.learned, self._recipe.objective)
+                if shown.teaches(self._recipe.objective):
+                    self._keep(shown)
+
+    def _note(self, ended: Ended) -> int:
+        number = ended.task.extra["group"]
+        assert isinstance(number, int)
+        self._attempts[number][ended.task.sample] = ended.info
+        return number
+
+    def _judged(self, group: OpenGroup, attempts: Mapping[int, EpisodeInfo | None]) -> RolloutGroup:
+        infos = [info for _, info in sorted(attempts.items())]
+        told = [None if info is None else trajectory_of(info, group.task) for info in infos]
+        return RolloutGroup.of(group.number, group.task, group.seed, told, group.version)
 
     def _judge(self, group: OpenGroup, found: Collected) -> None:
         ledger, config = self._ledger, self._recipe.objective
-        infos = [info for _, info in sorted(self._attempts.pop(group.number).items())]
+        attempts = self._attempts.pop(group.number)
         del ledger.open[group.number]
-        attempts = [None if info is None else trajectory_of(info, group.task) for info in infos]
-        judged = RolloutGroup.of(group.number, group.task, group.seed, attempts, group.version)
+        judged = self._judged(group, attempts)
         found.judged += 1
         found.lost += len(attempts) - len(judged.trajectories)
         found.attempts += judged.trajectories
@@ -148,6 +178,7 @@ class Collector:
         shown = shown.most_varied(self._recipe.groups.learned, config)
         if ledger.version - group.version > self._recipe.rollout.staleness:
             found.stale += 1
+            self._drop(group.number)
         elif shown.teaches(config):
             if learns_from(len(found.groups), self._recipe, self._ranks):
                 self._keep(shown)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -14,6 +14,7 @@ from holotron.train.toml_file import build, read_toml, with_settings
 Ratio = Literal["token", "sequence"]
 Reward = Literal["success", "reward", "partial"]
 OnUpdate = Literal["keep", "recompute", "drop"]
+WeightsBy = Literal["files", "broadcast"]
 
 
 @dataclass(frozen=True)
@@ -104,17 +105,26 @@ class RolloutConfig:
     """How attempts are played.
 
     root: of webapps, the folder of the applications. tasks: of the suite; none named, all that may be learned from.
+    shares: of several suites, how often tasks of each are drawn, such as {miniwob = 4, pages = 1}; without them every
+    task counts alike.
     kinds: actions, instead of the suite's. first_seed: of the training seeds; every group has its own. steps, seconds:
     budget of an episode; 0 steps is the suite's. sessions: episodes at once; workers: processes with browsers, of
     which each has so many.
     staleness: how many updates old an attempt may be when it is learned from; 0 is synchronous: nothing is played while
     training runs, and on a CPU a run can be repeated exactly. on_update: what sessions do with what they remember when
     weights change. memory_gib: for the engine's sessions.
+    copies: of the policy, each with an engine in a process of its own on this machine, to which workers are shared out;
+    for small ones, whose engine and trainer take each other's time. 0: one engine in the trainer's process.
+    engines: addresses of servers (`holotron serve --trainer …`) that are played against, in place of an engine in the
+    trainer's process. engine_seconds: after which a run ends where none of them answers. weights: how they get there:
+    "files" in the run's folder, which they see, too, or "broadcast" over torch.distributed. address: where servers
+    reach the trainer for that; the one by which it reaches them, if it is not said.
     """
 
     suite: str
     root: str = ""
     tasks: tuple[str, ...] = ()
+    shares: Mapping[str, float] = field(default_factory=dict)
     split: str | None = None
     kinds: tuple[str, ...] = ()
     format: str | None = None
@@ -130,15 +140,31 @@ class RolloutConfig:
     on_update: OnUpdate = "keep"
     memory_gib: float = 2.0
     tokens_per_session: int = 4096
+    copies: int = 0
+    engines: tuple[str, ...] = ()
+    engine_seconds: float = 600.0
+    weights: WeightsBy = "files"
+    address: str = ""
 
     def __post_init__(self) -> None:
         _known("on_update", self.on_update, get_args(OnUpdate))
-        for name in ("first_seed", "steps", "staleness"):
+        _known("weights", self.weights, get_args(WeightsBy))
+        if self.weights == "broadcast" and not self.engines:
+            raise ValueError('weights = "broadcast" is for servers; name them in engines')
+        if len(set(self.engines)) < len(self.engines) or not all(url.startswith("http") for url in self.engines):
+            raise ValueError(f"engines are {list(self.engines)}; each must be a server of its own, as http://HOST:PORT")
+        if self.copies and self.engines:
+            raise ValueError("copies are on this machine and engines elsewhere; name one of them")
+        for name in ("first_seed", "steps", "staleness", "copies"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
         for name in ("sessions", "workers", "browsers", "max_tokens", "tokens_per_session"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if self.shares and set(self.shares) != set(self.suite.split("+")):
+            raise ValueError(f"shares are of {', '.join(self.shares)}; they must be of the suites in {self.suite!r}")
+        if any(not share > 0 for share in self.shares.values()):
+            raise ValueError(f"shares are {dict(self.shares)}; each must be above 0")
         if not self.temperature > 0:
             raise ValueError(f"temperature is {self.temperature}; without chance all attempts of a group are the same")
 
@@ -147,8 +173,10 @@ class RolloutConfig:
 class GrpoRecipe(Recipe):
     """A recipe for online RL: `steps` are iterations, `data` is what the imitation term is about.
 
-    updates: steps of the optimiser in an iteration, over as many parts of its groups. alarm: a mean difference of
-    log-probabilities between engine and trainer, on the same weights, that is warned about.
+    updates: steps of the optimiser in an iteration, over as many parts of its groups. epochs: how often it learns from
+    all of them; what plays is worth more than what learns where browsers take longer. alarm: a mean difference of
+    log-probabilities between engine and trainer, on the same weights, that is warned about. seconds: that iterations
+    may take, over all starts: the run ends, as if its steps were done, before one that would take longer; 0 is no end.
     """
 
     stages: ClassVar[tuple[str, ...]] = ("grpo",)
@@ -161,7 +189,9 @@ class GrpoRecipe(Recipe):
     groups: GroupConfig = field(default_factory=GroupConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     updates: int = 1
+    epochs: int = 1
     alarm: float = 0.02
+    seconds: float = 0.0
     optimizer: OptimizerConfig = field(
         default_factory=lambda: OptimizerConfig(rate=1e-5, warmup=5, decay=0.0, average=0.0, weight_decay=0.0)
     )
@@ -174,11 +204,24 @@ class GrpoRecipe(Recipe):
             raise RecipeError(
                 f"updates is {self.updates}; an iteration of {self.groups.count} groups has 1 to that many"
             )
+        if self.epochs < 1:
+            raise RecipeError(f"epochs is {self.epochs}; it must be 1 or more")
+        if self.seconds < 0:
+            raise RecipeError(f"seconds is {self.seconds}; it must be 0, for no end, or more")
+        if self.lora.rank and self.rollout.weights == "broadcast":
+            raise RecipeError('with [lora] the adapter goes in files; leave out weights = "broadcast"')
+        if self.random and self.rollout.copies:
+            raise RecipeError("random weights are in one process alone; leave out copies, or name a checkpoint")
         if self.random and not self.lora.rank:
             raise RecipeError("random weights need [lora]: the engine plays with the trainer's; else name a checkpoint")
         for name in ("batches", "ocr_loss", "coordinate_jitter", "max_patches", "held_out", "spike"):
             if getattr(self, name):
                 raise RecipeError(f"{name} belongs to supervised stages; leave it out of a recipe for online RL")
+
+    @property
+    def updates_once(self) -> bool:
+        """One step of the optimiser an iteration: the trainer's log-probabilities before it are those it computes."""
+        return self.updates == 1 and self.epochs == 1
 
 
 def read_grpo_recipe(path: Path, settings: Sequence[str] = (), **changes: Any) -> GrpoRecipe:

@@ -53,8 +53,8 @@ class Ledger:
         return cls(**value, open={group.number: group for group in groups})
 
     @staticmethod
-    def tidy(folder: Path, step: int) -> None:
-        """Remove those of other states, once that of this step is kept."""
+    def tidy(folder: Path, *steps: int) -> None:
+        """Remove those of other states than of these steps."""
         for path in folder.glob(NAME.format(step="*")):
-            if path.name != NAME.format(step=step):
+            if path.name not in [NAME.format(step=step) for step in steps]:
                 path.unlink(missing_ok=True)

@@ -3,16 +3,18 @@ each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holotron.agent.chat import Message
-from holotron.agent.policy_format import PolicyFormat, conversation
+from holotron.agent.formats.base import conversation
+from holotron.agent.policy_format import PolicyFormat
 from holotron.episodes.examples import ExampleError
 from holotron.model.config import ModelConfig
 from holotron.model.grids import image_tokens
@@ -23,6 +25,8 @@ from holotron.train.sequences import Picture, Sequence
 if TYPE_CHECKING:  # records need pydantic
     from holotron.episodes.record import Episode, ModelOutput, Step
     from holotron.episodes.store import EpisodeStore
+
+ToPicture = Callable[[bytes], Picture]
 
 
 @dataclass(frozen=True)
@@ -57,15 +61,24 @@ class PlayedReader:
         every = {"": policy_format} | dict(formats or {})
         self._schemas = {(name, forced): every[name].schema(forced) for name in every for forced in (False, True)}
 
-    def read(self, episode_id: str) -> list[PlayedSequence]:
-        """ExampleError where the episode lacks what only an engine in this process records."""
-        episode = self._store.read(episode_id)
-        shown = self._shown(episode)
-        if self._format.windowed:
-            return [self._sequence(episode, [step], pngs) for step, pngs in zip(episode.steps, shown, strict=True)]
-        return [self._sequence(episode, episode.steps, [png for pngs in shown for png in pngs])]
+    def read(self, *episode_ids: str) -> list[list[PlayedSequence]]:
+        """The sequences of each; a screen that several of their steps saw is read once, and is one Picture.
 
-    def _sequence(self, episode: Episode, steps: ListOf[Step], pngs: ListOf[bytes]) -> PlayedSequence:
+        ExampleError where an episode lacks what only an engine in this process records.
+        """
+        image, picture = cache(self._store.image), cache(self._picture)
+        return [self._read(self._store.read(episode), image, picture) for episode in episode_ids]
+
+    def _read(self, episode: Episode, image: Callable[[str], bytes], picture: ToPicture) -> list[PlayedSequence]:
+        shown = self._shown(episode, image)
+        if self._format.windowed:
+            pairs = zip(episode.steps, shown, strict=True)
+            return [self._sequence(episode, [step], pngs, picture) for step, pngs in pairs]
+        return [self._sequence(episode, episode.steps, [png for pngs in shown for png in pngs], picture)]
+
+    def _sequence(
+        self, episode: Episode, steps: ListOf[Step], pngs: ListOf[bytes], picture: ToPicture
+    ) -> PlayedSequence:
         ids: list[int] = []
         learn: list[bool] = []
         engine: list[float] = []
@@ -88,7 +101,9 @@ class PlayedReader:
             numbers += [number] * sum(drawn)
             allowed.append(self._masks.drawn_from(self._schemas[written, step.forced], output.token_ids, output.forced))
         return PlayedSequence(
-            Sequence(np.array(ids), np.array(learn, dtype=np.bool_), self._pictures(episode.id, ids, pngs), "played"),
+            Sequence(
+                np.array(ids), np.array(learn, dtype=np.bool_), self._pictures(episode.id, ids, pngs, picture), "played"
+            ),
             np.array(engine, np.float32),
             np.array(versions, np.int64),
             np.array(numbers, np.int64),
@@ -96,12 +111,12 @@ class PlayedReader:
             tuple(step.observation.image or str(step.index) for step in steps),
         )
 
-    def _shown(self, episode: Episode) -> list[list[bytes]]:
+    def _shown(self, episode: Episode, stored: Callable[[str], bytes]) -> list[list[bytes]]:
         """The pictures that were new at each step; where its prompt was written anew, all that it showed."""
 
         def image(seen: object) -> bytes | None:
             digest = getattr(seen, "image", None)
-            return None if digest is None else self._store.image(digest)
+            return None if digest is None else stored(digest)
 
         said: list[Message] = []
         shown: list[list[bytes]] = []
@@ -113,16 +128,22 @@ class PlayedReader:
             said += [*new, Message("assistant", step.output.text if step.output is not None else "")]
         return shown
 
-    def _pictures(self, episode_id: str, ids: list[int], pngs: ListOf[bytes]) -> tuple[Picture, ...]:
+    def _pictures(
+        self, episode_id: str, ids: list[int], pngs: ListOf[bytes], picture: ToPicture
+    ) -> tuple[Picture, ...]:
         """What stands where the image tokens are, in order."""
         vision = self._config.vision
         if vision is None:
             return ()
-        pictures = tuple(Picture(png, image_size(png), vision) for png in pngs)
+        pictures = tuple(map(picture, pngs))
         places, needed = ids.count(vision.image_token_id), sum(image_tokens(*p.size, vision) for p in pictures)
         if places != needed:
             raise ExampleError(f"{episode_id} has {places} image tokens, and its screenshots need {needed}")
         return pictures
+
+    def _picture(self, png: bytes) -> Picture:
+        assert self._config.vision is not None
+        return Picture(png, image_size(png), self._config.vision)
 
 
 def _recorded(episode_id: str, step: Step) -> ModelOutput:

@@ -20,11 +20,12 @@ from holotron.train.forward import compiled
 from holotron.train.learner import Learner
 from holotron.train.loss import MOST_LOGITS
 from holotron.train.optimizer import trained
-from holotron.train.parallel import Ranks
+from holotron.train.parallel import Ranks, local
 from holotron.train.rl.config import GrpoRecipe
 from holotron.train.rl.policy_loss import DrawnTokens, policy_loss
 from holotron.train.rl.rollout_batch import NO_VERSION, RolloutBatch
 from holotron.train.rl.token_masks import unpacked
+from holotron.train.sequences import Sequence
 
 ROUNDING = 1e-5  # of log-probabilities in float32
 Measured = tuple[Tensor, Tensor]  # log-probability and entropy of each token
@@ -41,15 +42,15 @@ class TokenSums:
         for name, value in values.items():
             self.values[name] = self.values.get(name, torch.zeros_like(value)) + value
 
-    def over(self, replicas: Ranks) -> TokenSums:
-        """Those of all replicas; one without tokens says 0 of everything that another has."""
-        told = replicas.gather({name: float(value) for name, value in self.values.items()})
-        names = [*dict.fromkeys(name for values in told for name in values)]
-        return TokenSums({name: torch.tensor(sum(values.get(name, 0.0) for values in told)) for name in names})
+    def over(self, ranks: Ranks) -> TokenSums:
+        """Those of all ranks."""
+        told = ranks.gather({name: float(value) for name, value in self.values.items()})
+        return TokenSums({name: torch.tensor(sum(values[name] for values in told)) for name in self.values})
 
     def means(self) -> dict[str, float | None]:
         """Each mean over the tokens it is of; None over none."""
-        sums = {name: float(value) for name, value in self.values.items()}
+        values = torch.stack([value.double() for value in self.values.values()]).tolist()  # waits for the device once
+        sums = dict(zip(self.values, values, strict=True))
         counts = {name: sums.pop(name, 0.0) for name in ("tokens", "fresh_tokens")}
 
         def mean(name: str) -> float | None:
@@ -97,21 +98,21 @@ class UpdateReport:
 class PolicyLearner(Learner):
     """Learns from rollouts. It holds the weights it began with, where the divergence from them counts.
 
-    replicas: each has the whole model, as its engine needs it, and batches of its own; gradients are their sum.
+    Of several ranks each has batches of its own, as many as the others; gradients are of their sum.
     """
 
     recipe: GrpoRecipe
 
-    def __init__(self, recipe: GrpoRecipe, device: torch.device, replicas: Ranks = Ranks()) -> None:
-        super().__init__(recipe, device)
-        self.replicas, self.forwards = replicas, PassTimer(device)
+    def __init__(self, recipe: GrpoRecipe, device: torch.device, ranks: Ranks = Ranks()) -> None:
+        super().__init__(recipe, device, ranks)
+        self.forwards = PassTimer(device)
         self._measure = compiled(logprobs_of_logits) if recipe.compile else logprobs_of_logits
         parameters = trained(self.model).items() if recipe.objective.kl else ()
         self._beginning = {name: parameter.detach().clone() for name, parameter in parameters}
 
     def logprobs(self, batch: RolloutBatch) -> Measured:
         """Of the tokens that were drawn, under the distribution that they were drawn from, and its entropy."""
-        return self._logprobs(batch, self.recipe.rollout.temperature)
+        return self.run(self._logprobs, batch, self.recipe.rollout.temperature)
 
     def _logprobs(self, batch: RolloutBatch, temperature: float) -> Measured:
         head = self.model.decoder.lm_head
@@ -124,7 +125,17 @@ class PolicyLearner(Learner):
         """Under the model alone: whatever could be drawn, at temperature 1."""
         anything = replace(batch, allowed_NW=torch.full_like(batch.allowed_NW, -1)).to(self.device)
         with torch.compiler.set_stance("force_eager"):  # for one episode an iteration, nothing is worth compiling
-            return self._logprobs(anything, 1.0)[0]
+            found, _ = self.run(self._logprobs, anything, 1.0)
+        self.let_go()
+        return found
+
+    def difference(self, sequence: Sequence, batch: RolloutBatch, scored: list[float] | None) -> float | None:
+        """How far the model is from what an engine says anew of a sequence's tokens: the mean over those learned."""
+        own_N = self.model_logprobs(batch)  # with other ranks, whatever the engine says
+        if scored is None:
+            return None
+        engine_N = torch.tensor(scored)[torch.from_numpy(sequence.learn)]
+        return float((own_N[: len(engine_N)].cpu() - engine_N).abs().mean())
 
     def prepared(self, batches: Iterable[RolloutBatch]) -> Iterable[RolloutBatch]:
         """With the log-probabilities that stay while the weights change: those before, and those at the beginning.
@@ -132,11 +143,11 @@ class PolicyLearner(Learner):
         An iteration of one update needs no pass for the former: they are what that update computes itself. Where no
         pass is needed at all, batches are taken as they come.
         """
-        config = self.recipe.objective
-        if not config.kl and (not config.importance_cap or self.recipe.updates == 1):
+        config, once = self.recipe.objective, self.recipe.updates_once
+        if not config.kl and (once or (not config.importance_cap and self.recipe.epochs == 1)):
             return batches
         found = list(batches)
-        if config.importance_cap and self.recipe.updates > 1:
+        if config.importance_cap and not once:
             found = [batch.with_logprobs(self._without_gradients(batch)) for batch in found]
         if config.kl:
             with self.at_the_beginning():
@@ -145,7 +156,9 @@ class PolicyLearner(Learner):
 
     def _without_gradients(self, batch: RolloutBatch) -> Tensor:
         with torch.no_grad():
-            return self.logprobs(batch.to(self.device))[0].cpu()
+            found = self.logprobs(batch.to(self.device))[0].cpu()
+        self.let_go()
+        return found
 
     @contextmanager
     def at_the_beginning(self) -> Iterator[None]:
@@ -156,17 +169,20 @@ class PolicyLearner(Learner):
         finally:
             self._exchange()
 
+    @torch.no_grad()
     def _exchange(self) -> None:
         parameters = trained(self.model)
         for name, kept in self._beginning.items():
-            parameters[name].data, self._beginning[name] = kept, parameters[name].data
+            now = local(parameters[name]).clone()
+            local(parameters[name]).copy_(local(kept))
+            local(kept).copy_(now)
 
     def update(
         self, batches: Iterable[RolloutBatch], step: int, version: int, imitated: TrainingBatch | None = None
     ) -> UpdateReport:
-        """One step of the optimiser, over the batches of all replicas.
+        """One step of the optimiser, over the batches of all ranks.
 
-        version: of the weights before the iteration, to know which tokens they drew. imitated: of one of the replicas.
+        version: of the weights before the iteration, to know which tokens they drew. imitated: the same for all ranks.
         """
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
@@ -178,28 +194,19 @@ class PolicyLearner(Learner):
             imitation, *_ = self.objective(imitated.to(self.device))
             (self.recipe.objective.imitation * imitation).backward()
             imitation = imitation.detach()
-        if self.replicas.size > 1:
-            self._sum_gradients()
-            total, sums = self.replicas.sum(total), sums.over(self.replicas)
+        if self.ranks.size > 1:
+            total, sums = self.ranks.sum(total), sums.over(self.ranks)
         return UpdateReport(sums, total, self.apply_gradients(step), imitation)
-
-    def _sum_gradients(self) -> None:
-        """Over all replicas, in one message; whoever had no batches has none."""
-        parameters = trained(self.model).values()
-        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        summed = self.replicas.sum(torch.cat([gradient.flatten() for gradient in own]))
-        for parameter, part in zip(parameters, summed.split([p.numel() for p in own]), strict=True):
-            parameter.grad = part.view_as(parameter)
 
     def _policy_gradient(self, batch: RolloutBatch, sums: TokenSums, version: int) -> Tensor:
         config, drawn = self.recipe.objective, batch.drawn
         with self.forwards.passing():
             new_N, entropy_N = self.logprobs(batch)
-        if config.importance_cap and self.recipe.updates == 1:
+        if config.importance_cap and self.recipe.updates_once:
             drawn = batch.with_logprobs(new_N.detach(), drawn.reference_N).drawn
         found = policy_loss(new_N, agreed(drawn, batch.version_N) if config.importance_cap else drawn, config)
         loss = (found.loss_N * drawn.weight_N).sum()
-        loss.backward()
+        (loss * self.ranks.size).backward()  # gradients are averaged over the ranks
         is_token_N = drawn.weight_N > 0
         fresh_N = is_token_N & (batch.version_N == version)
         before_N = drawn.old_N if config.importance_cap else new_N.detach()

@@ -20,12 +20,14 @@ from holotron.train.rl.policy_learner import UpdateReport
 class GrpoProgress:
     """One iteration. Of all attempts that were judged: reward, success (by task, too) and steps of an episode.
 
-    kept, flat, stale: groups that were learned from, that taught nothing, that were too old. replayed: groups with a
-    stored success. lost: attempts, to the infrastructure. staleness: updates between playing and learning, the mean and
-    the most. answer_tokens: drawn tokens of an answer. Of drawn tokens that were learned from: entropy, ratio, the
-    share that was clipped, importance weight, divergence kl. logprob_difference: between engine and trainer, of tokens
-    that the present weights drew; scored_difference: the same for an episode that the engine scored with the weights it
-    was just sent; alarm: that one is more than the recipe allows.
+    even_success: of all tasks that were tried so far, alike, each by its last attempts: what can be compared along a
+    run, in which tasks are drawn by how they stand. kept, flat, stale: groups that were learned from, that taught
+    nothing, that were too old. replayed: groups with a stored success. lost: attempts, to the infrastructure.
+    staleness: updates between playing and learning, the mean and the most. answer_tokens: drawn tokens of an answer. Of
+    drawn tokens that were learned from: entropy, ratio, the share that was clipped, importance weight, divergence kl.
+    logprob_difference: between engine and trainer, of tokens that the present weights drew; scored_difference: the same
+    for an episode that the engine scored with the weights it was just sent; alarm: that one is more than the recipe
+    allows.
     steps_per_second: of environments, over the whole iteration. parts: seconds by part. checksum: of the weights that
     the engine plays with from now on. evaluation: what came of one that has ended since the line before.
     """
@@ -46,6 +48,7 @@ class GrpoProgress:
     staleness: float | None
     most_staleness: int | None
     answer_tokens: float | None
+    even_success: float | None = None
     loss: float | None = None
     gradient: float | None = None
     rate: float = 0.0
@@ -81,7 +84,8 @@ class GrpoProgress:
         parts = " ".join(f"{name} {seconds:.1f}" for name, seconds in self.parts.items())
         return ", ".join(
             (
-                f"iteration {self.step}/{self.steps} {told('success', self.success)} {told('reward', self.reward)}",
+                f"iteration {self.step}/{self.steps} {told('success', self.success)} {told('reward', self.reward)} "
+                f"{told('of all tasks alike', self.even_success)}",
                 f"groups {self.kept} kept {self.flat} flat {self.stale} stale {self.replayed} replayed",
                 f"{told('staleness', self.staleness, '.1f')} {told('steps', self.episode_steps, '.1f')}",
                 f"{told('entropy', self.entropy)} {told('ratio', self.ratio)} {told('clipped', self.clipped)}",

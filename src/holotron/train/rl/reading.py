@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import logging
-import multiprocessing
 import os
 import pickle
 import signal
@@ -21,7 +20,7 @@ from typing import Any, Self, TypeVar
 import torch
 from torch import Tensor
 
-from holotron.env.workers import end_with_parent
+from holotron.env.workers import end_with_parent, with_torch
 from holotron.train.batches import Packer
 from holotron.train.rl.config import ObjectiveConfig
 from holotron.train.rl.groups import RolloutGroup
@@ -31,7 +30,7 @@ from holotron.train.rl.rollout_batch import RolloutBatch, WeighedSequence, build
 log = logging.getLogger(__name__)
 PROCESSES = max(2, (os.cpu_count() or 1) // 4)
 AHEAD = 8  # batches packed while others are learned from
-NICENESS = 5  # as browsers: the engine's thread comes first
+NICENESS = 1  # browsers wait for what learns rather than it for them, and both for the engine's thread
 Episodes = list[list[PlayedSequence]]
 T = TypeVar("T")
 
@@ -44,11 +43,10 @@ class GroupReader:
 
     def __init__(self, reader: PlayedReader, packer: Packer, config: ObjectiveConfig, processes: int) -> None:
         self._reader, self._packer, self._config = reader, packer, config
-        self._begun: dict[int, Future[bytes]] = {}
+        self._begun: dict[int, tuple[list[str], Future[bytes]]] = {}
         self._pool: ProcessPoolExecutor | None = None
         if processes:
-            spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(processes, spawn, _begin, (reader, packer, config))
+            self._pool = ProcessPoolExecutor(processes, with_torch(), _begin, (reader, packer, config))
 
     def __enter__(self) -> Self:
         return self
@@ -58,13 +56,20 @@ class GroupReader:
             self._pool.shutdown(cancel_futures=True)
 
     def begin(self, group: RolloutGroup) -> None:
-        """Have a group read that `read` will ask for."""
-        if (job := self._submit(_read, _episodes(group))) is not None:
-            self._begun[group.number] = job
+        """Have a group read that `read` will ask for; once, unless it has other episodes than before."""
+        episodes = _episodes(group)
+        if self._begun.get(group.number, ([],))[0] != episodes and (job := self._submit(_read, episodes)) is not None:
+            self._begun[group.number] = episodes, job
+
+    def drop(self, number: int) -> None:
+        """Forget a group that `read` will not ask for."""
+        self._begun.pop(number, None)
 
     def read(self, group: RolloutGroup) -> Episodes:
         """The sequences of each of its trajectories; ExampleError as in PlayedReader."""
-        return self._result(self._begun.pop(group.number, None), lambda: _read_all(self._reader, _episodes(group)))
+        episodes = _episodes(group)
+        begun, job = self._begun.pop(group.number, ([], None))
+        return self._result(job if begun == episodes else None, lambda: self._reader.read(*episodes))
 
     def pack(self, sequences: Sequence[WeighedSequence], episodes: float) -> Iterator[RolloutBatch]:
         """Batches in the order of the sequences, some of them packed before they are asked for.
@@ -105,10 +110,6 @@ def _episodes(group: RolloutGroup) -> list[str]:
     return [trajectory.episode for trajectory in group.trajectories]
 
 
-def _read_all(reader: PlayedReader, episodes: Sequence[str]) -> Episodes:
-    return [reader.read(episode) for episode in episodes]
-
-
 # ---- in the processes ----
 
 _held: list[tuple[PlayedReader, Packer, ObjectiveConfig]] = []
@@ -123,7 +124,7 @@ def _begin(reader: PlayedReader, packer: Packer, config: ObjectiveConfig) -> Non
 
 
 def _read(episodes: Sequence[str]) -> bytes:
-    return _dumped(_read_all(_held[0][0], episodes))
+    return _dumped(_held[0][0].read(*episodes))
 
 
 def _build(members: list[WeighedSequence], episodes: float) -> bytes:

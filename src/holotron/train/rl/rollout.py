@@ -1,14 +1,17 @@
-"""Where attempts of a recipe are played: its suite, its policy format, and an engine in this very process."""
+"""Where attempts of a recipe are played: its suite, its policy format, and its engines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from holotron.agent.agent import Budget
-from holotron.agent.in_process import EngineModel, loaded, serving
+from holotron.agent.chat import ChatModel
+from holotron.agent.in_process import loaded, serving
+from holotron.agent.model_processes import ModelProcesses
 from holotron.agent.open_model import resolve_format
 from holotron.agent.policy_format import NANO, PolicyFormat, find_format
 from holotron.episodes.record import PolicyInfo
@@ -21,10 +24,14 @@ from holotron.train.learner import Learner
 from holotron.train.parallel import Ranks
 from holotron.train.rl.collector import Collector
 from holotron.train.rl.config import GrpoRecipe
+from holotron.train.rl.engine_here import EngineHere
+from holotron.train.rl.engines_beside import EnginesBeside
+from holotron.train.rl.engines_there import EnginesThere
 from holotron.train.rl.groups import RolloutGroup
 from holotron.train.rl.ledger import Ledger
 from holotron.train.rl.weight_sync import POLICY, served_model, shares_base
 
+Engines = EngineHere | EnginesBeside | EnginesThere  # all are asked alike
 OpenLive = Callable[..., LivePlay]  # with the arguments of LivePlay
 
 
@@ -56,7 +63,11 @@ class Rollout:
                 raise suite.unknown(name)
             if name not in allowed:
                 raise SuiteError(f"{name} is held out for evaluation; name its split if that is what it is for")
-        return config.tasks or allowed
+        chosen = config.tasks or allowed
+        for name in config.shares:
+            if not any(task.startswith(f"{name}/") for task in chosen):
+                raise SuiteError(f"{name} has a share, and none of its tasks is named")
+        return chosen
 
     def _format(self) -> PolicyFormat:
         config, recipe = self.config, self.recipe
@@ -70,25 +81,38 @@ class Rollout:
             return {}
         return {name: self.policy_format.with_kinds(suite.kinds) for name, suite in self.suite.members.items()}
 
-    def engine(self, learner: Learner) -> AbstractContextManager[EngineModel]:
-        """The policy as the checkpoint has it that the run started from; the trainer sends what it learned.
+    @contextmanager
+    def engines(self, learner: Learner, out: Path) -> Iterator[Engines]:
+        """What attempts are played against: servers that the recipe names, copies beside, or an engine in this process.
 
-        With LoRA the weights are the trainer's own, in the same memory.
+        They have the checkpoint that the run started from until the trainer sends; one in this process has, with LoRA,
+        the trainer's own weights.
         """
         config = self.config
         style = self.policy_format.options(config.max_tokens, config.temperature)
+        if config.engines:
+            yield EnginesThere(self.recipe, learner, style, out)
+            return
         how: dict[str, Any] = {
             "memory": int(config.memory_gib * 2**30),
             "tokens_per_session": config.tokens_per_session,
             "on_update": config.on_update,
             "group": self.recipe.groups.size,
         }
-        if shares_base(learner):
-            return serving(served_model(learner), learner.writer, style, adapter=POLICY, **how)
         # As the learner computes: probabilities of the two are compared.
-        return loaded(self.recipe.starting_point, learner.device, style=style, bf16_products=False, **how)
+        copy = partial(loaded, self.recipe.starting_point, learner.device, style=style, bf16_products=False)
+        if config.copies:
+            how["memory"] //= config.copies
+            with ModelProcesses(config.copies, self.recipe.start, partial(copy, **how)) as copies:
+                yield EnginesBeside(copies)
+            return
+        shared = shares_base(learner)
+        with (
+            serving(served_model(learner), learner.writer, style, adapter=POLICY, **how) if shared else copy(**how)
+        ) as model:
+            yield EngineHere(model)
 
-    def playing(self, model: EngineModel) -> LivePlay:
+    def playing(self, model: ChatModel) -> LivePlay:
         config = self.config
         policy = PolicyInfo(
             model=self.recipe.start,
@@ -114,6 +138,7 @@ class Rollout:
         ledger: Ledger,
         stopped: Callable[[], bool],
         keep: Callable[[RolloutGroup], None] = lambda _: None,
+        drop: Callable[[int], None] = lambda _: None,
         ranks: Ranks = Ranks(),
     ) -> Collector:
-        return Collector(self.recipe, self.suite, self.tasks, play, ledger, self.store.info, stopped, keep, ranks)
+        return Collector(self.recipe, self.suite, self.tasks, play, ledger, self.store.info, stopped, keep, drop, ranks)

@@ -20,6 +20,7 @@ from holotron.train.batches import Packer, TrainingBatch
 from holotron.train.rl.config import ObjectiveConfig
 from holotron.train.rl.played import PlayedSequence
 from holotron.train.rl.policy_loss import DrawnTokens
+from holotron.train.sequences import Sequence
 
 NO_VERSION = -1
 THREADS = 8
@@ -50,6 +51,14 @@ def weigh(
         own = tuple(advantages[first : first + len(each.states)])
         yield WeighedSequence(each, own, replayed, version, 1 / len(episode), length)
         first += len(own)
+
+
+def nothing(vocab_size: int) -> WeighedSequence:
+    """For a rank that has nothing left to learn from while others have: one token, and none that was drawn."""
+    none, words = np.zeros(0, np.int64), -(-vocab_size // 32)
+    sequence = Sequence(np.zeros(1, np.int64), np.zeros(1, np.bool_), (), "nothing")
+    played = PlayedSequence(sequence, np.zeros(0, np.float32), none, none, np.zeros((0, words), np.int32), ("",))
+    return WeighedSequence(played, (0.0,))
 
 
 @dataclass(frozen=True)
