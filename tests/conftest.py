@@ -1,8 +1,13 @@
 """What all tests share."""
 
+import asyncio
+import gc
+import inspect
+import multiprocessing
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -33,8 +38,37 @@ def pytest_xdist_auto_num_workers() -> int:
     return 2 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """An async test runs in the event loop of the browsers' world where it is given one, else in a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    run = given["world"].run if "world" in given else asyncio.run
+    run(pyfuncitem.obj(**given))
+    return True
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Each process imports all tests: what that makes stays, and is not looked through for garbage again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.fixture
+def begun() -> Callable[[], list[BaseProcess]]:
+    """The child processes that began in this test: servers that many tests ask are children, too."""
+    before = multiprocessing.active_children()
+    return lambda: [child for child in multiprocessing.active_children() if child not in before]
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ from holotron.eval.benchmark_files import BenchmarkSource, load_benchmark
 from holotron.eval.benchmarks import BENCHMARKS
 from holotron.eval.grounding_run import GroundingRun
 from holotron.eval.regions import RegionRun
+from tests.agent.replies import SingleChat
 from tests.eval.grounding_fixtures import Box, Labelled, write_layout
 
 ANSWERS, SEED = 1000, 0
@@ -108,7 +109,7 @@ def _answer(chance: random.Random, box: Box, size: tuple[int, int], refusals: bo
 # ---- ours ----
 
 
-class Scripted:
+class Scripted(SingleChat):
     """A model that gives the answers."""
 
     name = "scripted"
@@ -116,17 +117,12 @@ class Scripted:
     def __init__(self, answers: Answers, boxes: Mapping[str, dict[str, int] | None] | None = None) -> None:
         self.answers, self.boxes = answers, boxes
 
-    async def open(self) -> Scripted:
-        return self
-
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         said = "element " + new[-1].text.rpartition("element ")[2].strip().strip('".')
         if self.boxes is not None:
             return Reply(json.dumps(self.boxes[said]))
         point = self.answers[said]
         return Reply("it is over there" if point is None else json.dumps({"x": point[0], "y": point[1]}))
-
-    async def close(self) -> None: ...
 
 
 def ours(benchmark: str, folder: Path, answers: Answers, refusals: bool) -> tuple[Verdicts, dict[str, Any]]:

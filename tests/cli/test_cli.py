@@ -21,10 +21,12 @@ from holotron.cli import checks, doctor, main
 from holotron.cli.errors import report
 from holotron.cli.main import app
 from holotron.env.errors import BrowserMissing
+from holotron.episodes.store import EpisodeStore
 from holotron.model.presets import PRESETS
 from holotron.plan.gpus import GPUS
 from holotron.plan.workload import parse_size
 from holotron.suites.miniwob.tasks import MiniWoBMissing
+from tests.episodes.samples import ENVIRONMENT, POLICY, a_task
 
 SOURCE = Path(holotron.__file__).parents[1]
 COMMANDS = ("models", "plan", "doctor", "film", "cost")
@@ -70,6 +72,9 @@ def test_a_group_without_a_command_shows_its_help_as_misuse(group):
     assert f" {group} [OPTIONS] COMMAND" in result.stdout
 
 
+GRPO = ["train", "grpo", str(Path(__file__).parents[2] / "recipes" / "grpo-miniwob.toml"), "--out", "no-out"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "value"),
     [
@@ -90,6 +95,9 @@ def test_a_group_without_a_command_shows_its_help_as_misuse(group):
         (["plan", "qwen3-8b", "--state", "8"], "8 bits"),
         (["plan", "qwen3-8b", "--reserve", "1.5"], "1.5"),
         (["models", "--nonsense"], "--nonsense"),
+        (["eval", "miniwob", "--engines", "3", "--workers", "2"], "--engines 3"),
+        (["eval", "miniwob", "--engines", "2", "--workers", "2", "--baseline", "random"], "--engines 2"),
+        ([*GRPO, "--ray", "auto", "--set", "rollout.copies=2"], "rollout.copies=0"),
     ],
 )
 def test_misuse_is_one_line_that_names_the_value(arguments, value):
@@ -178,10 +186,12 @@ class SafetensorError(Exception):
     [
         (lambda: re.compile("("), 2, "'(' is no regular expression"),
         (lambda: __import__("a_package_that_is_not_here"), 1, "the package 'a_package_that_is_not_here' is missing"),
+        (lambda: _raise(ImportError("install httpx[socks]")), 1, "error: install httpx[socks]\n"),
         (lambda: _raise(BrowserMissing("no Chromium")), 1, "error: no Chromium"),
         (lambda: _raise(MiniWoBMissing("no tasks")), 1, "error: no tasks"),
         (lambda: _raise(OSError(errno.ENOSPC, "No space left on device")), 1, "the disk is full"),
         (lambda: _raise(SafetensorError("I/O error: No space left on device (os error 28)")), 1, "the disk is full"),
+        (lambda: EpisodeStore(__file__).begin(a_task(0), POLICY, ENVIRONMENT), 1, f"{__file__} is a file, so that"),
         (lambda: _raise(ExceptionGroup("workers", [ModelUnavailable("away")])), 1, "error: away"),
     ],
 )
@@ -234,7 +244,7 @@ def test_models_table_cuts_nothing_off():
     assert result.exit_code == 0
     for name, preset in PRESETS.items():
         assert name in result.stdout
-        assert (preset.hub_id or "none published") in result.stdout
+        assert (preset.hub_id or "in this package") in result.stdout
     assert "…" not in result.stdout
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
 
@@ -291,7 +301,8 @@ def test_plan_table(columns):
 
 def test_plan_json():
     answer = json.loads(holo("plan", "holotron-12b", "--gpu", "H200", "--json").stdout)
-    assert set(answer) == {"plan", "against", "efficiency", "verdicts", "assumptions", "corrections"}
+    assert set(answer) == {"plan", "against", "efficiency", "verdicts", "assumptions", "corrections", "held"}
+    assert answer["held"] == []
     assert answer["plan"]["workload"]["image_tokens"] == answer["against"]["workload"]["image_tokens"] == 2304
     assert answer["plan"]["memory"]["kv_bytes_per_token"] == 24_576
     assert answer["plan"]["fits"] is True

@@ -23,7 +23,7 @@ from holotron.cli.process_registry import _began, registered, stop
 from holotron.cli.run import _agree
 from holotron.cli.terminal import visible
 from holotron.episodes.run import browser_options
-from tests.env.site import Site
+from tests.env.site import BIG, Site
 from tests.suites.miniwob_driver import needs_chromium
 
 PASSWORD = "hunter2 & ü"
@@ -92,6 +92,19 @@ def test_a_login_by_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert any("{{secret:password}}" in text for text in kept)
     for text in (*asked, done.output, *kept):
         assert "hunter2" not in text
+
+
+@needs_chromium
+def test_what_no_screen_shows_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    page = f"{BIG}<button onclick=\"for (const n of 'abcde') alert(n); location = '/file'\">Get it</button>"
+    file = (200, {"content-type": "application/zip", "content-disposition": "attachment; filename=it.zip"}, "zip")
+    click, answer = {"action": "click", "x": 100, "y": 50}, {"action": "answer", "text": "done"}
+    with Site({"/": page, "/file": file}) as site, scripted(click, answer) as (url, _):
+        done = CliRunner().invoke(app, ["run", "get it", "--url", site.origin, "--endpoint", url, "--bare"])
+    told = " ".join(done.stderr.split())
+    assert "an alert said 'a'" in told
+    assert "and 3 more" in told
 
 
 def test_answers_to_questions(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

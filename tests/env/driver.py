@@ -27,8 +27,8 @@ class World:
         self._thread.start()
         self.browsers = Browsers(processes)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=60)
+    def run(self, work: Coroutine[Any, Any, T], seconds: float = 240) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=seconds)
 
     def close(self) -> None:
         self.run(self.browsers.close())
@@ -43,9 +43,20 @@ class World:
         async with await BrowserEnv.open(self.browsers, EnvOptions(**settings)) as env:
             yield env
 
+    @asynccontextmanager
+    async def at(self, origin: str, *others: str, **options: Any) -> Any:
+        """The same, at the first page of the first of these origins."""
+        async with self.env(origin, *others, **options) as env:
+            await env.goto(f"{origin}/")
+            yield env
+
+
+async def title(env: Any) -> str:
+    return str((await env.observe()).title)
+
 
 async def observe_until(
-    env: BrowserEnv, condition: Callable[[list[Observation]], object], seconds: float = 4.0
+    env: BrowserEnv, condition: Callable[[list[Observation]], object], seconds: float = 30.0
 ) -> list[Observation]:
     """Observations until they satisfy the condition; in the end they may not."""
     seen = [await env.observe()]

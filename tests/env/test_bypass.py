@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from holotron.env.browser.environment import BrowserEnv
 from holotron.env.environment import Observation
 from holotron.env.errors import Refused
 from holotron.env.safety.egress_proxy import EgressProxy
@@ -112,31 +115,68 @@ def refusals(seen: list[Any]) -> list[Any]:
     return [refusal for observation in seen for refusal in observation.refusals]
 
 
-@pytest.mark.parametrize("name", ATTEMPTS)
-def test_the_forbidden_site_hears_nothing(world: World, sites: tuple[Site, Site], name: str) -> None:
-    good, evil = sites
-    good.pages["/"] = write(ATTEMPTS[name], good, evil)
+@dataclass
+class Attempt:
+    """What an attempt did. The forbidden site is its own, so that what it caused is told from all else."""
+
+    evil: Site
+    refusals: list[Any]
+    is_home: bool  # the page stayed, or the one before it came back; no tab showed anything else
+
+
+@pytest.fixture(scope="module")
+def attempts(world: World) -> Iterator[dict[str, Attempt]]:
+    """Every attempt, made by pages of three browsers. The sites listen until the last test has looked at them."""
+    made: dict[str, Attempt] = {}
+
+    async def make_all(good: Site, names: list[str]) -> None:
+        async with world.env(good.origin, settle_seconds=2.0) as env:
+            for name in names:
+                evil = stack.enter_context(Site({"/": "<title>evil</title>"}))
+                good.pages |= {
+                    "/start": "<title>start</title>",
+                    "/hop": redirect("/hop2"),
+                    "/hop2": redirect(f"{evil.origin}/"),
+                    "/": write(ATTEMPTS[name], good, evil),
+                }
+                await env.goto(f"{good.origin}/start")
+                while len((await env.observe()).tabs) > 1:
+                    await env.close_tab()
+                await env.goto(f"{good.origin}/")
+
+                # A page of the browser's own making has no port, and one attempt alone goes to such a one.
+                marks = (f":{evil.port}", *(("blob:",) if name == "blob-page" else ()))
+
+                def own(seen: list[Observation], marks: tuple[str, ...] = marks) -> list[Any]:
+                    return [each for each in refusals(seen) if any(mark in each.target for mark in marks)]
+
+                def is_home(seen: list[Observation]) -> bool:
+                    urls = (seen[-1].url, *(tab.url for tab in seen[-1].tabs))
+                    return all(url.startswith((good.origin, "about:blank")) for url in urls)
+
+                seen = await observe_until(env, own, 0.5 if name in UNTRIED else 30.0)
+                seen += await observe_until(env, is_home, 30.0)
+                made[name] = Attempt(evil, own(seen), is_home(seen))
 
     async def run() -> None:
-        async with world.env(good.origin, settle_seconds=2.0) as env:
-            await env.goto(f"{good.origin}/start")
-            await env.goto(f"{good.origin}/")
-            seen = await observe_until(env, refusals, 0.5 if name in UNTRIED else 30.0)
-            assert refusals(seen) or name in UNTRIED, "the attempt was not even made"
-            # The page stays, or the one before it comes back; no tab shows anything else.
-            allowed = (good.origin, "about:blank")
+        names = list(ATTEMPTS)
+        await asyncio.gather(*(make_all(good, names[part::3]) for part, good in enumerate(goods)))
 
-            def is_home(seen: list[Observation]) -> bool:
-                return all(url.startswith(allowed) for url in (seen[-1].url, *(tab.url for tab in seen[-1].tabs)))
+    with ExitStack() as stack:
+        goods = [stack.enter_context(Site()) for _ in range(3)]
+        world.run(run(), seconds=600)
+        yield made
 
-            seen += await observe_until(env, is_home, 30.0)
-            assert is_home(seen)
-            if name in NAVIGATIONS:
-                assert any(refusal.kind == "navigation" for refusal in refusals(seen))
 
-    world.run(run())
-    assert evil.hits == []
-    assert evil.connections == 0
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_the_forbidden_site_hears_nothing(attempts: dict[str, Attempt], name: str) -> None:
+    made = attempts[name]
+    assert made.refusals or name in UNTRIED, "the attempt was not even made"
+    assert made.is_home
+    if name in NAVIGATIONS:
+        assert any(refusal.kind == "navigation" for refusal in made.refusals)
+    assert made.evil.hits == []
+    assert made.evil.connections == 0
 
 
 # Some spellings are not to be had everywhere, and a page that is not shown does not prove much; the rest must arrive.
@@ -179,6 +219,15 @@ def test_the_attempts_would_succeed(world: World, sites: tuple[Site, Site]) -> N
 # ---- what the agent itself asks for ----
 
 
+@pytest.fixture(scope="module")
+def stays(world: World) -> Iterator[tuple[BrowserEnv, Site]]:
+    """A browser that may visit one site."""
+    with Site({"/start": "<title>start</title>"}) as good:
+        opened = world.env(good.origin)
+        yield world.run(opened.__aenter__()), good
+        world.run(opened.__aexit__(None, None, None))
+
+
 @pytest.mark.parametrize(
     "address",
     [
@@ -202,96 +251,80 @@ def test_the_attempts_would_succeed(world: World, sites: tuple[Site, Site]) -> N
         "devtools://devtools/bundled/inspector.html",
     ],
 )
-def test_the_agent_cannot_go_there(world: World, sites: tuple[Site, Site], address: str) -> None:
-    good, evil = sites
+async def test_the_agent_cannot_go_there(
+    world: World, stays: tuple[BrowserEnv, Site], evil: Site, address: str
+) -> None:
+    env, good = stays
     address = address.replace("GOODPORT", str(good.port)).replace("EVIL", evil.origin).replace("PORT", str(evil.port))
-
-    async def run() -> None:
-        async with world.env(good.origin) as env:
-            await env.goto(f"{good.origin}/start")
-            with pytest.raises(Refused):
-                await env.goto(address)
-            seen = await env.observe()
-            assert seen.url == f"{good.origin}/start"
-            assert len(seen.refusals) == 1
-            assert seen.refusals[0].rule
-
-    world.run(run())
+    await env.goto(f"{good.origin}/start")
+    with pytest.raises(Refused):
+        await env.goto(address)
+    seen = await env.observe()
+    assert seen.url == f"{good.origin}/start"
+    assert len(seen.refusals) == 1
+    assert seen.refusals[0].rule
     assert evil.connections == 0
 
 
-def test_the_agent_is_not_redirected_there(world: World, sites: tuple[Site, Site]) -> None:
+async def test_the_agent_is_not_redirected_there(world: World, sites: tuple[Site, Site]) -> None:
     good, evil = sites
-
-    async def run() -> None:
-        async with world.env(good.origin) as env:
-            await env.goto(f"{good.origin}/start")
-            with pytest.raises(Refused, match="not among the allowed origins"):
-                await env.goto(f"{good.origin}/hop")
-            seen = await env.observe()
-            assert seen.url == f"{good.origin}/start"
-            assert [r.target for r in seen.refusals if r.kind == "navigation"] == [f"{evil.origin}/"]
-
-    world.run(run())
+    async with world.env(good.origin) as env:
+        await env.goto(f"{good.origin}/start")
+        with pytest.raises(Refused, match="not among the allowed origins"):
+            await env.goto(f"{good.origin}/hop")
+        seen = await env.observe()
+        assert seen.url == f"{good.origin}/start"
+        assert [r.target for r in seen.refusals if r.kind == "navigation"] == [f"{evil.origin}/"]
     assert evil.connections == 0
 
 
 # ---- names ----
 
 
-def test_a_name_that_leads_to_this_machine(world: World, evil: Site) -> None:
+async def test_a_name_that_leads_to_this_machine(world: World, evil: Site) -> None:
     """DNS rebinding: the name is allowed, or anything is; the address is not."""
 
     async def resolve(host: str, port: int) -> list[str]:
         assert host == "evil.example"
         return ["127.0.0.1"]
 
-    async def run() -> None:
-        url = f"http://evil.example:{evil.port}"
-        for policy in (SafetyPolicy([url]), SafetyPolicy(), SafetyPolicy([f"http://*.example:{evil.port}"])):
-            async with world.env(safety=policy, resolve=resolve) as env:
-                with pytest.raises(Refused, match=r"resolves to 127\.0\.0\.1"):
-                    await env.goto(f"{url}/")
-                assert (await env.observe()).url == "about:blank"
-        assert evil.connections == 0
-        async with world.env(safety=SafetyPolicy([url], allow_private=True), resolve=resolve) as env:
-            await env.goto(f"{url}/")
-            assert (await env.observe()).title == "evil"
-
-    world.run(run())
+    url = f"http://evil.example:{evil.port}"
+    for policy in (SafetyPolicy([url]), SafetyPolicy(), SafetyPolicy([f"http://*.example:{evil.port}"])):
+        async with world.env(safety=policy, resolve=resolve) as env:
+            with pytest.raises(Refused, match=r"resolves to 127\.0\.0\.1"):
+                await env.goto(f"{url}/")
+            assert (await env.observe()).url == "about:blank"
+    assert evil.connections == 0
+    async with world.env(safety=SafetyPolicy([url], allow_private=True), resolve=resolve) as env:
+        await env.goto(f"{url}/")
+        assert (await env.observe()).title == "evil"
 
 
-def test_a_name_that_changes_its_address(world: World, evil: Site) -> None:
+async def test_a_name_that_changes_its_address(world: World, evil: Site) -> None:
     """What was checked is what is connected to, however often the name is asked for."""
     answers = iter(["93.184.216.34"])
 
     async def resolve(host: str, port: int) -> list[str]:
         return [next(answers, "127.0.0.1")]
 
-    async def run() -> None:
-        async with world.env(safety=SafetyPolicy(), resolve=resolve) as env:
-            with pytest.raises(Refused):
-                await env.goto(f"http://evil.example:{evil.port}/")
-
-    world.run(run())
+    async with world.env(safety=SafetyPolicy(), resolve=resolve) as env:
+        with pytest.raises(Refused):
+            await env.goto(f"http://evil.example:{evil.port}/")
     assert evil.connections == 0
 
 
-def test_anything_public_is_not_this_machine(world: World, evil: Site) -> None:
-    async def run() -> None:
-        async with world.env(safety=SafetyPolicy()) as env:
-            for host in ("127.0.0.1", "localhost", "0.0.0.0", "[::1]"):
-                with pytest.raises(Refused, match="private network"):
-                    await env.goto(f"http://{host}:{evil.port}/")
-
-    world.run(run())
+async def test_anything_public_is_not_this_machine(world: World, evil: Site) -> None:
+    async with world.env(safety=SafetyPolicy()) as env:
+        for host in ("127.0.0.1", "localhost", "0.0.0.0", "[::1]"):
+            with pytest.raises(Refused, match="private network"):
+                await env.goto(f"http://{host}:{evil.port}/")
     assert evil.connections == 0
 
 
 # ---- what is not a request ----
 
 
-def test_no_datagrams(world: World, good: Site, evil: Site) -> None:
+async def test_no_datagrams(world: World, good: Site, evil: Site) -> None:
     """WebRTC and WebTransport have ways of their own, which lead through no proxy."""
     datagrams = Datagrams()
     good.pages["/"] = """<script>
@@ -305,21 +338,16 @@ def test_no_datagrams(world: World, good: Site, evil: Site) -> None:
       const tried = new WebTransport("https://127.0.0.1:UDP/").ready.catch(() => 0);
       Promise.all([gathered, tried]).then(() => document.title = "tried");
     </script>""".replace("UDP", str(datagrams.port)).replace("PORT", str(evil.port))
-
-    async def run() -> None:
-        async with world.env(good.origin) as env:
-            await env.goto(f"{good.origin}/")
-            seen = await observe_until(env, lambda seen: seen[-1].title == "tried")
-            assert seen[-1].title == "tried"
-
-    world.run(run())
+    async with world.at(good.origin) as env:
+        seen = await observe_until(env, lambda seen: seen[-1].title == "tried")
+        assert seen[-1].title == "tried"
     assert datagrams.count() == 0
     assert evil.connections == 0
     datagrams.close()
 
 
 @pytest.mark.parametrize("anywhere", [False, True])
-def test_service_workers_are_blocked(world: World, good: Site, evil: Site, anywhere: bool) -> None:
+async def test_service_workers_are_blocked(world: World, good: Site, evil: Site, anywhere: bool) -> None:
     good.pages["/worker.js"] = (
         200,
         {"content-type": "text/javascript"},
@@ -331,16 +359,12 @@ def test_service_workers_are_blocked(world: World, good: Site, evil: Site, anywh
           new Promise(resolve => setTimeout(() => resolve(result), 300))]))
         .then(text => document.title = "tried " + text)
     </script>"""
-
-    async def run() -> None:
-        safety = SafetyPolicy(None if anywhere else [good.origin], allow_private=[good.host])
-        async with world.env(safety=safety) as env:
-            await env.goto(f"{good.origin}/")
-            seen = await observe_until(env, lambda seen: seen[-1].title.startswith("tried"))
-            assert seen[-1].title.startswith("tried")
-            assert seen[-1].title != "tried ready"
-
-    world.run(run())
+    safety = SafetyPolicy(None if anywhere else [good.origin], allow_private=[good.host])
+    async with world.env(safety=safety) as env:
+        await env.goto(f"{good.origin}/")
+        seen = await observe_until(env, lambda seen: seen[-1].title.startswith("tried"))
+        assert seen[-1].title.startswith("tried")
+        assert seen[-1].title != "tried ready"
     assert evil.connections == 0
     assert "/worker.js" not in good.hits
 
@@ -374,37 +398,27 @@ def test_a_service_worker_does_not_get_around_the_egress_proxy(world: World, goo
         assert evil.connections == 0
 
 
-def test_pages_of_later_tabs_are_checked_too(world: World, sites: tuple[Site, Site]) -> None:
+async def test_pages_of_later_tabs_are_checked_too(world: World, sites: tuple[Site, Site]) -> None:
     good, evil = sites
     good.pages["/"] = "<a href='/second' target=_blank style='font-size: 80px'>open</a>"
     good.pages["/second"] = f"<title>second</title><a href='{evil.origin}/' style='font-size: 80px'>leave</a>"
-
-    async def run() -> None:
-        async with world.env(good.origin) as env:
-            await env.goto(f"{good.origin}/")
-            await env.click(60, 50)
-            assert (await env.observe()).title == "second"
-            await env.click(60, 50)
-            seen = await env.observe()
-            assert seen.url == f"{good.origin}/second"
-            # The full browser also tries to connect as soon as the button is down.
-            assert [r.target for r in seen.refusals if r.kind == "navigation"] == [f"{evil.origin}/"]
-
-    world.run(run())
+    async with world.at(good.origin) as env:
+        await env.click(60, 50)
+        assert (await env.observe()).title == "second"
+        await env.click(60, 50)
+        seen = await env.observe()
+        assert seen.url == f"{good.origin}/second"
+        # The full browser also tries to connect as soon as the button is down.
+        assert [r.target for r in seen.refusals if r.kind == "navigation"] == [f"{evil.origin}/"]
     assert evil.connections == 0
 
 
-def test_a_slow_redirect_after_the_action_is_refused_too(world: World, sites: tuple[Site, Site]) -> None:
+async def test_a_slow_redirect_after_the_action_is_refused_too(world: World, sites: tuple[Site, Site]) -> None:
     good, evil = sites
     good.pages["/slow"] = slowly(0.3, redirect(f"{evil.origin}/"))
     good.pages["/"] = "<script>setTimeout(() => location = '/slow', 50)</script>"
-
-    async def run() -> None:
-        async with world.env(good.origin, settle_seconds=0.05) as env:
-            await env.goto(f"{good.origin}/")
-            seen = await observe_until(env, refusals)
-            assert refusals(seen)
-            assert seen[-1].url == f"{good.origin}/"
-
-    world.run(run())
+    async with world.at(good.origin, settle_seconds=0.05) as env:
+        seen = await observe_until(env, refusals)
+        assert refusals(seen)
+        assert seen[-1].url == f"{good.origin}/"
     assert evil.connections == 0

@@ -51,73 +51,60 @@ class Person:
         return self.answers.pop(0)
 
 
-def test_what_a_thing_is_made_of_does_not_matter(world: World, good: Site) -> None:
+async def test_what_a_thing_is_made_of_does_not_matter(world: World, good: Site) -> None:
     good.pages["/done"] = "<title>done</title>"
     missed = []
-
-    async def run() -> None:
-        person = Person(*[False] * len(THINGS))
-        async with world.env(good.origin, confirmation=Confirmation(["delete"], person)) as env:
-            for number, (name, page) in enumerate(THINGS.items()):
-                good.pages["/"] = f"<!doctype html>{STYLE}<title></title>{page}"
-                await env.hover(400, 300)
-                await env.goto(f"{good.origin}/?{number}")
-                try:
-                    await env.click(40, 30)
-                    missed.append(name)
-                except Refused:
-                    pass
-                assert (await env.observe()).title != "done" or name in missed, name
-
-    world.run(run())
+    person = Person(*[False] * len(THINGS))
+    async with world.env(good.origin, confirmation=Confirmation(["delete"], person)) as env:
+        for number, (name, page) in enumerate(THINGS.items()):
+            good.pages["/"] = f"<!doctype html>{STYLE}<title></title>{page}"
+            await env.hover(400, 300)
+            await env.goto(f"{good.origin}/?{number}")
+            try:
+                await env.click(40, 30)
+                missed.append(name)
+            except Refused:
+                pass
+            assert (await env.observe()).title != "done" or name in missed, name
     assert missed == []
 
 
-def test_other_things_are_not_asked_about(world: World, good: Site) -> None:
+async def test_other_things_are_not_asked_about(world: World, good: Site) -> None:
     """Moving about and emptying a field in a form that deletes; only Enter would send it."""
     good.pages["/"] = f"""{STYLE}<form action=/delete><input class=at name=q value=abc autofocus>
       <button style="margin-top: 100px">Delete</button></form>"""
-
-    async def run() -> None:
-        person = Person(False, False)
-        async with world.env(good.origin, confirmation=Confirmation(["delete"], person)) as env:
-            await env.goto(f"{good.origin}/")
-            for keys in ("Control+a", "Delete", "Tab", "Shift+Tab", "x"):
-                await env.press(keys)
-            await env.click(40, 30)
-            assert person.asked == []
-            with pytest.raises(Refused):
-                await env.press("Enter")
-            await env.evaluate("document.activeElement.blur()")
-            with pytest.raises(Refused):  # outside of a field this key may remove anything
-                await env.press("Delete")
-
-    world.run(run())
-    assert good.hits.count("/") == len(good.hits)
+    person = Person(False, False)
+    async with world.at(good.origin, confirmation=Confirmation(["delete"], person)) as env:
+        for keys in ("Control+a", "Delete", "Tab", "Shift+Tab", "x"):
+            await env.press(keys)
+        await env.click(40, 30)
+        assert person.asked == []
+        with pytest.raises(Refused):
+            await env.press("Enter")
+        await env.evaluate("document.activeElement.blur()")
+        with pytest.raises(Refused):  # outside of a field this key may remove anything
+            await env.press("Delete")
+    assert set(good.hits) <= {"/", "/favicon.ico"}
 
 
-def test_dialogs_are_asked_about(world: World, good: Site) -> None:
+async def test_dialogs_are_asked_about(world: World, good: Site) -> None:
     """A page's own question is a person's to answer, who may take longer than a page has to answer."""
     good.pages["/"] = f"""{STYLE}<button class=at onclick="document.title = [confirm('Delete everything?'),
       confirm('Sure?')]">Go on</button>"""
+    person = Person(False, True)
 
-    async def run() -> None:
-        person = Person(False, True)
+    async def slow(question: Question) -> bool:
+        if not person.asked:
+            await asyncio.sleep(2.5)
+        return await person(question)
 
-        async def slow(question: Question) -> bool:
-            if not person.asked:
-                await asyncio.sleep(2.5)
-            return await person(question)
-
-        options = {"confirmation": Confirmation(["delete"], slow), "call_seconds": 2.0, "settle_seconds": 0.5}
-        async with world.env(good.origin, **options) as env:
-            for agreed in ("false", "true"):
-                await env.goto(f"{good.origin}/")
-                await env.click(40, 30)
-                seen = await env.observe()
-                assert (seen.title, seen.errors) == (f"{agreed},true", ())
-                assert [refusal.kind for refusal in seen.refusals] == ["confirmation"] * (agreed == "false")
-            assert [question.text for question in person.asked] == ["Delete everything?"] * 2
-            assert person.asked[0].action == "agreeing to the page's confirm"
-
-    world.run(run())
+    options = {"confirmation": Confirmation(["delete"], slow), "call_seconds": 2.0, "settle_seconds": 0.5}
+    async with world.env(good.origin, **options) as env:
+        for agreed in ("false", "true"):
+            await env.goto(f"{good.origin}/")
+            await env.click(40, 30)
+            seen = await env.observe()
+            assert (seen.title, seen.errors) == (f"{agreed},true", ())
+            assert [refusal.kind for refusal in seen.refusals] == ["confirmation"] * (agreed == "false")
+        assert [question.text for question in person.asked] == ["Delete everything?"] * 2
+        assert person.asked[0].action == "agreeing to the page's confirm"

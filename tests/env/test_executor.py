@@ -98,28 +98,24 @@ def test_what_a_surface_cannot_do_is_said(text: str) -> None:
         did(text)
 
 
-def test_a_browser_is_an_environment(world: World, good: Site) -> None:
+async def test_a_browser_is_an_environment(world: World, good: Site) -> None:
     good.pages["/"] = "<title>start</title><script>alert('hello')</script><button>go</button>"
-
-    async def run() -> None:
-        async with world.env(good.origin) as env:
-            played: Environment = env
-            first = await played.reset(Task(text="Press go.", url=f"{good.origin}/"), 0)
-            assert (first.title, (first.width, first.height), played.instruction) == ("start", (500, 320), "Press go.")
-            said = ("a alert said 'hello' and was answered with 'accepted'",)
-            assert first.notices == said
-            # Nobody has seen these yet who was not told of the reset.
-            again = await played.observe()
-            assert (again.notices, again.image) == (said, first.image)
-            assert (await played.observe()).notices == ()
-            assert [str(tab) for tab in again.tabs] == ["*0: start"]
-            assert not (await played.status()).done
-            with pytest.raises(ActionFailed, match="answer does nothing here"):
-                await played.act(parse_action('{"action":"answer","text":"done"}'))
-            with pytest.raises(ValueError, match="has no url"):
-                await played.reset(Task(text="Press go."), 0)
-
-    world.run(run())
+    async with world.env(good.origin) as env:
+        played: Environment = env
+        first = await played.reset(Task(text="Press go.", url=f"{good.origin}/"), 0)
+        assert (first.title, (first.width, first.height), played.instruction) == ("start", (500, 320), "Press go.")
+        said = ("an alert said 'hello' and was answered with 'accepted'",)
+        assert first.notices == said
+        # Nobody has seen these yet who was not told of the reset.
+        again = await played.observe()
+        assert (again.notices, again.image) == (said, first.image)
+        assert (await played.observe()).notices == ()
+        assert [str(tab) for tab in again.tabs] == ["*0: start"]
+        assert not (await played.status()).done
+        with pytest.raises(ActionFailed, match="answer does nothing here"):
+            await played.act(parse_action('{"action":"answer","text":"done"}'))
+        with pytest.raises(ValueError, match="has no url"):
+            await played.reset(Task(text="Press go."), 0)
 
 
 def test_there_is_one_of_each() -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from holotron.env.browser import install
-from holotron.env.errors import BrowserMissing
 
 
 def test_nothing_is_installed_twice(monkeypatch):
@@ -53,11 +50,3 @@ def test_a_window_needs_the_whole_browser(monkeypatch, tmp_path):
     assert chromium.find_chromium(window=True)[0] == tmp_path / "chromium"
     (tmp_path / "chromium").unlink()
     assert chromium.find_chromium(window=True)[0] is None
-
-
-def test_a_missing_browser_is_named(monkeypatch):
-    from holotron.env.browser import chromium
-
-    monkeypatch.setattr(chromium, "find_chromium", lambda: (None, "not anywhere"))
-    with pytest.raises(BrowserMissing, match=r"not anywhere.*playwright install.*HOLOTRON_CHROMIUM"):
-        chromium.require_chromium()

@@ -56,7 +56,7 @@ def _zombie(name: str) -> bool:
         return True
 
 
-def test_twenty_browsers_in_two_processes(good: Site) -> None:
+async def test_eight_browsers_in_two_processes(good: Site) -> None:
     good.pages["/"] = "<title>start</title><a href=/next style='font-size: 80px'>next</a>"
     good.pages["/next"] = "<script>document.title = location.search + localStorage.length; localStorage.a = 1</script>"
 
@@ -67,23 +67,20 @@ def test_twenty_browsers_in_two_processes(good: Site) -> None:
             await env.goto(f"{good.origin}/next?{number}-")
             return (await env.observe()).title
 
-    async def run() -> None:
-        before = set(descendants(os.getpid()))
-        async with Browsers(2) as browsers:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one(browsers, number)) for number in range(20)]
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                spread = browsers.contexts
-            # Each began where localStorage was touched once before, by itself.
-            assert [task.result() for task in tasks] == [f"?{number}-1" for number in range(20)]
-            assert browsers.contexts == [0, 0]
-            assert max(spread) <= 10
-            started = set(descendants(os.getpid())) - before
-            assert len([command for pid, command in chromiums().items() if pid in started]) == 2
-        assert gone(started)
-
-    asyncio.run(run())
+    before = set(descendants(os.getpid()))
+    async with Browsers(2) as browsers:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(browsers, number)) for number in range(8)]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            spread = browsers.contexts
+        # Each began where localStorage was touched once before, by itself.
+        assert [task.result() for task in tasks] == [f"?{number}-1" for number in range(8)]
+        assert browsers.contexts == [0, 0]
+        assert max(spread) <= 4
+        started = set(descendants(os.getpid())) - before
+        assert len([command for pid, command in chromiums().items() if pid in started]) == 2
+    assert gone(started)
 
 
 def test_a_killed_browser_is_noticed_and_replaced(good: Site) -> None:
@@ -137,7 +134,7 @@ def test_a_killed_driver_is_noticed_and_replaced(good: Site, caplog: pytest.LogC
     assert [record.name for record in caplog.records] == ["holotron.env.browser.pool"]
 
 
-def test_cancelling_closes_everything(good: Site) -> None:
+async def test_cancelling_closes_everything(good: Site) -> None:
     good.pages["/"] = "<title>here</title>"
     before = set(descendants(os.getpid()))
     started: set[int] = set()
@@ -150,17 +147,14 @@ def test_cancelling_closes_everything(good: Site) -> None:
                 await env.click(10, 10)
                 await env.observe()
 
-    async def run() -> None:
-        task = asyncio.create_task(agent())
-        while not started:
-            await asyncio.sleep(0.05)
-        await asyncio.sleep(0.2)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert gone(started)
-
-    asyncio.run(run())
+    task = asyncio.create_task(agent())
+    while not started:
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert gone(started)
 
 
 @pytest.mark.parametrize("processes", [0, 1, 3])
@@ -221,26 +215,20 @@ asyncio.run(main())
     started = set(descendants(process.pid))
     assert chromiums(process.pid)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert "KeyboardInterrupt" in errors
     assert "BrowserCrashed" not in errors
     assert gone(started)
 
 
-def test_no_chromium_says_what_to_do(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with Browsers(1, LaunchOptions(executable=tmp_path / "nothing")) as browsers:
-            with pytest.raises(BrowserMissing, match="holotron doctor"):
-                await BrowserEnv.open(browsers)
-
-    asyncio.run(run())
-
-
-def test_closed_browsers_open_nothing() -> None:
-    async def run() -> None:
-        browsers = Browsers(1)
-        await browsers.close()
-        with pytest.raises(InfrastructureError, match="closed"):
+async def test_no_chromium_says_what_to_do(tmp_path: Path) -> None:
+    async with Browsers(1, LaunchOptions(executable=tmp_path / "nothing")) as browsers:
+        with pytest.raises(BrowserMissing, match="holotron doctor"):
             await BrowserEnv.open(browsers)
 
-    asyncio.run(run())
+
+async def test_closed_browsers_open_nothing() -> None:
+    browsers = Browsers(1)
+    await browsers.close()
+    with pytest.raises(InfrastructureError, match="closed"):
+        await BrowserEnv.open(browsers)

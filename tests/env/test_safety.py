@@ -180,35 +180,31 @@ def by_name(host: str, port: int, command: int = 1) -> bytes:
     return bytes([5, command, 0, 3, len(host)]) + host.encode() + port.to_bytes(2, "big")
 
 
-def test_the_egress_proxy(good: Site, evil: Site) -> None:
+async def test_the_egress_proxy(good: Site, evil: Site) -> None:
     good.pages["/"] = "hello"
     refused: list[str] = []
-
-    async def run() -> None:
-        policy = SafetyPolicy([good.origin, "http://nowhere.invalid"])
-        proxy = EgressProxy(policy, lambda place, rule: refused.append(place))
-        await proxy.start()
-        code, reader, writer = await ask(proxy, by_name("127.0.0.1", good.port))
-        assert code == SUCCEEDED
-        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        assert (await reader.read()).endswith(b"hello")
-        numeric = bytes([5, 1, 0, 1, 127, 0, 0, 1])
-        assert (await ask(proxy, numeric + good.port.to_bytes(2, "big")))[0] == SUCCEEDED
-        assert (await ask(proxy, numeric + evil.port.to_bytes(2, "big")))[0] == NOT_ALLOWED
-        assert (await ask(proxy, by_name("localhost", good.port)))[0] == NOT_ALLOWED
-        assert (await ask(proxy, by_name("127.0.0.1", good.port, command=3)))[0] == UNSUPPORTED
-        assert (await ask(proxy, by_name("nowhere.invalid", 80)))[0] == UNREACHABLE
-        port = int(proxy.address.rpartition(":")[2])
-        await proxy.close()
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", port)
-
-    asyncio.run(run())
+    policy = SafetyPolicy([good.origin, "http://nowhere.invalid"])
+    proxy = EgressProxy(policy, lambda place, rule: refused.append(place))
+    await proxy.start()
+    code, reader, writer = await ask(proxy, by_name("127.0.0.1", good.port))
+    assert code == SUCCEEDED
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert (await reader.read()).endswith(b"hello")
+    numeric = bytes([5, 1, 0, 1, 127, 0, 0, 1])
+    assert (await ask(proxy, numeric + good.port.to_bytes(2, "big")))[0] == SUCCEEDED
+    assert (await ask(proxy, numeric + evil.port.to_bytes(2, "big")))[0] == NOT_ALLOWED
+    assert (await ask(proxy, by_name("localhost", good.port)))[0] == NOT_ALLOWED
+    assert (await ask(proxy, by_name("127.0.0.1", good.port, command=3)))[0] == UNSUPPORTED
+    assert (await ask(proxy, by_name("nowhere.invalid", 80)))[0] == UNREACHABLE
+    port = int(proxy.address.rpartition(":")[2])
+    await proxy.close()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
     assert refused == [f"127.0.0.1:{evil.port}", f"localhost:{good.port}"]
     assert evil.connections == 0
 
 
-def test_the_gate_asks_for_a_name_once(good: Site, evil: Site) -> None:
+async def test_the_gate_asks_for_a_name_once(good: Site, evil: Site) -> None:
     """Between the check and the connection nobody can answer differently."""
     asked = 0
 
@@ -217,11 +213,8 @@ def test_the_gate_asks_for_a_name_once(good: Site, evil: Site) -> None:
         asked += 1
         return ["127.0.0.1"]
 
-    async def run() -> None:
-        proxy = EgressProxy(SafetyPolicy(allow_private=True), lambda place, rule: None, resolve)
-        await proxy.start()
-        assert (await ask(proxy, by_name("example.com", good.port)))[0] == SUCCEEDED
-        await proxy.close()
-
-    asyncio.run(run())
+    proxy = EgressProxy(SafetyPolicy(allow_private=True), lambda place, rule: None, resolve)
+    await proxy.start()
+    assert (await ask(proxy, by_name("example.com", good.port)))[0] == SUCCEEDED
+    await proxy.close()
     assert asked == 1

@@ -124,31 +124,26 @@ FORM = """<style>body { margin: 0; background: white } input { position: absolut
 <form action=/next><input name=q autofocus></form><p></p>"""
 
 
-def test_a_secret_is_typed_and_never_seen(world: World, good: Site) -> None:
+async def test_a_secret_is_typed_and_never_seen(world: World, good: Site) -> None:
     good.pages["/"] = f"""{FORM}<script>document.forms[0].q.addEventListener("input", event => {{
       document.title = event.target.value; document.querySelector("p").textContent = "you typed " + event.target.value;
       console.log(event.target.value); }})</script>"""
     good.pages["/next"] = "<title>next</title>"
-
-    async def run() -> None:
-        async with world.env(good.origin, secrets=secrets_for(good.origin)) as env:
-            await env.goto(f"{good.origin}/")
-            await env.type_text("me:{{secret:password}}!")
-            seen = await env.observe()
-            assert seen.title == "me:{{secret:password}}!"
-            assert_hidden(seen)
-            picture = Image.open(io.BytesIO(seen.image)).convert("RGB")
-            assert picture.size == (500, 320)
-            assert picture.getpixel((100, 30)) == COLOUR  # the field
-            assert picture.getpixel((15, 105)) == COLOUR  # the text beside it
-            assert picture.getpixel((400, 250)) == (255, 255, 255)
-            await env.press("Enter")
-            seen = await env.observe()
-            assert seen.url == f"{good.origin}/next?q=me%3A" + "{{secret:password}}%21"
-            assert_hidden(seen)
-            assert_hidden(seen.tabs)
-
-    world.run(run())
+    async with world.at(good.origin, secrets=secrets_for(good.origin)) as env:
+        await env.type_text("me:{{secret:password}}!")
+        seen = await env.observe()
+        assert seen.title == "me:{{secret:password}}!"
+        assert_hidden(seen)
+        picture = Image.open(io.BytesIO(seen.image)).convert("RGB")
+        assert picture.size == (500, 320)
+        assert picture.getpixel((100, 30)) == COLOUR  # the field
+        assert picture.getpixel((15, 105)) == COLOUR  # the text beside it
+        assert picture.getpixel((400, 250)) == (255, 255, 255)
+        await env.press("Enter")
+        seen = await env.observe()
+        assert seen.url == f"{good.origin}/next?q=me%3A" + "{{secret:password}}%21"
+        assert_hidden(seen)
+        assert_hidden(seen.tabs)
     assert any("s3cret" in hit for hit in good.hits)
 
 
@@ -166,43 +161,34 @@ SHOWN = """<style>body { margin: 0; font: 20px/30px sans-serif } div { height: 3
   inner.scrollTop = 60; scrollTo(0, 10)</script>"""
 
 
-def test_no_way_of_showing_a_secret_gets_through(world: World, good: Site) -> None:
+async def test_no_way_of_showing_a_secret_gets_through(world: World, good: Site) -> None:
     """Split over elements, in a closed shadow tree, by style sheets, moved, scrolled or in a frame: all is covered."""
     good.pages["/"] = SHOWN
-
-    async def run() -> None:
-        async with world.env(good.origin, secrets=secrets_for(good.origin)) as env:
-            await env.goto(f"{good.origin}/")
-            picture = Image.open(io.BytesIO((await env.observe()).image)).convert("RGB")
-            for line, row in enumerate(["split", "shadow", "css", "caps", "moved", "", "inner"]):
-                for x in (20, 150):
-                    place = (x + (200 if row == "moved" else 0), 30 * line + 5)
-                    assert not row or picture.getpixel(place) == COLOUR, row
-            assert picture.getpixel((50, 30 * 7 - 10 + 10)) == COLOUR, "frame"
-            free = picture.crop((0, 30 * 8 - 6, 500, 30 * 9 - 14))
-            covered = sum(count for count, colour in free.getcolors() or () if colour == COLOUR)
-            assert covered < 100  # its letters have such pixels, too
-
-    world.run(run())
+    async with world.at(good.origin, secrets=secrets_for(good.origin)) as env:
+        picture = Image.open(io.BytesIO((await env.observe()).image)).convert("RGB")
+        for line, row in enumerate(["split", "shadow", "css", "caps", "moved", "", "inner"]):
+            for x in (20, 150):
+                place = (x + (200 if row == "moved" else 0), 30 * line + 5)
+                assert not row or picture.getpixel(place) == COLOUR, row
+        assert picture.getpixel((50, 30 * 7 - 10 + 10)) == COLOUR, "frame"
+        free = picture.crop((0, 30 * 8 - 6, 500, 30 * 9 - 14))
+        covered = sum(count for count, colour in free.getcolors() or () if colour == COLOUR)
+        assert covered < 100  # its letters have such pixels, too
 
 
-def test_the_agent_is_told_names_and_origins(world: World, good: Site) -> None:
+async def test_the_agent_is_told_names_and_origins(world: World, good: Site) -> None:
     good.pages["/"] = FORM
-
-    async def run() -> None:
-        async with world.env(good.origin, secrets=secrets_for(good.origin, "https://login.example")) as env:
-            seen = await env.reset(Task(text="Log in.", url=f"{good.origin}/"))
-            (told,) = seen.notices
-            assert "{{secret:password}}" in told
-            assert f"only pages of {good.origin} and https://login.example get it" in told
-            assert_hidden(seen)
-            assert (await env.observe()).notices == (told,)  # reset looked, and the agent looks for the first time
-            assert (await env.observe()).notices == ()
-
-    world.run(run())
+    async with world.env(good.origin, secrets=secrets_for(good.origin, "https://login.example")) as env:
+        seen = await env.reset(Task(text="Log in.", url=f"{good.origin}/"))
+        (told,) = seen.notices
+        assert "{{secret:password}}" in told
+        assert f"only pages of {good.origin} and https://login.example get it" in told
+        assert_hidden(seen)
+        assert (await env.observe()).notices == (told,)  # reset looked, and the agent looks for the first time
+        assert (await env.observe()).notices == ()
 
 
-def test_a_login_answers_servers_that_ask_by_http(world: World, good: Site) -> None:
+async def test_a_login_answers_servers_that_ask_by_http(world: World, good: Site) -> None:
     """The name and the secret go to the secret's own origin, and to no other."""
     other = f"http://localhost:{good.port}"
     asked: list[str] = []
@@ -211,86 +197,79 @@ def test_a_login_answers_servers_that_ask_by_http(world: World, good: Site) -> N
         if good.headers.get("authorization")
         else (401, {"www-authenticate": 'Basic realm="x"'}, "<title>out</title>")
     )
-
-    async def run() -> None:
-        secrets, login = secrets_for(good.origin), Login("ada", "password")
-        async with world.env(good.origin, other, secrets=secrets, login=login) as env:
-            await env.goto(f"{good.origin}/")
-            seen = await env.observe()
-            assert (seen.title, seen.url) == ("in", f"{good.origin}/")
-            assert_hidden(seen)
-            asked.append(good.headers["authorization"])
-            await env.goto(f"{other}/")
-            assert (await env.observe()).title == "out"
-
-    world.run(run())
+    secrets, login = secrets_for(good.origin), Login("ada", "password")
+    async with world.at(good.origin, other, secrets=secrets, login=login) as env:
+        seen = await env.observe()
+        assert (seen.title, seen.url) == ("in", f"{good.origin}/")
+        assert_hidden(seen)
+        asked.append(good.headers["authorization"])
+        await env.goto(f"{other}/")
+        seen = await env.observe()
+        assert seen.title == "out"
+        assert seen.notices[0].startswith(f"{other} asks for a name and a password, and got none; begin at")
     assert base64.b64decode(asked[0].removeprefix("Basic ")).decode() == f"ada:{VALUE}"
 
 
-def test_a_secret_stays_in_its_origin(world: World, good: Site) -> None:
+@pytest.mark.parametrize("wrong", [False, True])
+async def test_a_login_that_is_missing_or_wrong_is_told(world: World, good: Site, wrong: bool) -> None:
+    good.pages["/"] = (401, {"www-authenticate": 'Basic realm="x"'}, "<title>out</title>")
+    given = {"secrets": secrets_for(good.origin), "login": Login("ada", "password")} if wrong else {}
+    async with world.at(good.origin, **given) as env:
+        notices = (await env.observe()).notices
+    missing = f"{good.origin} asks for a name and a password, and got none; begin at an address with them: http://N"
+    assert notices[-1].startswith(f"{good.origin} refused the name and password of its address" if wrong else missing)
+    assert VALUE not in str(notices)
+
+
+async def test_a_secret_stays_in_its_origin(world: World, good: Site) -> None:
     good.pages["/"] = f"{FORM}<title>here</title>"
-
-    async def run() -> None:
-        async with world.env(good.origin, secrets=secrets_for("https://bank.example")) as env:
-            await env.goto(f"{good.origin}/")
-            with pytest.raises(Refused, match="may not be typed into a page of") as refused:
-                await env.type_text("{{secret:password}}")
-            assert_hidden(refused.value)
-            with pytest.raises(ActionFailed, match="no secret named 'other'"):
-                await env.type_text("{{secret:other}}")
-            assert await env._driver.tabs.current.page.evaluate("document.forms[0].q.value") == ""
-
-    world.run(run())
+    async with world.at(good.origin, secrets=secrets_for("https://bank.example")) as env:
+        with pytest.raises(Refused, match="may not be typed into a page of") as refused:
+            await env.type_text("{{secret:password}}")
+        assert_hidden(refused.value)
+        with pytest.raises(ActionFailed, match="no secret named 'other'"):
+            await env.type_text("{{secret:other}}")
+        assert await env._driver.tabs.current.page.evaluate("document.forms[0].q.value") == ""
 
 
 @pytest.mark.parametrize("sandbox", ["", "sandbox='allow-scripts allow-forms'"])
-def test_a_frame_has_its_own_origin(world: World, good: Site, sandbox: str) -> None:
+async def test_a_frame_has_its_own_origin(world: World, good: Site, sandbox: str) -> None:
     """A page may not have what its frame may have, nor the other way round; a sandboxed frame has no origin."""
     other = f"http://localhost:{good.port}"
     good.pages["/frame"] = FORM
     good.pages["/"] = (
         f"<body style='margin: 0'><iframe {sandbox} src='{other}/frame' width=450 height=250 frameborder=0>"
     )
-
-    async def run() -> None:
-        for allowed in (good.origin, other):
-            async with world.env(good.origin, other, secrets=secrets_for(allowed)) as env:
-                await env.goto(f"{good.origin}/")
-                await env.click(100, 30)
-                if allowed == other and not sandbox:
+    for allowed in (good.origin, other):
+        async with world.at(good.origin, other, secrets=secrets_for(allowed)) as env:
+            await env.click(100, 30)
+            if allowed == other and not sandbox:
+                await env.type_text("{{secret:password}}")
+                seen = await env.observe()
+                picture = Image.open(io.BytesIO(seen.image)).convert("RGB")
+                assert picture.getpixel((100, 30)) == COLOUR
+            else:
+                with pytest.raises(Refused, match="may not be typed"):
                     await env.type_text("{{secret:password}}")
-                    seen = await env.observe()
-                    picture = Image.open(io.BytesIO(seen.image)).convert("RGB")
-                    assert picture.getpixel((100, 30)) == COLOUR
-                else:
-                    with pytest.raises(Refused, match="may not be typed"):
-                        await env.type_text("{{secret:password}}")
-                frame = env._driver.tabs.current.page.frames[1]
-                typed = await frame.evaluate("document.forms[0].q.value")
-                assert typed == (VALUE if allowed == other and not sandbox else "")
-
-    world.run(run())
+            frame = env._driver.tabs.current.page.frames[1]
+            typed = await frame.evaluate("document.forms[0].q.value")
+            assert typed == (VALUE if allowed == other and not sandbox else "")
 
 
-def test_a_secret_is_not_carried_over_by_the_clipboard(world: World, good: Site) -> None:
+async def test_a_secret_is_not_carried_over_by_the_clipboard(world: World, good: Site) -> None:
     good.pages["/"] = FORM
     other = f"http://localhost:{good.port}"
-
-    async def run() -> None:
-        async with world.env(good.origin, other, secrets=secrets_for(good.origin)) as env:
-            await env.goto(f"{good.origin}/")
-            await env.type_text("{{secret:password}}")
-            await env.press("ctrl+a")
-            await env.press("ctrl+c")
-            await env.goto(f"{other}/")
-            await env.press("ctrl+v")
-            typed = await env._driver.tabs.current.page.evaluate("document.forms[0].q.value")
-            assert typed == "{{secret:password}}"
-
-    world.run(run())
+    async with world.at(good.origin, other, secrets=secrets_for(good.origin)) as env:
+        await env.type_text("{{secret:password}}")
+        await env.press("ctrl+a")
+        await env.press("ctrl+c")
+        await env.goto(f"{other}/")
+        await env.press("ctrl+v")
+        typed = await env._driver.tabs.current.page.evaluate("document.forms[0].q.value")
+        assert typed == "{{secret:password}}"
 
 
-def test_a_page_cannot_read_what_looks_for_secrets(world: World, good: Site) -> None:
+async def test_a_page_cannot_read_what_looks_for_secrets(world: World, good: Site) -> None:
     """The search for secrets on the screen runs where the page's own versions of functions do not count."""
     good.pages["/"] = f"""{FORM}<script>
       String.prototype.includes = function (text) {{ document.title = "caught " + text; return false; }};
@@ -298,14 +277,10 @@ def test_a_page_cannot_read_what_looks_for_secrets(world: World, good: Site) -> 
       document.createTreeWalker = () => document.title = "caught";
     </script>"""
     good.pages["/login"] = FORM
-
-    async def run() -> None:
-        login = f"http://localhost:{good.port}"
-        async with world.env(good.origin, login, secrets=secrets_for(login)) as env:
-            await env.goto(f"{login}/login")
-            await env.type_text("{{secret:password}}")
-            await env.goto(f"{good.origin}/")
-            await env.observe()
-            assert "caught" not in (await env.observe()).title
-
-    world.run(run())
+    login = f"http://localhost:{good.port}"
+    async with world.env(good.origin, login, secrets=secrets_for(login)) as env:
+        await env.goto(f"{login}/login")
+        await env.type_text("{{secret:password}}")
+        await env.goto(f"{good.origin}/")
+        await env.observe()
+        assert "caught" not in (await env.observe()).title

@@ -26,79 +26,55 @@ async def two_frames(env: Any) -> float:
     return time.perf_counter() - start
 
 
-def test_an_action_on_a_page_at_rest_costs_a_frame(world: World, good: Site) -> None:
+async def test_an_action_on_a_page_at_rest_costs_a_frame(world: World, good: Site) -> None:
     good.pages["/"] = "<p>text</p>" * 50
-
-    async def run() -> None:
-        async with world.env(good.origin, width=1280, height=800) as env:
-            await env.goto(f"{good.origin}/")
-            await click(env)
-            # The best of some averages, beside what frames take: other programs run on this machine.
-            averages = [sum([await click(env) for _ in range(5)]) / 5 for _ in range(4)]
-            assert min(averages) < max(0.1, 4 * await two_frames(env))
-            assert (await env.observe()).settled
-
-    world.run(run())
+    async with world.at(good.origin, width=1280, height=800) as env:
+        await click(env)
+        # The best of some averages, beside what frames take: other programs run on this machine.
+        averages = [sum([await click(env) for _ in range(5)]) / 5 for _ in range(4)]
+        assert min(averages) < max(0.1, 4 * await two_frames(env))
+        assert (await env.observe()).settled
 
 
-def test_what_an_answer_changes_is_waited_for(world: World, good: Site) -> None:
+async def test_what_an_answer_changes_is_waited_for(world: World, good: Site) -> None:
     good.pages["/"] = f"""{BUTTON}<button onclick="fetch('/data').then(answer => answer.text())
       .then(text => fetch('/more?' + text)).then(answer => answer.text()).then(text => document.title = text)">"""
     good.pages["/data"] = slowly(0.3, "first")
     good.pages["/more"] = slowly(0.3, "second")
-
-    async def run() -> None:
-        async with world.env(good.origin) as env:
-            await env.goto(f"{good.origin}/")
-            assert 0.6 < await click(env) < 2
-            seen = await env.observe()
-            assert (seen.title, seen.settled) == ("second", True)
-
-    world.run(run())
+    async with world.at(good.origin) as env:
+        assert 0.6 < await click(env) < 2
+        seen = await env.observe()
+        assert (seen.title, seen.settled) == ("second", True)
 
 
-def test_a_page_that_builds_itself_is_waited_for(world: World, good: Site) -> None:
+async def test_a_page_that_builds_itself_is_waited_for(world: World, good: Site) -> None:
     """Changes that follow each other closely, and an animation that ends."""
     good.pages["/"] = f"""{BUTTON}<style>p {{ transition: opacity 200ms; opacity: 1 }}</style><p id=p>text</p>
       <button onclick="let n = 0; const add = () => {{ document.body.append(n); document.title = ++n;
         if (n < 10) return setTimeout(add, 10);
         p.ontransitionend = () => document.title = 'faded'; p.style.opacity = 0 }}; add()">"""
-
-    async def run() -> None:
-        async with world.env(good.origin) as env:
-            await env.goto(f"{good.origin}/")
-            await click(env)
-            assert (await env.observe()).title == "faded"
-
-    world.run(run())
+    async with world.at(good.origin) as env:
+        await click(env)
+        assert (await env.observe()).title == "faded"
 
 
-def test_what_never_ends_is_not_waited_for(world: World, good: Site) -> None:
+async def test_what_never_ends_is_not_waited_for(world: World, good: Site) -> None:
     good.pages["/"] = f"""{BUTTON}<p id=p>0</p><button onclick="fetch('/poll?' + Math.random())">
       <script>new EventSource('/events'); setInterval(() => p.textContent++, 5)</script>"""
     good.pages["/poll"] = slowly(3, "late")
     good.pages["/events"] = slowly(3, (200, {"content-type": "text/event-stream"}, ""))
-
-    async def run() -> None:
-        async with world.env(good.origin, settle_seconds=2.0, change_seconds=0.2) as env:
-            start = time.perf_counter()
-            await env.goto(f"{good.origin}/")
-            assert time.perf_counter() - start < 2.0
-            assert not (await env.observe()).settled
-            assert await click(env) > 1.9  # nobody knows yet that this is a long poll
-            assert await click(env) < 1.5
-
-    world.run(run())
+    async with world.env(good.origin, settle_seconds=2.0, change_seconds=0.2) as env:
+        start = time.perf_counter()
+        await env.goto(f"{good.origin}/")
+        assert time.perf_counter() - start < 2.0
+        assert not (await env.observe()).settled
+        assert await click(env) > 1.9  # nobody knows yet that this is a long poll
+        assert await click(env) < 1.5
 
 
-def test_a_page_that_is_busy_for_a_while_is_not_given_up(world: World, good: Site) -> None:
+async def test_a_page_that_is_busy_for_a_while_is_not_given_up(world: World, good: Site) -> None:
     good.pages["/"] = f"""{BUTTON}<button onclick="setTimeout(() => {{
       const end = performance.now() + 1500; while (performance.now() < end); document.title = 'done' }})">"""
-
-    async def run() -> None:
-        async with world.env(good.origin, settle_seconds=0.5, call_seconds=5) as env:
-            await env.goto(f"{good.origin}/")
-            await click(env)
-            assert (await env.observe()).title == "done"
-
-    world.run(run())
+    async with world.at(good.origin, settle_seconds=0.5, call_seconds=5) as env:
+        await click(env)
+        assert (await env.observe()).title == "done"

@@ -82,6 +82,20 @@ def test_parquet_of_the_first_schema_is_read(tmp_path: Path) -> None:
     assert target.read(name) == store.read(name)
 
 
+def test_a_failure_of_the_infrastructure_gives_way_to_a_good_episode_alone(tmp_path: Path) -> None:
+    good, failed = EpisodeStore(tmp_path / "good"), EpisodeStore(tmp_path / "failed")
+    info = write_task(good, 0)
+    with failed.begin(a_task(0), POLICY, ENVIRONMENT) as writer:
+        writer.finish(Outcome(reason="infrastructure"))
+    for store in (good, failed):
+        export(store, store.folder / "x.parquet", "parquet")
+    assert import_(failed.folder / "x.parquet", good, "parquet") == []
+    assert import_(failed.folder / "x.parquet", failed, "parquet") == []
+    assert import_(good.folder / "x.parquet", failed, "parquet") == [info.id]
+    assert failed.read(info.id) == good.read(info.id)
+    assert failed.check() == []
+
+
 def test_parquet_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "GROUP_BYTES", 300_000)
     source, target = EpisodeStore(tmp_path / "a", sync="never"), EpisodeStore(tmp_path / "b", sync="never")

@@ -75,90 +75,89 @@ async def stage(folder):
             yield EpisodeStore(folder / "store"), browsers, site
 
 
-def test_the_same_and_what_changed(folder):
-    async def main():
-        async with stage(folder) as (store, browsers, site):
-            await record(store, browsers, site, ACTIONS, "filled")
+async def test_the_same_and_what_changed(folder):
+    async with stage(folder) as (store, browsers, site):
+        await record(store, browsers, site, ACTIONS, "filled")
 
-            async def again(**more):
-                # Sizes that the episode does not have are overruled by those it has.
-                wide = EnvOptions(safety=SafetyPolicy([site.origin]))
-                return await replay(store, "filled", browsers, **({"options": wide} | more))
+        async def again(**more):
+            # Sizes that the episode does not have are overruled by those it has.
+            wide = EnvOptions(safety=SafetyPolicy([site.origin]))
+            return await replay(store, "filled", browsers, **({"options": wide} | more))
 
-            report = await again(out=folder / "none")
-            assert report.same
-            assert [step.status for step in report.steps] == ["same"] * 5
-            assert [step.difference.size for step in report.steps] == [SIZE] * 5
-            assert list((folder / "none").iterdir()) == []
-            assert report.to_dict()["counts"] == {"same": 5, "changed": 0, "failed": 0}
+        report = await again(out=folder / "none")
+        assert report.same
+        assert [step.status for step in report.steps] == ["same"] * 5
+        assert [step.difference.size for step in report.steps] == [SIZE] * 5
+        assert list((folder / "none").iterdir()) == []
+        assert report.to_dict()["counts"] == {"same": 5, "changed": 0, "failed": 0}
 
-            # One digit of the second page: it is seen from the second step on, and where it is.
-            site.pages["/form"] = FORM.replace("42 boxes", "43 boxes")
-            told = []
-            report = await again(out=folder / "pictures", on_step=told.append)
-            assert not report.same
-            assert report.indices("changed") == [1, 2, 3, 4]
-            assert tuple(told) == report.steps
-            difference = report.steps[1].difference
-            left, top, right, bottom = difference.box
-            assert (left >= 10, top >= 120, right <= 60, bottom <= 160) == (True,) * 4
-            assert difference.largest > 100
-            assert 0 < difference.share < 0.01
-            pictures = sorted((folder / "pictures").iterdir())
-            assert [step.picture for step in report.steps] == [None, *map(str, pictures)]
-            assert Image.open(pictures[0]).size == (2 * SIZE[0] + 12, SIZE[1])
-            assert (await again(tolerance=0.01)).same
+        # One digit of the second page: it is seen from the second step on, and where it is.
+        site.pages["/form"] = FORM.replace("42 boxes", "43 boxes")
+        told = []
+        report = await again(out=folder / "pictures", on_step=told.append)
+        assert not report.same
+        assert report.indices("changed") == [1, 2, 3, 4]
+        assert tuple(told) == report.steps
+        difference = report.steps[1].difference
+        left, top, right, bottom = difference.box
+        assert (left >= 10, top >= 120, right <= 60, bottom <= 160) == (True,) * 4
+        assert difference.largest > 100
+        assert 0 < difference.share < 0.01
+        pictures = sorted((folder / "pictures").iterdir())
+        assert [step.picture for step in report.steps] == [None, *map(str, pictures)]
+        assert Image.open(pictures[0]).size == (2 * SIZE[0] + 12, SIZE[1])
+        assert (await again(tolerance=0.01)).same
 
-            # The list is gone: the step that chose from it fails, and ends the replay unless told to go on.
-            site.pages["/form"] = FORM.replace("select", "textarea")
-            report = await again()
-            assert [step.status for step in report.steps] == ["same", "changed", "failed"]
-            assert report.total == 5
-            assert not report.same
-            report = await again(go_on=True)
-            assert len(report.steps) == 5
-            assert report.indices("failed") == [2]
+        # The list is gone: the step that chose from it fails, and ends the replay unless told to go on.
+        site.pages["/form"] = FORM.replace("select", "textarea")
+        report = await again()
+        assert [step.status for step in report.steps] == ["same", "changed", "failed"]
+        assert report.total == 5
+        assert not report.same
+        report = await again(go_on=True)
+        assert len(report.steps) == 5
+        assert report.indices("failed") == [2]
 
-            with pytest.raises(ReplayError, match=r"cannot be opened.*private network"):
-                await again(options=None)
-            with pytest.raises(ValueError, match="tolerance is 2"):
-                await again(tolerance=2)
-
-    asyncio.run(main())
+        with pytest.raises(ReplayError, match=r"cannot be opened.*private network"):
+            await again(options=None)
+        with pytest.raises(ValueError, match="tolerance is 2"):
+            await again(tolerance=2)
 
 
-def test_secrets_stay_out_and_failures_of_then_are_no_news(folder):
-    async def main():
-        async with stage(folder) as (store, browsers, site):
-            # Nothing to choose from at the second page's top: it fails now as it did then.
-            await record(store, browsers, site, [ACTIONS[0], Select(x=200, y=100, option="x")], "failing")
-            assert (await replay(store, "failing", browsers, options=options(site))).same
-            site.pages["/form"] = FORM.replace(
-                "<input style='top: 10px'>", "<select style='top: 10px'><option>x</select>"
-            )
-            report = await replay(store, "failing", browsers, options=options(site))
-            assert report.indices("changed") == [1]
-            assert "works now" in report.steps[1].detail
-            site.pages["/form"] = FORM
+async def test_secrets_stay_out_and_failures_of_then_are_no_news(folder):
+    async with stage(folder) as (store, browsers, site):
+        # Nothing to choose from at the second page's top: it fails now as it did then.
+        await record(store, browsers, site, [ACTIONS[0], Select(x=200, y=100, option="x")], "failing")
+        assert (await replay(store, "failing", browsers, options=options(site))).same
+        site.pages["/form"] = FORM.replace("<input style='top: 10px'>", "<select style='top: 10px'><option>x</select>")
+        report = await replay(store, "failing", browsers, options=options(site))
+        assert report.indices("changed") == [1]
+        assert "works now" in report.steps[1].detail
+        site.pages["/form"] = FORM
 
-            secret = Type(text="{{secret:pw}}", x=200, y=100, enter=True)
-            task, policy = Task(text="Log in.", url=f"{site.origin}/form"), PolicyInfo(model="by hand")
-            with store.begin(task, policy, EnvironmentInfo(name="browser"), episode_id="secret") as writer:
-                observation = ObservationRecord(width=SIZE[0], height=SIZE[1])
-                writer.add_step(Step(index=0, observation=observation, action=StepAction.of(secret, *SIZE)))
-                writer.add_step(Step(index=1, observation=observation))
-            owned = options(site, secrets=Secrets({"pw": Secret("hunter2", [site.origin])}))
-            report = await replay(store, "secret", browsers, options=owned, go_on=True)
-            assert [step.status for step in report.steps] == ["failed", "same"]
-            assert "never" in report.steps[0].detail
-            assert report.steps[0].difference is None
-            assert not any(b"hunter2" in body for body in site.bodies)
-            assert not any("hunter2" in hit for hit in site.hits)
-
-    asyncio.run(main())
+        secret = Type(text="{{secret:pw}}", x=200, y=100, enter=True)
+        task, policy = Task(text="Log in.", url=f"{site.origin}/form"), PolicyInfo(model="by hand")
+        with store.begin(task, policy, EnvironmentInfo(name="browser"), episode_id="secret") as writer:
+            observation = ObservationRecord(width=SIZE[0], height=SIZE[1])
+            writer.add_step(Step(index=0, observation=observation, action=StepAction.of(secret, *SIZE)))
+            writer.add_step(Step(index=1, observation=observation))
+        owned = options(site, secrets=Secrets({"pw": Secret("hunter2", [site.origin])}))
+        report = await replay(store, "secret", browsers, options=owned, go_on=True)
+        assert [step.status for step in report.steps] == ["failed", "same"]
+        assert "never" in report.steps[0].detail
+        assert report.steps[0].difference is None
+        assert not any(b"hunter2" in body for body in site.bodies)
+        assert not any("hunter2" in hit for hit in site.hits)
 
 
-@pytest.mark.parametrize(("url", "says"), [(None, "does not say"), ("https://x/?k={{secret:key}}", "secret")])
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        (None, "does not say"),
+        ("https://x/?k={{secret:key}}", "secret"),
+        ("miniwob:click-test", "only episodes on web sites"),
+    ],
+)
 def test_episodes_that_cannot_begin(folder, url, says):
     store = EpisodeStore(folder)
     store.begin(Task(text="x", url=url), PolicyInfo(model="m"), EnvironmentInfo(name="e"), episode_id="empty").close()

@@ -60,24 +60,25 @@ def test_a_task_and_its_result(site, tmp_path):
 
 
 @needs_chromium
-def test_stopping_and_extracting_in_vain(site):
-    async def main():
-        with scripted_server(act("hover", x=1, y=1)) as server:
-            return await holotron.arun(
-                "x",
-                site.origin + "/",
-                endpoint=server.url,
-                extract=Hours,
-                should_stop=lambda step: step.index == 1,
-                size=(320, 200),
-            )
-
-    result = asyncio.run(main())
+async def test_stopping_and_extracting_in_vain(site):
+    with scripted_server(act("hover", x=1, y=1)) as server:
+        result = await holotron.arun(
+            "x",
+            site.origin + "/",
+            endpoint=server.url,
+            extract=Hours,
+            should_stop=lambda step: step.index == 1,
+            size=(320, 200),
+        )
     assert (result.reason, result.success, len(result.steps), result.data) == ("stopped", False, 2, None)
     assert "no Hours could be made" in result.detail
 
 
-def test_what_cannot_be_is_said():
+def test_what_cannot_be_is_said(tmp_path):
+    (tmp_path / "page.html").touch()
+    for url in (f"{tmp_path}/page.html", f"file://{tmp_path}/page.html"):
+        with pytest.raises(ValueError, match=r"is a file, .* http\.server --directory .*8000/page\.html"):
+            holotron.run("x", url)
     with pytest.raises(ValueError, match="give one of them"):
         holotron.run("x", "http://localhost", model="a", endpoint="b")
     with pytest.raises(ValueError, match="must begin with http"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from collections.abc import Sequence
@@ -9,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from holotron.actions.action import Action, Click, Type, to_json
+from holotron.agent.formats.content import SHAPE
 from holotron.agent.policy_format import NANO, JsonFormat
+from holotron.env.placement import Placement
 from holotron.env.task import Task
 from holotron.episodes.examples import Example, ExampleError
 from holotron.episodes.record import ModelOutput, ObservationRecord, Outcome, Step, StepAction
@@ -124,6 +128,30 @@ def test_the_action_that_was_taken_stands_where_the_policy_said_another(store: E
     [example] = view(store)
     assert told(example) == [(to_json(RIGHT), True)]
     assert example.turns[0].answer_ids is None
+
+
+def test_points_are_learned_on_the_part_that_a_small_policy_is_shown(folder: Path) -> None:
+    """A teacher names places of the screen; what is learned are places of the picture that is sent."""
+    widget = Image.new("RGB", SHAPE, (200, 30, 90))
+    widget.paste((0, 0, 0), (70, 90, 90, 110))
+    canvas = io.BytesIO()
+    Placement((400, 420), 200, 100).place(widget).save(canvas, "PNG")
+    store, middle = EpisodeStore(folder / "store", sync="never"), Click(x=700, y=476)
+    seen = ObservationRecord(width=400, height=420)
+    with store.begin(Task(text="Go", benchmark="miniwob", name="go", seed=1), POLICY, ENVIRONMENT) as writer:
+        for index, actor in enumerate(("teacher", "policy")):
+            words = None if actor == "teacher" else ModelOutput(text=to_json(WRONG), token_ids=(1, 2))
+            acted = middle if actor == "teacher" else NANO.to_screen(WRONG, canvas.getvalue())
+            done, wanted = StepAction.of(acted, 400, 420), StepAction.of(middle, 400, 420)
+            step = Step(index=index, observation=seen, actor=actor, action=done, teacher=wanted, output=words)
+            writer.add_step(step, canvas.getvalue())
+        writer.finish(GOOD)
+    [correction] = view(store)
+    taught = to_json(Click(x=500, y=476))
+    assert told(correction) == [(taught, True), (taught, True)]
+    assert all(Image.open(io.BytesIO(turn.image or b"")).size == SHAPE for turn in correction.turns)
+    plain = view(store, policy_format=JsonFormat())[0]
+    assert '"x":700,"y":476' in plain.turns[0].answer
 
 
 def test_a_policy_can_be_learned_from_its_successes(store: EpisodeStore) -> None:

@@ -199,6 +199,10 @@ def test_a_person_decides_and_what_was_decided_stays(folder: Path) -> None:
     assert found[waiting[1].id].state == "rejected"
     with pytest.raises(EpisodeError, match="there is no label"):
         labels.decide(Decision(label="none", state="accepted"))
+    with (folder / "out" / "review.jsonl").open("ab") as file:
+        file.write(b'{"label":')  # what a full disk left of a decision spoils no other
+    labels.decide(Decision(label=waiting[0].id, state="rejected"))
+    assert {label.id: label.state for label in labels.read()}[waiting[0].id] == "rejected"
 
 
 def test_videos_give_the_frames_in_which_something_changed(tmp_path: Path) -> None:

@@ -13,7 +13,11 @@ from typer.testing import CliRunner
 from holotron.cli.main import app
 from holotron.eval.compare import CompareError, compare, read_report
 from holotron.eval.compare_page import write_comparison
+from holotron.eval.html_report import write_html
 from holotron.eval.paired import Pair, bonett_price, difference, mcnemar
+from tests.env.driver import World
+from tests.env.site import Site
+from tests.suites.miniwob_driver import needs_chromium
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +70,36 @@ def test_runs_are_compared_by_item_and_group(tmp_path: Path) -> None:
     assert page.count('<svg class="plot"') == 4
     assert "+37.5" in page
     assert json.loads(json.dumps(found.to_dict()))["rows"][0]["runs"][1]["change"]["only_second"] == 3
+
+
+@needs_chromium
+def test_pages_fit_a_narrow_screen(tmp_path: Path) -> None:
+    """Tables and plots move by themselves, and letters in plots can still be read."""
+    first, second = (grounding(tmp_path / f"{name}.json", f"a-policy-{name}", "yynnyynn") for name in "ab")
+    write_comparison(compare([read_report(first), read_report(second)]), tmp_path / "compared.html")
+    rate = {"success_rate": 0.5, "successes": 1, "episodes": 2, "interval": [0.1, 0.9]}
+    tasks = [rate | {"task": "a-task-with-a-long-name", "mean_reward": 0.5}]
+    protocols = {"browsergym-125": rate | {"max_steps": 10, "missing": 0}}
+    about = {"benchmark": "miniwob", "policy": "small", "protocol": "browsergym-125", "infrastructure_failures": 0}
+    write_html(about | {"tasks": tasks, "protocols": protocols}, tmp_path / "report.html")
+    pages = {f"/{name}": (tmp_path / f"{name}.html").read_text() for name in ("compared", "report")}
+
+    async def widths(origin: str) -> list[tuple[float, float]]:
+        found = []
+        async with world.env(origin, width=390, height=800) as env:
+            for path in pages:
+                await env.goto(f"{origin}{path}")
+                letter = "document.querySelector('.plot .tick')?.getBoundingClientRect().height ?? 99"
+                found.append(tuple(await env.evaluate(f"[document.documentElement.scrollWidth, {letter}]")))
+        return found
+
+    world = World()
+    try:
+        with Site(dict(pages)) as site:
+            found = world.run(widths(site.origin))
+    finally:
+        world.close()
+    assert all(width == 390 and letter > 8 for width, letter in found)
 
 
 def test_what_is_not_comparable_is_refused_with_what_differs(tmp_path: Path) -> None:

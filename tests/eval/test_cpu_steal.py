@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from holotron.eval import statistics as machine
+from holotron.eval import cpu_steal
 
 
 def test_stolen_time_is_what_the_kernel_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stat, tick = tmp_path / "stat", os.sysconf("SC_CLK_TCK")
-    monkeypatch.setattr(machine, "STAT", stat)
-    assert machine.stolen_seconds() is None
-    assert machine.stolen_since(None) is None
+    monkeypatch.setattr(cpu_steal, "STAT", stat)
+    assert cpu_steal.stolen_seconds() is None
+    assert cpu_steal.stolen_since(None) is None
     stat.write_text(f"cpu  1 2 3 4 5 6 7 {3 * tick} 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
-    before = machine.stolen_seconds()
+    before = cpu_steal.stolen_seconds()
     assert before == 3
     stat.write_text(f"cpu  1 2 3 4 5 6 7 {4 * tick} 9 10\n")
-    assert machine.stolen_since(before) == 1
+    assert cpu_steal.stolen_since(before) == 1
     stat.write_text("cpu  1 2\n")
-    assert machine.stolen_since(before) is None
+    assert cpu_steal.stolen_since(before) is None

@@ -21,11 +21,12 @@ from holotron.episodes.datasets.records import DatasetError
 from holotron.eval.benchmark_files import BenchmarkSource, load_benchmark
 from holotron.eval.benchmarks import BENCHMARKS
 from holotron.eval.grounding_run import ANSWERS, GroundingRun, NanoLocalizer, localizer_of
+from tests.agent.replies import SingleChat
 from tests.agent.scripted_server import scripted_server
 from tests.episodes import dataset_files as made
 
 
-class Knowing:
+class Knowing(SingleChat):
     """A model that says what it was told to say about each element, and remembers what it was asked."""
 
     name = "knowing"
@@ -33,16 +34,11 @@ class Knowing:
     def __init__(self, answers: Mapping[str, str]) -> None:
         self.answers, self.asked = answers, list[str]()
 
-    async def open(self) -> Knowing:
-        return self
-
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         element = new[-1].text.rpartition("\n")[2].rpartition(": ")[2]
         self.asked.append(element)
         assert new[-1].image is not None
         return Reply(self.answers[element])
-
-    async def close(self) -> None: ...
 
 
 def prepared(folder: Path, name: str, form: str, out: Path, words: str = "json") -> GroundingRun:

@@ -25,9 +25,10 @@ from holotron.cli.main import app
 from holotron.episodes.answer_log import AnswerLog, PaidAnswer
 from holotron.episodes.errors import BeingWritten
 from holotron.episodes.store import EpisodeStore
+from holotron.eval.agreement import agreement, read_labels
 from holotron.eval.evaluate import Evaluation
 from holotron.eval.judges import Judge, WebJudge, WebVoyagerJudge, read_score, read_status, read_success
-from holotron.eval.judging import CALLS, Judging, Verdict, agreement, barrier_of, read_labels
+from holotron.eval.judging import CALLS, Judging, Verdict, barrier_of
 from holotron.eval.navigation import judge_run, judge_settings
 from holotron.eval.statistics import pass_at
 from holotron.eval.trajectories import write_trajectories

@@ -15,7 +15,6 @@ from PIL import Image
 
 from holotron.agent.chat import ChatOptions, ModelUnavailable, Reply
 from holotron.agent.in_process import EngineModel
-from holotron.bench.tiny import TINY
 from holotron.engine.config import EngineConfig
 from holotron.engine.engine import Engine
 from holotron.env.browser.environment import BrowserEnv
@@ -35,10 +34,10 @@ from holotron.model.initialize import random_model
 from holotron.model.text.byte_tokenizer import byte_tokenizer
 from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
 from holotron.model.text.conversation import ConversationWriter
+from tests.tiny_checkpoint import TINY
 
 SIZE = (480, 360)
 NEAR, FAR = 4, 6
-TRIALS = 2
 
 
 class Rememberer:
@@ -100,81 +99,70 @@ async def look_at_all(browsers, distances, trials, seed, folder):
     return found
 
 
-def test_it_measures_memory(tmp_path, monkeypatch):
+async def test_it_measures_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(recall, "ATTEMPTS", 1)
     out = tmp_path / "run"
+    async with Browsers() as browsers:
+        pages = await look_at_all(browsers, (NEAR, FAR), 2, 7, tmp_path)
+        told = []
 
-    async def main():
-        async with Browsers() as browsers:
-            pages = await look_at_all(browsers, (NEAR, FAR), TRIALS, 7, tmp_path)
-            told = []
+        async def run(model, **more):
+            options = {"distances": (NEAR, FAR), "trials": 1, "seed": 7, "size": SIZE, "sessions": 2}
+            return await run_recall(model, browsers, **(options | more))
 
-            async def run(model, **more):
-                options = {"distances": (NEAR, FAR), "trials": TRIALS, "seed": 7, "size": SIZE, "sessions": 2}
-                return await run_recall(model, browsers, **(options | more))
+        # A policy that keeps all is always right, unless there was nothing to remember. Broken off, it goes on.
+        broken = Rememberer(pages, breaks_at=20)
+        with pytest.raises(InfrastructureError, match="failed 1 times: ModelUnavailable: gone for lunch"):
+            await run(broken, folder=out)
+        finished = [info for info in EpisodeStore(out).list_episodes() if info.counts]
+        whole = Rememberer(pages)
+        report = await run(whole, folder=out, on_change=lambda counters: told.append(replace(counters)))
+        steps = len(CONDITIONS) * (NEAR + FAR)
+        assert len(finished) >= 2
+        assert whole.steps == steps - sum(info.step_count for info in finished)
+        assert (told[0].total, told[0].skipped) == (len(CONDITIONS) * 2, len(finished))
+        assert (told[-1].steps, told[-1].finished) == (whole.steps, told[0].total - len(finished))
+        assert accuracies(report) == {
+            ("remembered", NEAR): 1.0,
+            ("visible", NEAR): 1.0,
+            ("absent", NEAR): 0.0,
+            ("remembered", FAR): 1.0,
+            ("visible", FAR): 1.0,
+            ("absent", FAR): 0.0,
+        }
+        again = Rememberer(pages)
+        assert await run(again, folder=out) == report
+        assert again.steps == 0
+        with pytest.raises(EvalError, match=r"its seed differs.*choose another"):
+            await run(again, folder=out, seed=8)
+        # What the viewer shows as solved is what the report counts.
+        found = EpisodeStore(out).list_episodes(finished=True)
+        solved = [info for info in found if info.outcome is not None and info.outcome.success]
+        assert len(solved) == sum(result.right for result in report.results)
 
-            # A policy that keeps all is always right, unless there was nothing to remember. Broken off, it goes on.
-            broken = Rememberer(pages, breaks_at=20)
-            with pytest.raises(InfrastructureError, match="failed 1 times: ModelUnavailable: gone for lunch"):
-                await run(broken, folder=out)
-            finished = [info for info in EpisodeStore(out).list_episodes() if info.counts]
-            whole = Rememberer(pages)
-            report = await run(whole, folder=out, on_change=lambda counters: told.append(replace(counters)))
-            steps = len(CONDITIONS) * TRIALS * (NEAR + FAR)
-            assert len(finished) >= 2
-            assert whole.steps == steps - sum(info.step_count for info in finished)
-            assert (told[0].total, told[0].skipped) == (len(CONDITIONS) * TRIALS * 2, len(finished))
-            assert (told[-1].steps, told[-1].finished) == (whole.steps, told[0].total - len(finished))
-            assert accuracies(report) == {
-                ("remembered", NEAR): 1.0,
-                ("visible", NEAR): 1.0,
-                ("absent", NEAR): 0.0,
-                ("remembered", FAR): 1.0,
-                ("visible", FAR): 1.0,
-                ("absent", FAR): 0.0,
-            }
-            again = Rememberer(pages)
-            assert await run(again, folder=out) == report
-            assert again.steps == 0
-            with pytest.raises(EvalError, match=r"its seed differs.*choose another"):
-                await run(again, folder=out, seed=8)
-            # What the viewer shows as solved is what the report counts.
-            found = EpisodeStore(out).list_episodes(finished=True)
-            solved = [info for info in found if info.outcome is not None and info.outcome.success]
-            assert len(solved) == sum(result.right for result in report.results)
-
-            # A policy that keeps the last three is right while the code is among them.
-            short = await run(Rememberer(pages, keep=3), trials=1, conditions=("remembered", "visible"))
-            assert accuracies(short) == {
-                ("remembered", NEAR): 1.0,
-                ("visible", NEAR): 1.0,
-                ("remembered", FAR): 0.0,
-                ("visible", FAR): 1.0,
-            }
-            assert short.score("remembered", NEAR).prompt_tokens == pytest.approx(200.0)
-            assert short.score("remembered", NEAR).cached_tokens == 50
-
-    asyncio.run(main())
+        # A policy that keeps the last three is right while the code is among them.
+        short = await run(Rememberer(pages, keep=3), trials=2, conditions=("remembered",))
+        assert accuracies(short) == {("remembered", NEAR): 1.0, ("remembered", FAR): 0.0}
+        assert len(short.results) == 4
+        assert short.score("remembered", NEAR).prompt_tokens == pytest.approx(200.0)
+        assert short.score("remembered", NEAR).cached_tokens == 50
 
 
 def accuracies(report):
     return {(score.condition, score.asked_at): score.accuracy for score in report.scores}
 
 
-def test_a_model_of_nonsense_plays_along_and_knows_nothing():
-    async def main():
-        tokenizer = byte_tokenizer(TINY)
-        prompts = ConversationWriter(tokenizer, ChatTemplate(DEFAULT_TEMPLATE.read_text()), TINY)
-        sizes = EngineConfig(slots=8, pages=512, page_size=16, prefill_tokens=512, max_context=4096, host_bytes=2**20)
-        style = ChatOptions(max_tokens=48, keep_images=2)
-        with Engine(random_model(TINY), sizes, tokenizer) as engine:
-            async with Browsers() as browsers:
-                model = EngineModel(engine, prompts, style)
-                return await run_recall(
-                    model, browsers, distances=(6,), trials=1, conditions=("remembered", "visible"), size=SIZE
-                )
-
-    report = asyncio.run(main())
+async def test_a_model_of_nonsense_plays_along_and_knows_nothing():
+    tokenizer = byte_tokenizer(TINY)
+    prompts = ConversationWriter(tokenizer, ChatTemplate(DEFAULT_TEMPLATE.read_text()), TINY)
+    sizes = EngineConfig(slots=8, pages=512, page_size=16, prefill_tokens=512, max_context=4096, host_bytes=2**20)
+    style = ChatOptions(max_tokens=48, keep_images=2)
+    with Engine(random_model(TINY), sizes, tokenizer) as engine:
+        async with Browsers() as browsers:
+            model = EngineModel(engine, prompts, style)
+            report = await run_recall(
+                model, browsers, distances=(6,), trials=1, conditions=("remembered", "visible"), size=SIZE
+            )
     assert {score.accuracy for score in report.scores} == {0.0}
     (result, _) = report.results
     assert result.cached_tokens[0] == 0

@@ -14,6 +14,7 @@ from holotron.eval.grounding import GROUNDING, HEIGHTS, Pointed
 from holotron.eval.reading import QUESTIONS, READING, ReadOut, distance
 from holotron.eval.screens import evaluate_screens, report_text
 from holotron.eval.statistics import typical
+from holotron.model.image import image_size
 from holotron.suites.screens.generate import HELD_OUT_FROM
 
 
@@ -40,6 +41,7 @@ class Middle:
 
     name = "middle"
     asked: ClassVar[list[str]] = []
+    shown: ClassVar[set[tuple[int, int]]] = set()
 
     async def open(self) -> Middle:
         return self
@@ -48,6 +50,7 @@ class Middle:
         assert schema is not None
         assert new[0].image is not None
         Middle.asked.append(new[0].text)
+        Middle.shown.add(image_size(new[0].image))
         return Reply("no" if len(Middle.asked) == 1 else json.dumps({"x": 500, "y": 500}))
 
     async def close(self) -> None: ...
@@ -56,18 +59,29 @@ class Middle:
 def test_the_same_is_asked_of_the_same_pixels_at_every_height(monkeypatch: pytest.MonkeyPatch) -> None:
     Middle.asked = ["the first"]
     monkeypatch.setattr("holotron.eval.screens.RandomModel", Middle)
-    found = evaluate_screens(HEIGHTS, "random", 2, ["widgets"], at_once=1, heights=(210, 420))
-    low, high = ([each for each in found["questions"] if each["size"] == (160, height)] for height in (210, 420))
+    found = evaluate_screens(HEIGHTS, "random", 2, ["miniwob"], at_once=1, heights=(210, 420))
+    low, high = ([each for each in found["questions"] if each["height"] == height] for height in (210, 420))
     assert low
     assert [(each["seed"], each["description"], each["box"]) for each in low] == [
         (each["seed"], each["description"], each["box"]) for each in high
     ]
-    assert {each["point"] for each in low} == {(80, 105)}
-    assert {each["point"] for each in high} == {(80, 210)}, "a point is counted on the picture that was shown"
+    assert {each["point"] for each in (*low, *high)} == {(80, 105)}, "a point is counted on the picture that was shown"
     assert {name: rate["of"] for name, rate in found["by_height"].items()} == {
         "210 px high": len(low),
         "420 px high": len(high),
     }
+
+
+def test_a_page_is_shown_as_the_agent_shows_it_and_points_are_counted_on_the_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Middle.asked, Middle.shown = ["the first"], set()
+    monkeypatch.setattr("holotron.eval.screens.RandomModel", Middle)
+    monkeypatch.setattr("holotron.suites.screens.pages.SIZES", ((1000, 950),))
+    found = evaluate_screens(GROUNDING, "random", 1, ["pages"], at_once=1)
+    assert found["questions"]
+    assert Middle.shown == {(704, 544)}
+    assert {(each["point"], each["size"]) for each in found["questions"]} == {((500, 475), (1000, 950))}
 
 
 def test_every_question_of_a_screen_is_asked_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:

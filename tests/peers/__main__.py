@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from holotron.bench.report import machine, write_json
-from holotron.bench.tiny import write_checkpoint
+from tests.tiny_checkpoint import write_checkpoint
 
 HERE = Path(__file__).parent
 # Where the tests of each are, in the layouts that they have had, and the folder above which their settings need them.

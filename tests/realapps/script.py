@@ -27,6 +27,7 @@ from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo, PolicyInfo
 from holotron.episodes.recording import outcome_of, step_of
 from holotron.episodes.store import EpisodeStore
+from tests.agent.replies import SingleChat
 from tests.realapps.application import Application, Do
 
 SIZE = (1280, 800)
@@ -40,7 +41,7 @@ POINT = f"""selector => {{ const found = ({FIND})(selector); if (!found) return 
 TEXT = f"selector => {{ const found = ({FIND})(selector); return found ? found.innerText.trim() : null; }}"
 
 
-class Scripted:
+class Scripted(SingleChat):
     """The script as a model: asked for a step, it says the next one."""
 
     name = "script"
@@ -48,11 +49,6 @@ class Scripted:
     def __init__(self, env: BrowserEnv, script: Sequence[Do], origin: str) -> None:
         self._env, self._script, self._origin = env, iter(script), origin
         self.heard: list[str] = []
-
-    async def open(self) -> Scripted:
-        return self
-
-    async def close(self) -> None: ...
 
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         self.heard += [message.text for message in new]

@@ -24,13 +24,14 @@ from typing import Any
 
 import httpx
 
-from holotron.bench.measuring import process_memory, quantile
+from holotron.bench.measuring import quantile
 from holotron.bench.report import machine
 from holotron.bench.screens import draw_screen, png
 from holotron.scale.ray_extra import import_ray
 from holotron.scale.router import ReplicaRouter
 from holotron.scale.serve import replica_set
 from holotron.server.settings import ServerSettings
+from tests.process_memory import process_memory
 from tests.server.live import Live, options, serving, write_checkpoint
 
 SCRIPTS = 12

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import shutil
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +13,7 @@ import pytest
 
 from holotron.engine.session_state import Turn
 from holotron.scale.directory import BLOCK, Directory, Place, Replica, beginnings
-from holotron.scale.journal import ImageKeeper, JournalEntry
+from holotron.scale.journal import MOST_BEHIND, ImageKeeper, JournalEntry, KeptImage
 
 
 def replica(name: str, slots: int = 10) -> Replica:
@@ -101,11 +104,21 @@ def test_images_tell_beginnings_apart():
     assert seen[0][1] != seen[1][1]
 
 
+def kept(keeper: ImageKeeper, *files: bytes) -> list[KeptImage]:
+    async def all_of_them() -> list[KeptImage]:
+        images = [await keeper.keep(data) for data in files]
+        await asyncio.gather(*keeper._behind)
+        return images
+
+    return asyncio.run(all_of_them())
+
+
 def test_the_journal_goes_with_the_engine():
     keeper = ImageKeeper(memory_bytes=4)
     entry = JournalEntry("a", {"adapter": None})
-    entry.add_turn([1, 2], [(1, keeper.keep(b"png!"))], [3])
-    entry.add_turn([4], [(0, keeper.keep(b"more"))], [5, 6])
+    first, second = kept(keeper, b"png!", b"more")
+    entry.add_turn([1, 2], [(1, first)], [3])
+    entry.add_turn([4], [(0, second)], [5, 6])
     assert list(entry.tokens) == [1, 2, 3, 4, 5, 6]
     assert entry.turns == [Turn(0, 2, 3), Turn(3, 4, 6)]
     assert [(start, image.read()) for start, image in entry.images] == [(1, b"png!"), (3, b"more")]
@@ -125,8 +138,37 @@ def test_the_journal_goes_with_the_engine():
     folder = Path(keeper._folder.name)
     assert len(list(folder.iterdir())) == 1  # the earlier image is on disk, and goes with the last that has it
     entry.rollback(0)
-    del earlier
+    del earlier, first, second
     gc.collect()
     assert not list(folder.iterdir())
     keeper.close()
     assert not folder.exists()
+
+
+def test_turns_wait_for_a_disk_that_is_far_behind(monkeypatch):
+    """And not before: writing an image takes as long as all else that is done for its turn here."""
+    keeper, may_write, write = ImageKeeper(memory_bytes=4), threading.Event(), Path.write_bytes
+    monkeypatch.setattr(Path, "write_bytes", lambda path, data: may_write.wait(30) and write(path, data))
+
+    async def scenario() -> None:
+        images = [await keeper.keep(b"%04d" % number) for number in range(MOST_BEHIND + 1)]
+        waiting = asyncio.ensure_future(keeper.keep(b"last"))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        may_write.set()
+        images.append(await waiting)
+        assert [image.read() for image in images[-2:]] == [b"%04d" % MOST_BEHIND, b"last"]
+        await asyncio.gather(*keeper._behind)
+        assert [image.read() for image in images[:2]] == [b"0000", b"0001"]
+        assert len(list(Path(keeper._folder.name).iterdir())) == MOST_BEHIND + 1
+
+    asyncio.run(scenario())
+    keeper.close()
+
+
+def test_what_a_full_disk_does_not_take_stays_in_memory(caplog):
+    keeper = ImageKeeper(memory_bytes=4)
+    shutil.rmtree(keeper._folder.name)
+    assert [image.read() for image in kept(keeper, b"png!", b"more")] == [b"png!", b"more"]
+    assert "stays in memory" in caplog.text
+    keeper.close()

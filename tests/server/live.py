@@ -11,14 +11,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
+from fastapi import APIRouter
 
-from holotron.bench.tiny import TINY, write_checkpoint
 from holotron.engine.options import EngineOptions
 from holotron.server.app import ReplicaSet, create_app
+from holotron.server.engine_client import EngineClient
 from holotron.server.http_server import HttpServer
 from holotron.server.loading import load_texts
 from holotron.server.settings import ServerSettings
 from holotron.server.state import ServerState
+from tests.tiny_checkpoint import TINY, write_checkpoint
+
+from .forked import ForkedProcess
 
 __all__ = ["TINY", "Live", "options", "serving", "write_checkpoint"]
 
@@ -49,6 +53,9 @@ class Live:
         asyncio.run_coroutine_threadsafe(self.state.client.call(*message), self.loop).result(60)
 
 
+FORKED = ReplicaSet(lambda start: EngineClient(start, launch=ForkedProcess.start), APIRouter())
+
+
 def options(folder: Path, **changes: object) -> EngineOptions:
     values = {"memory_gib": 0.05, "host_gib": 0.05, "max_context": 4096, "tokens_per_session": 512, "threads": 1}
     return EngineOptions(model=str(folder), device="cpu", **(values | changes))
@@ -56,8 +63,9 @@ def options(folder: Path, **changes: object) -> EngineOptions:
 
 @contextmanager
 def serving(
-    folder: Path, engine: dict[str, object] | None = None, replicas: ReplicaSet | None = None, **settings: object
+    folder: Path, engine: dict[str, object] | None = None, replicas: ReplicaSet | None = FORKED, **settings: object
 ) -> Iterator[Live]:
+    """replicas: None has the engine's process started as `holotron serve` does, and again where it dies."""
     settings = {"grace_seconds": 5.0} | settings
     wanted = ServerSettings(engine=options(folder, **(engine or {})), served_name="tiny", **settings)
     with socket.socket() as probe:
@@ -83,5 +91,5 @@ def serving(
         yield Live(f"http://127.0.0.1:{port}", app.state.server, loops[0], server)
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive(), "the server did not stop"

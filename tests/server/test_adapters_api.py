@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+
 import pytest
 
 from holotron.engine.options import EngineOptions
+from holotron.engine.weights import bit_checksum, held_weights
 from holotron.model.loading import load
 from holotron.server.settings import ServerSettings
 from tests.model.adapter_files import write_adapter
@@ -138,3 +143,43 @@ def test_adapters_come_and_go_without_a_restart(http, folders, tmp_path):
 def test_an_adapter_cannot_have_the_models_name():
     with pytest.raises(ValueError, match="an adapter cannot be called 'tiny'"):
         ServerSettings(engine=EngineOptions(model="tiny", adapters=(("tiny", "folder"),)))
+
+
+def test_a_trainer_gives_an_adapter_other_values(checkpoint, folders):
+    """Its version is told with each answer, sessions go on with it, and an engine that is started again has it."""
+
+    def told(name):
+        fresh = load(checkpoint, "cpu", adapters={"policy": folders[name]})
+        return [bit_checksum(held_weights(fresh, adapter).items()) for adapter in ("policy", None)]
+
+    with serving(checkpoint, admin_key="operator") as server, server.client("operator") as http:
+
+        def give(name, version):
+            body = {"path": folders[name], "version": version}
+            assert http.put("/admin/adapters/policy", json=body).status_code == 200
+            held = [http.get("/admin/checksum", params=at).json() for at in ({"adapter": "policy"}, {})]
+            assert [each["checksum"] for each in held] == told(name)
+
+        give("shop", "run/1")
+        opened = http.post("/v1/sessions", json={"model": "policy", "on_update": "recompute"}).json()["id"]
+        first = answer(http, f"/v1/sessions/{opened}/turns")
+        assert first["weight_version"] == "run/1"
+        give("newer", "run/2")
+        newer = answer(http, model="policy")
+        assert newer["weight_version"] == answer(http, f"/v1/sessions/{opened}/turns")["weight_version"] == "run/2"
+        assert text(newer) != text(first)
+        for path, version in ((None, "run/2"), (str(checkpoint), "base/3")):
+            if path:
+                assert http.post("/admin/update_weights", json={"path": path, "version": version}).status_code == 200
+            pid = http.get("/admin/status").json()["engine_pid"]
+            os.kill(pid, signal.SIGKILL)
+            deadline = time.monotonic() + 60
+            while http.get("/admin/status").json()["engine_pid"] == pid or http.get("/health").status_code != 200:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            again = answer(http, model="policy")
+            assert (text(again), again["weight_version"]) == (text(newer), version)
+            held = http.get("/admin/checksum", params={"adapter": "policy"}).json()["checksum"]
+            assert held == told("newer")[0]
+        refused = http.get("/admin/checksum", params={"adapter": "none"})
+        assert (refused.status_code, "no adapter 'none'" in refused.text) == (404, True)

@@ -194,8 +194,9 @@ def test_the_served_file_is_taken_as_it_is(admin, checkpoint, other):
         ok(admin.put("/admin/weights", content=first.read_bytes()))
 
 
-def test_eight_bit_matrices_come_with_their_scales(admin, checkpoint, tmp_path):
-    save_checkpoint(random_model(TINY, seed=4), tmp_path, bits=8)
+@pytest.mark.parametrize("bits", [8, 12])
+def test_packed_matrices_come_with_their_scales(admin, checkpoint, tmp_path, bits):
+    save_checkpoint(random_model(TINY, seed=4), tmp_path, bits=bits)
     (file,) = tmp_path.glob("*.safetensors")
     packed = [name for name, value in load_file(file).items() if value.dtype == torch.int8]
     assert packed

@@ -108,3 +108,9 @@ def test_strict_refuses_them():
     with pytest.raises(ApiError, match="colour"):
         ignore_unknown(parsed(ChatRequest, HELLO | {"colour": 1}), strict=True)
     assert ignore_unknown(parsed(ChatRequest, HELLO), strict=True) == ""
+
+
+def test_a_body_that_is_not_said_to_be_json(http):
+    for kind in ("application/x-www-form-urlencoded", "text/plain"):  # the first is what curl -d says
+        answer = http.post(CHAT, content=json.dumps(HELLO).encode(), headers={"content-type": kind})
+        assert "Content-Type: application/json" in refused(answer, "body")["message"]

@@ -103,7 +103,7 @@ def error(answer: httpx.Response, status: int) -> dict[str, Any]:
     return found
 
 
-def until(condition: Any, seconds: float = 5.0) -> None:
+def until(condition: Any, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -287,14 +287,14 @@ def test_a_turn_that_takes_too_long_ends(hasty):
 
 
 def test_an_unused_session_is_closed_in_the_engine_too(alpha, strict):
-    session = alpha.post("/v1/sessions", json={"ttl": 0.3}).json()["id"]
+    session = alpha.post("/v1/sessions", json={"ttl": 2.0}).json()["id"]
     assert alpha.post(f"/v1/sessions/{session}/turns", json=hello()).status_code == 200
-    assert alpha.get(f"/v1/sessions/{session}").json()["expires_in"] <= 0.3
+    assert alpha.get(f"/v1/sessions/{session}").json()["expires_in"] <= 2.0
     until(lambda: alpha.get(f"/v1/sessions/{session}").status_code == 404)
 
     def ask_the_engine() -> Any:
         call = strict.state.client.call("describe", session)
-        return asyncio.run_coroutine_threadsafe(call, strict.loop).result(5)
+        return asyncio.run_coroutine_threadsafe(call, strict.loop).result(60)
 
     with pytest.raises(EngineRefused, match="no session"):
         until(lambda: not ask_the_engine())

@@ -57,7 +57,7 @@ def test_they_are_right_in_answers(http: Any) -> None:
 
 def test_those_of_the_draw_take_the_place_of_the_models_own() -> None:
     for as_drawn, expected in ((False, -1.0), (True, -0.5)):
-        choice = Choice(0, as_drawn=as_drawn)
+        choice = Choice(as_drawn=as_drawn)
         choice.add(TokenEvent((IDS[0],), "a", KNOWN[0], 0))
         told = completion_logprobs(TokenNames(TOKENIZER), choice.token_ids, choice.logprobs, TextOffsets(TOKENIZER))
         assert told["token_logprobs"] == [expected]

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 import pytest
 from PIL import Image
 
-from holotron.bench.edge import hostile_bodies, measure_cancelling
 from holotron.model.image import image_size
 from holotron.server.bodies import SMALL, is_quick
 
+from .edge import hostile_bodies, measure_cancelling
 from .hostile import CHAT, TEXT
 
 LONGEST = 0.1

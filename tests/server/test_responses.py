@@ -72,6 +72,18 @@ def test_a_stream_has_the_published_events(client):
     assert events[0].response.id == final.id
 
 
+def test_an_answer_of_nothing_is_a_message_without_text(client):
+    """Clients take the last item of `output` for the answer."""
+    more = {"extra_body": {"structured_outputs": {"regex": "(.{0})"}}}
+    (item,) = ask(client, **more).output
+    assert (item.type, item.content[0].text) == ("message", "")
+    with client.responses.stream(model="tiny", input="Hello", **more) as stream:
+        kinds = [event.type for event in stream]
+        assert stream.get_final_response().output_text == ""
+    assert "response.output_text.done" in kinds
+    assert "response.output_text.delta" not in kinds
+
+
 def test_a_chain_is_a_session(client, live):
     first = ask(client, "One", instructions="Count.")
     second = ask(client, "Two", previous_response_id=first.id, instructions="Count.")

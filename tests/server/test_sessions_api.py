@@ -154,6 +154,12 @@ def test_an_answer_is_said_anew(http, session, by_path):
     third = turn(http, session, "Three")
     so_far = [*first["prompt_token_ids"], *ids(first), *answer["prompt_token_ids"], *ids(anew)]
     assert go_on(http, [*so_far, *third["prompt_token_ids"]]) == ids(third)
+    told = ok(http.post(f"{session}/rollback", json={"turn": 1}))  # the answer said anew, and its question with it
+    assert told["tokens"] == first["usage"]["total_tokens"]
+    assert error(http.post(f"{session}/turns", json=body), 400)["param"] == "messages"
+    again = turn(http, session, "Two")
+    assert again["prompt_token_ids"] == answer["prompt_token_ids"]
+    assert ids(again) == ids(answer)
 
 
 def test_a_session_of_tokens(http, session):

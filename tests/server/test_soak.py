@@ -3,9 +3,8 @@
 import asyncio
 import os
 
-from holotron.bench.soak import soak
-
 from .live import serving
+from .soak import soak
 
 
 def test_two_hundred_clients_for_six_seconds(checkpoint):

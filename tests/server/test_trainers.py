@@ -5,6 +5,7 @@ The bodies are those of slime 130027a, AReaL 0985d21, prime-rl 005c286 and TRL 1
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +16,11 @@ import pytest
 import torch
 from fastapi import Request
 
+from holotron.engine.options import EngineOptions
 from holotron.model.text.byte_tokenizer import byte_tokenizer
+from holotron.server import messages as m
 from holotron.server.auth import ADMIN, Keys
+from holotron.server.engine_client import EngineClient
 from holotron.server.errors import ApiError
 from holotron.server.settings import ServerSettings
 from holotron.server.weight_history import WeightHistory, WeightsLost, WeightUpdate
@@ -412,6 +416,19 @@ def test_weights_from_a_trainer_are_lost_with_the_engine():
     history.add(WeightUpdate(None, 3, "step-3", ()), whole=True)
     with pytest.raises(WeightsLost, match="'step-3' came from a trainer"):
         history.updates()
+
+
+def test_a_version_is_known_before_the_engine_has_its_weights(monkeypatch):
+    """Or the first tokens of theirs would be called by a number."""
+    client, called = EngineClient(m.Start(EngineOptions(), 600, 64)), []
+
+    async def commit(method, epoch):
+        called.append(client.version_of(epoch))
+        return True
+
+    monkeypatch.setattr(client, "call", commit)
+    asyncio.run(client.commit_weights("run/7"))
+    assert called == ["run/7"]
 
 
 def test_only_trainers_that_are_trusted_may(server):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from typing import Any
@@ -52,6 +53,54 @@ def test_a_wrong_base_url_is_told(http, path, hint):
     answer = http.post(path, json={})
     assert answer.status_code == 404
     assert f"there is nothing at {path}; {hint}" == answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/metrics", "/v1/models"])
+def test_what_watches_a_server_may_ask_for_heads(http, path):
+    head, whole = http.head(path), http.get(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+
+
+def test_a_wrong_method_is_told(http):
+    answer = http.get(CHAT)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert answer.json()["error"]["message"] == f"GET is not for {CHAT}; it takes POST"
+
+
+def test_a_compressed_body_is_told(http):
+    body = gzip.compress(json.dumps(says()).encode())
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = http.post(CHAT, content=body, headers=headers)
+    assert answer.status_code == 415
+    assert "it is compressed (gzip); send it as it is" in answer.json()["error"]["message"]
+    identity = http.post(CHAT, json=says(), headers={"Content-Encoding": "identity"})
+    assert identity.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "kind"),
+    [
+        ("/v1/messages", {"messages": [], "max_tokens": 5}, "computer_20250124"),
+        ("/v1/responses", {"input": "Hello"}, "web_search"),
+        (CHAT, says(), "web_search_preview"),
+    ],
+)
+def test_tools_that_only_their_provider_has_are_told(http, path, body, kind):
+    answer = http.post(path, json=body | {"tools": [{"type": kind, "name": "computer"}]})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["param"] == "tools.0.type"
+    assert f"'{kind}' is a tool of a provider's own; give it as a function" in error["message"]
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_more_tokens_than_fit_are_told_apart_from_a_long_prompt(http, n):
+    most = http.get("/v1/models").json()["data"][0]["max_model_len"]
+    read = http.post(CHAT, json=says(max_tokens=1)).json()["usage"]["prompt_tokens"]
+    told = http.post(CHAT, json=says(max_tokens=most, n=n)).json()["error"]
+    assert told["message"].endswith(f"that fit here; ask for at most {most - read}")
+    assert f"max_tokens {most} after {read} tokens" in told["message"]
 
 
 def test_the_load(live, http):

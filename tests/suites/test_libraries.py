@@ -147,18 +147,15 @@ def test_teachers_solve_tasks_in_every_look_and_parts_are_dressed(tiny: Librarie
 
 
 @needs_chromium
-def test_screens_of_libraries_show_what_is_asked_about(tiny: LibrariesSuite) -> None:
+async def test_screens_of_libraries_show_what_is_asked_about(tiny: LibrariesSuite) -> None:
     # Of each split a page dressed in the look and a page that was shipped.
-    async def main() -> set[tuple[str, str]]:
-        found = set()
-        for held_out, seeds in ((False, (0, 6)), (True, (1, 2))):
-            async with Sources(held_out=held_out) as sources:
-                for seed in seeds:
-                    for sample in await sources.samples("libraries", seed + FIRST * held_out):
-                        found.add((sample.about["library"], sample.about["kind"]))
-        return found
-
-    found = asyncio.run(main())
+    found = set()
+    for held_out, seeds in ((False, (0, 6)), (True, (1, 2))):
+        async with Sources(held_out=held_out) as sources:
+            for seed in seeds:
+                for sample in await sources.samples("libraries", seed + FIRST * held_out):
+                    found.add((sample.about["library"], sample.about["kind"]))
+    found = found
     assert {name for name, _ in found} == {"tiny", "other"}
     assert ("tiny", "shipped") in found
     assert ("other", "shipped") in found

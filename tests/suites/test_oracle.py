@@ -81,22 +81,18 @@ def test_calm_episodes_are_not_disturbed(tmp_path: Path) -> None:
     assert noisy == {seed for seed in range(24) if random.Random(f"noise/click-test/{seed}").random() < 0.5}
 
 
-def test_an_oracle_can_be_asked_in_any_state() -> None:
+async def test_an_oracle_can_be_asked_in_any_state() -> None:
     """What somebody else typed wrongly is cleared, and what is right is not typed again."""
-
-    async def run() -> list[str]:
-        async with SUITE.pool(1) as pool, SUITE.begin(pool, SUITE.task("enter-text", 3)) as env:
-            answers = []
-            for typed in ("wrong", None):
-                await env.click(40, 70)
-                if typed:
-                    await env.type_text(typed)
-                action = await SUITE.teacher(env).ask()
-                assert action is not None
-                answers.append(to_json(action))
-            return answers
-
-    first, second = asyncio.run(run())
+    async with SUITE.pool(1) as pool, SUITE.begin(pool, SUITE.task("enter-text", 3)) as env:
+        answers = []
+        for typed in ("wrong", None):
+            await env.click(40, 70)
+            if typed:
+                await env.type_text(typed)
+            action = await SUITE.teacher(env).ask()
+            assert action is not None
+            answers.append(to_json(action))
+        first, second = answers
     assert '"clear":true' in first
     assert first == second
 

@@ -105,7 +105,7 @@ def test_teachers_recover_from_disturbances(folder: Path) -> None:
 
 
 def test_composed_pages_are_solved_wherever_things_are_hidden(folder: Path) -> None:
-    games = [(name, seed) for name in NAMES if name.startswith("mosaic") for seed in range(20, 25)]
+    games = [(name, seed) for name in NAMES if name.startswith("mosaic") for seed in range(20, 23)]
     pages = [draw_task(*game).html for game in games]
     for way in ('class="tabs"', 'class="fold"', 'class="veil"', 'class="menu"', 'class="back"'):
         assert any(way in page for page in pages), f"none of these pages has {way}"
@@ -311,23 +311,20 @@ def test_an_agent_can_be_set_on_a_task(pages: SharedPool) -> None:
     in_world(pages, "login", 0, run)
 
 
-def test_a_page_is_an_environment() -> None:
-    async def run() -> None:
-        async with SUITE.pool(1) as pool, pool.lease() as env:
-            played: Environment = env
-            with pytest.raises(RuntimeError, match="no task was begun"):
-                env.task  # noqa: B018
-            first = await played.reset(Task(text="", benchmark="pages", name="login"), 0)
-            assert played.instruction == draw_task("login", 0).text
-            assert (first.width, first.height) == draw_task("login", 0).viewport
-            assert (await played.observe()).image == first.image
-            while not (await played.status()).done:
-                action = await next_action(env)
-                assert action is not None
-                await played.act(action)
-            assert (await played.status()).success is True
-
-    asyncio.run(run())
+async def test_a_page_is_an_environment() -> None:
+    async with SUITE.pool(1) as pool, pool.lease() as env:
+        played: Environment = env
+        with pytest.raises(RuntimeError, match="no task was begun"):
+            env.task  # noqa: B018
+        first = await played.reset(Task(text="", benchmark="pages", name="login"), 0)
+        assert played.instruction == draw_task("login", 0).text
+        assert (first.width, first.height) == draw_task("login", 0).viewport
+        assert (await played.observe()).image == first.image
+        while not (await played.status()).done:
+            action = await next_action(env)
+            assert action is not None
+            await played.act(action)
+        assert (await played.status()).success is True
 
 
 def test_a_frame_that_is_late_is_asked_for_again(pages: SharedPool, monkeypatch: pytest.MonkeyPatch) -> None:

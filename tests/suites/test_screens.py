@@ -228,13 +228,13 @@ def test_held_out_looks_are_never_trained_on() -> None:
     assert not TEMPLATES.keys() & HELD_OUT.keys()
 
 
-def test_a_sheet_shows_what_single_pages_show() -> None:
-    async def both() -> tuple[list[Shot], list[Shot]]:
-        documents = [make_widgets(seed) for seed in range(9)]
-        async with Renderer() as renderer:
-            return await renderer.draw_sheet(documents), [await renderer.draw(document) for document in documents]
-
-    together, alone = asyncio.run(both())
+async def test_a_sheet_shows_what_single_pages_show() -> None:
+    documents = [make_widgets(seed) for seed in range(9)]
+    async with Renderer() as renderer:
+        together, alone = (
+            await renderer.draw_sheet(documents),
+            [await renderer.draw(document) for document in documents],
+        )
     for one, other in zip(together, alone, strict=True):
         assert one.elements == other.elements
         assert one.writing == other.writing

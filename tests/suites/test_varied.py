@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from holotron.actions.action import Click
+from holotron.actions.action import Click, Scroll
 from holotron.actions.coordinates import Space
 from holotron.agent.agent import Budget
 from holotron.agent.policy_format import NANO
@@ -16,6 +16,7 @@ from holotron.env.placement import Placement
 from holotron.episodes.record import PolicyInfo
 from holotron.episodes.store import EpisodeStore
 from holotron.suites.kit.variation import FONTS, HELD_OUT_FONTS, OFFSET_BAND, SIDE_BAND, ZOOM_BAND, is_held_out
+from holotron.suites.miniwob.suite import MiniWoBSuite
 from holotron.suites.miniwob.varied import AREA, VariedMiniWoB, draw_variation
 from holotron.suites.pages.varied import LARGEST, draw_varied_task
 from holotron.suites.play import Play, play_tasks
@@ -78,26 +79,40 @@ def test_teachers_solve_varied_tasks(tmp_path: Path) -> None:
 
 
 @needs_chromium
-def test_a_click_beside_the_task_ends_nothing_and_one_on_it_does() -> None:
+async def test_a_click_beside_the_task_ends_nothing_and_one_on_it_does() -> None:
     suite = find_suite("miniwob-varied")
     seed = next(seed for seed in range(99) if draw_variation("click-test", seed)[0].left > 20)
+    async with suite.pool(1) as pool, suite.begin(pool, suite.task("click-test", seed)) as env:
+        assert isinstance(env, VariedMiniWoB)
+        seen = await env.observe()
+        image = Image.open(io.BytesIO(seen.image)).convert("RGB")
+        assert image.size == (seen.width, seen.height) == env.placement.size
+        assert image.getpixel((2, seen.height // 2)) == env.placement.colour
+        x, y = Space("pixels", *env.size).to_relative(2, seen.height // 2)
+        await env.act(Click(x=x, y=y))
+        assert not (await env.status()).done
+        wanted = await suite.teacher(env).ask()
+        assert wanted is not None
+        await env.act(wanted)
+        assert (await env.status()).success
 
-    async def main() -> None:
-        async with suite.pool(1) as pool, suite.begin(pool, suite.task("click-test", seed)) as env:
-            assert isinstance(env, VariedMiniWoB)
-            seen = await env.observe()
-            image = Image.open(io.BytesIO(seen.image)).convert("RGB")
-            assert image.size == (seen.width, seen.height) == env.placement.size
-            assert image.getpixel((2, seen.height // 2)) == env.placement.colour
-            x, y = Space("pixels", *env.size).to_relative(2, seen.height // 2)
-            await env.act(Click(x=x, y=y))
-            assert not (await env.status()).done
-            wanted = await suite.teacher(env).ask()
-            assert wanted is not None
-            await env.act(wanted)
-            assert (await env.status()).success
 
-    asyncio.run(main())
+@needs_chromium
+async def test_a_scroll_is_a_share_of_the_canvas_and_the_teacher_knows() -> None:
+    suite, name = find_suite("miniwob-varied"), "scroll-text"
+    drawn = {seed: draw_variation(name, seed)[0] for seed in range(99)}
+    seed = next(seed for seed, place in drawn.items() if place.zoom > 1.1 and place.size[1] > 1.3 * 210 * place.zoom)
+    async with suite.pool(1) as pool, suite.begin(pool, suite.task(name, seed)) as env:
+        assert isinstance(env, VariedMiniWoB)
+        wanted = await suite.teacher(env).ask()
+        assert isinstance(wanted, Scroll)
+        plain = await MiniWoBSuite.teacher(suite, env).ask()
+        assert isinstance(plain, Scroll)
+        as_far = plain.amount * 210 * env.placement.zoom / env.size[1]
+        assert as_far - 3 < wanted.amount <= as_far + 1
+        await env.act(wanted.model_copy(update={"amount": 10}))
+        moved = await env.evaluate("document.querySelector('#text-area').scrollTop")
+        assert abs(moved - env.size[1] / 10 / env.placement.zoom) <= 1
 
 
 @needs_chromium

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from holotron.actions.action import Click, DoubleClick, Select, Type
@@ -109,32 +107,25 @@ async def walk_through(watched: Watched, store: EpisodeStore) -> None:
     assert await page.evaluate("document.activeElement.textContent") == 'Sign in as "ada" with the password "lovelace".'
 
 
-def test_list_filters_steps_and_addresses(store):
-    async def main() -> None:
-        with serving(store) as home:
-            async with watching(home) as watched:
-                await walk_through(watched, store)
-
-    asyncio.run(main())
+async def test_list_filters_steps_and_addresses(store):
+    with serving(store) as home:
+        async with watching(home) as watched:
+            await walk_through(watched, store)
 
 
 @pytest.mark.parametrize("name", ["report", "report.html"])
-def test_a_report_opened_from_disk_does_the_same_without_the_network(store, tmp_path, name):
+async def test_a_report_opened_from_disk_does_the_same_without_the_network(store, tmp_path, name):
     report = write_report(store, tmp_path / name)
-
-    async def main() -> None:
-        async with watching(report.page.as_uri(), offline=True) as watched:
-            await walk_through(watched, store)
-            if name.endswith(".html"):
-                assert {url for url in watched.requests if not url.startswith(("data:", "blob:"))} == {watched.home}
-            else:
-                watched.home = tmp_path.as_uri()
-        assert not any(url.startswith("http") for url in watched.requests)
-
-    asyncio.run(main())
+    async with watching(report.page.as_uri(), offline=True) as watched:
+        await walk_through(watched, store)
+        if name.endswith(".html"):
+            assert {url for url in watched.requests if not url.startswith(("data:", "blob:"))} == {watched.home}
+        else:
+            watched.home = tmp_path.as_uri()
+    assert not any(url.startswith("http") for url in watched.requests)
 
 
-def test_marks_are_where_the_action_was(tmp_path):
+async def test_marks_are_where_the_action_was(tmp_path):
     store = EpisodeStore(tmp_path / "store", sync="never")
     with samples.begin(store, "Marks.", "marks", 1000.0) as writer:
         for index, action in enumerate(
@@ -147,69 +138,59 @@ def test_marks_are_where_the_action_was(tmp_path):
         ):
             writer.add_step(samples.a_step(index, action, ""), samples.board(False))
     samples.write_drag(store, 2000.0)
-
-    async def main() -> None:
-        with serving(store) as home:
-            async with watching(home) as watched:
-                page = await watched.open(f"#{id_of(store, 'marks')}/1")
-                frame = await page.locator(".frame").bounding_box()
-                assert abs(frame["width"] / frame["height"] - 1.6) < 0.01
-                dot = await page.locator(".dot").bounding_box()
-                assert abs(dot["x"] + dot["width"] / 2 - (frame["x"] + frame["width"] * 0.25)) < 1
-                assert abs(dot["y"] + dot["height"] / 2 - (frame["y"] + frame["height"] * 0.5)) < 1
-                assert await text(page, ".marks-label") == "right button"
-                for place, words in ((1, "2×"), (2, "⌨ a ⏎ b ⏎"), (3, "▾ B")):
-                    await page.keyboard.press("ArrowRight")
-                    assert await text(page, ".marks") == words, place
-                    box = await page.locator(".marks p").bounding_box()
-                    assert box["x"] >= frame["x"] - 1
-                    assert box["x"] + box["width"] <= frame["x"] + frame["width"] + 1
-                # At its actual size the marks move with the picture.
-                await page.keyboard.press("Home")
-                await page.keyboard.press("z")
-                await until(page, "document.querySelector('.frame').clientWidth === 1280")
-                await until(page, "document.querySelector('.dot').cx.baseVal.value === 320")
-                await page.evaluate(f"location.hash = '#{id_of(store, 'move-card')}/2'")
-                await page.wait_for_selector(".line.arrow")
-
-    asyncio.run(main())
+    with serving(store) as home:
+        async with watching(home) as watched:
+            page = await watched.open(f"#{id_of(store, 'marks')}/1")
+            frame = await page.locator(".frame").bounding_box()
+            assert abs(frame["width"] / frame["height"] - 1.6) < 0.01
+            dot = await page.locator(".dot").bounding_box()
+            assert abs(dot["x"] + dot["width"] / 2 - (frame["x"] + frame["width"] * 0.25)) < 1
+            assert abs(dot["y"] + dot["height"] / 2 - (frame["y"] + frame["height"] * 0.5)) < 1
+            assert await text(page, ".marks-label") == "right button"
+            for place, words in ((1, "2×"), (2, "⌨ a ⏎ b ⏎"), (3, "▾ B")):
+                await page.keyboard.press("ArrowRight")
+                assert await text(page, ".marks") == words, place
+                box = await page.locator(".marks p").bounding_box()
+                assert box["x"] >= frame["x"] - 1
+                assert box["x"] + box["width"] <= frame["x"] + frame["width"] + 1
+            # At its actual size the marks move with the picture.
+            await page.keyboard.press("Home")
+            await page.keyboard.press("z")
+            await until(page, "document.querySelector('.frame').clientWidth === 1280")
+            await until(page, "document.querySelector('.dot').cx.baseVal.value === 320")
+            await page.evaluate(f"location.hash = '#{id_of(store, 'move-card')}/2'")
+            await page.wait_for_selector(".line.arrow")
 
 
-def test_playing_copying_and_help(store):
-    async def main() -> None:
-        with serving(store) as home:
-            async with watching(home, permissions=["clipboard-read", "clipboard-write"]) as watched:
-                page = await watched.open(f"#{id_of(store, 'sign-in')}/4")
-                await page.wait_for_selector(".sentence")
-                await page.keyboard.press("c")
-                await page.wait_for_selector(".copied")
-                assert await page.evaluate("navigator.clipboard.readText()") == '{"action":"press","keys":"Enter"}'
-                await page.keyboard.press("p")
-                assert await page.get_attribute(".play", "aria-label") == "Pause"
-                await until(page, "location.hash.endsWith('/5')")
-                assert await page.get_attribute(".play", "aria-label") == "Play", "it ends with the last step"
-                await page.keyboard.press("?")
-                assert await page.is_visible("#help")
-                await page.keyboard.press("Escape")
-                assert not await page.is_visible("#help")
-                assert await page.is_visible(".sentence"), "Esc closes one thing at a time"
-                await page.keyboard.press("/")
-                assert await page.evaluate("document.activeElement.id") == "search"
-
-    asyncio.run(main())
+async def test_playing_copying_and_help(store):
+    with serving(store) as home:
+        async with watching(home, permissions=["clipboard-read", "clipboard-write"]) as watched:
+            page = await watched.open(f"#{id_of(store, 'sign-in')}/4")
+            await page.wait_for_selector(".sentence")
+            await page.keyboard.press("c")
+            await page.wait_for_selector(".copied")
+            assert await page.evaluate("navigator.clipboard.readText()") == '{"action":"press","keys":"Enter"}'
+            await page.keyboard.press("p")
+            assert await page.get_attribute(".play", "aria-label") == "Pause"
+            await until(page, "location.hash.endsWith('/5')")
+            assert await page.get_attribute(".play", "aria-label") == "Play", "it ends with the last step"
+            await page.keyboard.press("?")
+            assert await page.is_visible("#help")
+            await page.keyboard.press("Escape")
+            assert not await page.is_visible("#help")
+            assert await page.is_visible(".sentence"), "Esc closes one thing at a time"
+            await page.keyboard.press("/")
+            assert await page.evaluate("document.activeElement.id") == "search"
 
 
-def test_damaged_and_unknown_episodes_break_nothing(store):
-    async def main() -> None:
-        with serving(store) as home:
-            async with watching(home) as watched:
-                page = await watched.open("#shopfront-broken.3.0.0123456789ab")
-                await page.wait_for_selector(".callout-error")
-                assert "not valid JSON" in await text(page, ".callout-error")
-                for bad in ("#no-such/1", "#../../etc", "#%E0%A4%A", "#?sort=constructor&outcome=toString", "#x/-1"):
-                    await page.goto("about:blank")
-                    await watched.open(bad)
-                    assert await page.locator(".row").count() == 13, bad
-            watched.requests.clear()
-
-    asyncio.run(main())
+async def test_damaged_and_unknown_episodes_break_nothing(store):
+    with serving(store) as home:
+        async with watching(home) as watched:
+            page = await watched.open("#shopfront-broken.3.0.0123456789ab")
+            await page.wait_for_selector(".callout-error")
+            assert "not valid JSON" in await text(page, ".callout-error")
+            for bad in ("#no-such/1", "#../../etc", "#%E0%A4%A", "#?sort=constructor&outcome=toString", "#x/-1"):
+                await page.goto("about:blank")
+                await watched.open(bad)
+                assert await page.locator(".row").count() == 13, bad
+        watched.requests.clear()

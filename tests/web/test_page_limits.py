@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 import time
@@ -35,54 +34,48 @@ def memory(tmp_path: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-def test_it_follows_while_episodes_are_written(tmp_path):
+async def test_it_follows_while_episodes_are_written(tmp_path):
     store = samples.make_store(tmp_path / "store", more=0)
     for number in range(40):
         samples.write_short(store, 3 * number, 1000.0 + number)
-
-    async def main() -> None:
-        with serving(store) as home:
-            async with watching(home) as watched:
-                page = await watched.open()
-                await page.evaluate("scrollTo(0, 900)")
-                await until(page, "document.querySelector('.row').getBoundingClientRect().top < 0")
-                place = "[...document.querySelectorAll('.row')].find((row) => row.getBoundingClientRect().top > 100)"
-                before = await page.evaluate(
+    with serving(store) as home:
+        async with watching(home) as watched:
+            page = await watched.open()
+            await page.evaluate("scrollTo(0, 900)")
+            await until(page, "document.querySelector('.row').getBoundingClientRect().top < 0")
+            place = "[...document.querySelectorAll('.row')].find((row) => row.getBoundingClientRect().top > 100)"
+            before = await page.evaluate(
+                f"(() => {{ const row = {place}; return [row.innerText, row.getBoundingClientRect().top] }})()"
+            )
+            with samples.begin(store, "A new one.", "new", time.time()) as writer:
+                await page.wait_for_selector("#newer:visible")
+                after = await page.evaluate(
                     f"(() => {{ const row = {place}; return [row.innerText, row.getBoundingClientRect().top] }})()"
                 )
-                with samples.begin(store, "A new one.", "new", time.time()) as writer:
-                    await page.wait_for_selector("#newer:visible")
-                    after = await page.evaluate(
-                        f"(() => {{ const row = {place}; return [row.innerText, row.getBoundingClientRect().top] }})()"
+                assert after == before, "what one looks at stays where it is"
+                await page.click("#newer")
+                await page.click("text=A new one.")
+                await page.wait_for_selector("text=No steps yet.")
+                for index in range(2):
+                    writer.add_step(samples.a_step(index, Click(x=5, y=5), f"thought {index}"), samples.board(False))
+                    await until(
+                        page,
+                        "(number) => document.querySelector('.counter').textContent === `${number} / ${number}`",
+                        index + 1,
                     )
-                    assert after == before, "what one looks at stays where it is"
-                    await page.click("#newer")
-                    await page.click("text=A new one.")
-                    await page.wait_for_selector("text=No steps yet.")
-                    for index in range(2):
-                        writer.add_step(
-                            samples.a_step(index, Click(x=5, y=5), f"thought {index}"), samples.board(False)
-                        )
-                        await until(
-                            page,
-                            "(number) => document.querySelector('.counter').textContent === `${number} / ${number}`",
-                            index + 1,
-                        )
-                    await page.keyboard.press("Home")
-                    writer.add_step(samples.a_step(2, Click(x=5, y=5), "thought 2"), samples.board(True))
-                    await until(page, "document.querySelector('.counter').textContent === '1 / 3'")
-                    assert await text(page, ".panel-step .prose") == "thought 0", "who looked elsewhere is left there"
-                    assert await page.locator(".thumb").count() == 3
-                    assert await text(page, ".episode-line .badge") == "Running"
-                    writer.finish(Outcome(reason="done", success=True, reward=1.0))
-                await page.wait_for_selector(".episode-line .outcome-success")
-                await page.keyboard.press("Escape")
-                assert "Success A new one." in await text(page, ".row >> nth=0")
-
-    asyncio.run(main())
+                await page.keyboard.press("Home")
+                writer.add_step(samples.a_step(2, Click(x=5, y=5), "thought 2"), samples.board(True))
+                await until(page, "document.querySelector('.counter').textContent === '1 / 3'")
+                assert await text(page, ".panel-step .prose") == "thought 0", "who looked elsewhere is left there"
+                assert await page.locator(".thumb").count() == 3
+                assert await text(page, ".episode-line .badge") == "Running"
+                writer.finish(Outcome(reason="done", success=True, reward=1.0))
+            await page.wait_for_selector(".episode-line .outcome-success")
+            await page.keyboard.press("Escape")
+            assert "Success A new one." in await text(page, ".row >> nth=0")
 
 
-def test_hostile_texts_are_only_texts(tmp_path):
+async def test_hostile_texts_are_only_texts(tmp_path):
     store = EpisodeStore(tmp_path / "store", sync="never")
     samples.write_evil(store, 1000.0)
     pages = [write_report(store, tmp_path / name).page.as_uri() for name in ("report", "report.html")]
@@ -110,14 +103,11 @@ def test_hostile_texts_are_only_texts(tmp_path):
         assert await page.evaluate(tried) == "TypeError"
         watched.problems[:] = [problem for problem in watched.problems if "TrustedHTML" not in problem]
 
-    async def main() -> None:
-        with serving(store) as home:
-            for address in (home, *pages):
-                async with watching(address) as watched:
-                    await look(watched)
-                    watched.home = address.removesuffix("index.html")
-
-    asyncio.run(main())
+    with serving(store) as home:
+        for address in (home, *pages):
+            async with watching(address) as watched:
+                await look(watched)
+                watched.home = address.removesuffix("index.html")
 
 
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -141,53 +131,45 @@ async def tab_stops(page: Page) -> tuple[set[str], set[str]]:
     return wanted, reached
 
 
-def test_small_screens_names_and_tab_stops(store):
+async def test_small_screens_names_and_tab_stops(store):
     sign_in = id_of(store, "sign-in")
-
-    async def main() -> None:
-        with serving(store) as home:
-            async with watching(home, {"width": 360, "height": 740}) as watched:
-                for fragment_ in ("", f"#{sign_in}/3", f"#{id_of(store, 'find-price')}/1"):
-                    await watched.page.goto("about:blank")
-                    page = await watched.open(fragment_)
-                    await page.wait_for_selector(".sentence" if fragment_ else ".row")
-                    for width in (360, 390, 700, 800, 1000, 1100, 1440):
-                        await page.set_viewport_size({"width": width, "height": 740})
-                        assert await page.evaluate(OVERFLOW) <= 0, (fragment_, width)
-                for width in (360, 1440):
+    with serving(store) as home:
+        async with watching(home, {"width": 360, "height": 740}) as watched:
+            for fragment_ in ("", f"#{sign_in}/3", f"#{id_of(store, 'find-price')}/1"):
+                await watched.page.goto("about:blank")
+                page = await watched.open(fragment_)
+                await page.wait_for_selector(".sentence" if fragment_ else ".row")
+                for width in (360, 390, 700, 800, 1000, 1100, 1440):
                     await page.set_viewport_size({"width": width, "height": 740})
-                    for fragment_ in ("", f"#{sign_in}/2"):
-                        await page.goto("about:blank")
-                        await watched.open(fragment_)
-                        await page.wait_for_selector(".sentence" if fragment_ else ".row")
-                        assert await page.evaluate(UNNAMED) == []
-                        wanted, reached = await tab_stops(page)
-                        assert len(wanted) > 10
-                        assert wanted <= reached, (width, fragment_, wanted - reached)
-            watched.requests.clear()
+                    assert await page.evaluate(OVERFLOW) <= 0, (fragment_, width)
+            for width in (360, 1440):
+                await page.set_viewport_size({"width": width, "height": 740})
+                for fragment_ in ("", f"#{sign_in}/2"):
+                    await page.goto("about:blank")
+                    await watched.open(fragment_)
+                    await page.wait_for_selector(".sentence" if fragment_ else ".row")
+                    assert await page.evaluate(UNNAMED) == []
+                    wanted, reached = await tab_stops(page)
+                    assert len(wanted) > 10
+                    assert wanted <= reached, (width, fragment_, wanted - reached)
+        watched.requests.clear()
 
-    asyncio.run(main())
 
-
-def test_ten_thousand_episodes_open_in_less_than_two_seconds(memory):
+async def test_ten_thousand_episodes_open_in_less_than_two_seconds(memory):
     store = samples.write_many(memory / "store", 10_000)
-
-    async def main() -> None:
-        with serving(store) as home:
-            async with watching(home) as watched:
-                page = await watched.open()
-                await until(page, "document.querySelectorAll('.row').length > 5")
-                opened = await page.evaluate("performance.now()")
-                assert await text(page, "[data-outcome='']") == "All 10,000"
-                assert await page.locator(".row").count() < 60
-                started = time.monotonic()
-                await page.fill("#search", "book 7777")
-                assert await page.locator(".row").count() == 1
-                searched = time.monotonic() - started
-                await page.fill("#search", "")
-                await page.evaluate("scrollTo(0, 1e9)")
-                await page.wait_for_selector("text=Put book 0 into the basket.")
-        print(f"\n10,000 episodes: opened after {opened:.0f} ms, searched in {searched * 1000:.0f} ms")
-        assert opened < 2000
-
-    asyncio.run(main())
+    with serving(store) as home:
+        async with watching(home) as watched:
+            page = await watched.open()
+            await until(page, "document.querySelectorAll('.row').length > 5")
+            opened = await page.evaluate("performance.now()")
+            assert await text(page, "[data-outcome='']") == "All 10,000"
+            assert await page.locator(".row").count() < 60
+            started = time.monotonic()
+            await page.fill("#search", "book 7777")
+            assert await page.locator(".row").count() == 1
+            searched = time.monotonic() - started
+            await page.fill("#search", "")
+            await page.evaluate("scrollTo(0, 1e9)")
+            await page.wait_for_selector("text=Put book 0 into the basket.")
+    print(f"\n10,000 episodes: opened after {opened:.0f} ms, searched in {searched * 1000:.0f} ms")
+    assert opened < 2000

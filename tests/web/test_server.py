@@ -23,7 +23,6 @@ from holotron.web.app import create_app
 from holotron.web.catalog import Catalog
 from holotron.web.page import SCRIPTS, joined_scripts
 from holotron.web.report import write_report
-from holotron.web.routes import router
 from tests.web import samples
 from tests.web.browser import serving
 
@@ -258,9 +257,9 @@ def test_the_scripts_never_make_markup_of_texts():
     assert {*SCRIPTS, "samples.js", "review.js", "cluster.js"} == {path.name for path in static.glob("*.js")}
 
 
-def test_the_routes_can_be_included_anywhere(store):
+def test_the_page_can_be_mounted_anywhere(store):
     app = FastAPI()
-    app.include_router(router(Catalog(store)), prefix="/episodes")
+    app.mount("/episodes", create_app(Catalog(store)))
     client = TestClient(app, base_url=OWN)
     assert 'src="static/app.js"' in client.get("/episodes/").text
     assert client.get("/episodes/static/app.js").status_code == 200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from pathlib import Path
@@ -25,7 +24,7 @@ async def figure(page: Page, name: str) -> str:
     return await text(page, f"[data-figure={name}]")
 
 
-def test_a_run_is_shown_with_its_figures_tasks_and_groups(tmp_path: Path) -> None:
+async def test_a_run_is_shown_with_its_figures_tasks_and_groups(tmp_path: Path) -> None:
     store = EpisodeStore(tmp_path / "episodes")
     for group in (3, 12, 12):
         begun = samples.begin(
@@ -35,36 +34,32 @@ def test_a_run_is_shown_with_its_figures_tasks_and_groups(tmp_path: Path) -> Non
         begun.close()
     tell(tmp_path, 1, 0.25, clipped=0.031, loss=math.nan, staleness=1.0)
     tell(tmp_path, 2, 0.5, parts={"rollout": 8.731, "learning": 2.0})
-
-    async def main() -> None:
-        with serving(store) as home:
-            async with watching(home) as watched:
-                page = await watched.open()
-                assert await text(page, "#training-title") == "Training iteration 2"
-                assert await figure(page, "success") == "Success 50.0%"
-                assert await figure(page, "clipped") == "Clipped 3.1%"  # the last that was told
-                assert await figure(page, "'seconds of rollout'") == "Seconds of rollout 8.73"
-                assert await page.locator("[data-figure=entropy], [data-figure=loss]").count() == 0
-                tell(tmp_path, 3, 0.75)
-                await until(page, "document.querySelector('#training-step').textContent === 'iteration 3'")
-                assert await figure(page, "reward") == "Reward 0.65"
-                points = await page.get_attribute("[data-figure=success] polyline", "points")
-                assert points == "0.0,30.0 60.0,16.0 120.0,2.0"
-                # A run that goes on from an earlier state tells the rest anew.
-                (tmp_path / "metrics.jsonl").write_text("")
-                tell(tmp_path, 1, 0.25)
-                await until(page, "document.querySelector('#training-step').textContent === 'iteration 1'")
-                tell(tmp_path, 2, 0.125)
-                await until(page, "document.querySelector('[data-figure=success]').textContent.includes('12.5%')")
-                await chosen(page)
-                assert not watched.problems
-
-        async with watching(write_report(store, tmp_path / "report.html").page.as_uri()) as watched:
+    with serving(store) as home:
+        async with watching(home) as watched:
             page = await watched.open()
-            assert await figure(page, "success") == "Success 12.5%"
+            assert await text(page, "#training-title") == "Training iteration 2"
+            assert await figure(page, "success") == "Success 50.0%"
+            assert await figure(page, "clipped") == "Clipped 3.1%"  # the last that was told
+            assert await figure(page, "'seconds of rollout'") == "Seconds of rollout 8.73"
+            assert await page.locator("[data-figure=entropy], [data-figure=loss]").count() == 0
+            tell(tmp_path, 3, 0.75)
+            await until(page, "document.querySelector('#training-step').textContent === 'iteration 3'")
+            assert await figure(page, "reward") == "Reward 0.65"
+            points = await page.get_attribute("[data-figure=success] polyline", "points")
+            assert points == "0.0,30.0 60.0,16.0 120.0,2.0"
+            # A run that goes on from an earlier state tells the rest anew.
+            (tmp_path / "metrics.jsonl").write_text("")
+            tell(tmp_path, 1, 0.25)
+            await until(page, "document.querySelector('#training-step').textContent === 'iteration 1'")
+            tell(tmp_path, 2, 0.125)
+            await until(page, "document.querySelector('[data-figure=success]').textContent.includes('12.5%')")
             await chosen(page)
+            assert not watched.problems
 
-    asyncio.run(main())
+    async with watching(write_report(store, tmp_path / "report.html").page.as_uri()) as watched:
+        page = await watched.open()
+        assert await figure(page, "success") == "Success 12.5%"
+        await chosen(page)
 
 
 async def chosen(page: Page) -> None:

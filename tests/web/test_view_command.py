@@ -45,7 +45,9 @@ def test_misuse_is_one_line_and_exit_code_2(app, store, tmp_path):
     (tmp_path / "something" / "else").touch()
     empty = tmp_path / "empty"
     (empty / "episodes").mkdir(parents=True)
+    (tmp_path / "runs" / "one" / "episodes").mkdir(parents=True)
     for arguments, words in (
+        ([str(tmp_path / "runs")], f"itself; give {tmp_path / 'runs' / 'one'}"),
         ([str(tmp_path / "no-such")], "there is no folder"),
         ([str(empty)], "there are no episodes in"),
         ([str(store.folder / "episodes")], "give the folder above it"),
@@ -86,6 +88,6 @@ def test_serving_ends_with_ctrl_c_and_exit_code_0(store):
         address = server.stdout.readline().split()[0]
         assert httpx.get(f"{address}api/episodes", timeout=30).json()["rows"]
         server.send_signal(signal.SIGINT)
-        _, errors = server.communicate(timeout=30)
+        _, errors = server.communicate(timeout=120)
     assert server.returncode == 0, errors
     assert "Traceback" not in errors

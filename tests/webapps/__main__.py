@@ -39,6 +39,7 @@ from holotron.suites.suite import EvalProtocol
 from holotron.suites.webapps.environment import AppEnvironment, AppPool
 from holotron.suites.webapps.suite import WebAppsSuite
 from holotron.suites.webapps.verifier import verify
+from tests.agent.replies import SingleChat
 from tests.webapps.script import perform
 from tests.webapps.solutions import SOLUTIONS
 from tests.webapps.watched import LEFT, WatchedApps, state_digest
@@ -178,18 +179,13 @@ async def nothing(suite: WebAppsSuite) -> dict[str, Any]:
     return {"tasks": asked, "rewarded": rewarded, "states": states, "problems": []}
 
 
-class AnswersAtOnce:
+class AnswersAtOnce(SingleChat):
     """A policy that does nothing."""
 
     name = "nothing"
 
-    async def open(self) -> AnswersAtOnce:
-        return self
-
     async def say(self, new: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         return Reply('{"action":"answer","text":""}')
-
-    async def close(self) -> None: ...
 
 
 async def workers(suite: WebAppsSuite, arguments: Any, folder: Path, alone: dict[str, Any]) -> dict[str, Any]:

@@ -181,25 +181,21 @@ def test_a_verifier_that_lacks_something(tmp_path: Path) -> None:
         asyncio.run(verify(verifier(tmp_path, "return True, ''", "import nothing"), "http://127.0.0.1:9"))
 
 
-def test_a_verifier_that_does_not_end_is_ended_with_what_it_started(tmp_path: Path) -> None:
+async def test_a_verifier_that_does_not_end_is_ended_with_what_it_started(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     body = (
         f"child = subprocess.Popen(['sleep', '1000']); pathlib.Path({str(pid)!r}).write_text(str(child.pid))\n"
         "    while True: time.sleep(60)"
     )
     path = verifier(tmp_path, body, "import pathlib, subprocess, time")
-
-    async def run() -> None:
-        with pytest.raises(VerifierFailed, match=r"did not end within 0\.2 s"):
-            await verify(path, "http://127.0.0.1:9", seconds=0.2)
-        pid.unlink(missing_ok=True)
-        judging = asyncio.ensure_future(verify(path, "http://127.0.0.1:9"))
-        await asyncio.to_thread(wait_until, lambda: pid.exists() and pid.read_text())
-        judging.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await judging
-
-    asyncio.run(run())
+    with pytest.raises(VerifierFailed, match=r"did not end within 0\.2 s"):
+        await verify(path, "http://127.0.0.1:9", seconds=0.2)
+    pid.unlink(missing_ok=True)
+    judging = asyncio.ensure_future(verify(path, "http://127.0.0.1:9"))
+    await asyncio.to_thread(wait_until, lambda: pid.exists() and pid.read_text())
+    judging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await judging
     wait_until(lambda: not running(int(pid.read_text())))
 
 
@@ -257,22 +253,19 @@ def test_a_server_holds_state_that_a_reset_takes_back(tmp_path: Path, ports: lis
     assert not (tmp_path / "copy").exists()
 
 
-def test_an_idle_server_that_died_is_replaced() -> None:
-    async def run() -> None:
-        async with WebAppsSuite(ROOT).pool(1) as pool:
-            async with pool._server(NOTES) as first:
-                pass
-            async with pool._server(NOTES) as again, pool._server(NOTES) as other:
-                assert again is first
-                assert other is not first
-            assert len(pool._idle) == 1  # for one episode at once
-            os.kill(pool._idle[0]._process.pid, signal.SIGKILL)
-            async with pool._server(NOTES) as third:
-                assert third not in (first, other)
-            pid = third._process.pid
-        assert not running(pid)
-
-    asyncio.run(run())
+async def test_an_idle_server_that_died_is_replaced() -> None:
+    async with WebAppsSuite(ROOT).pool(1) as pool:
+        async with pool._server(NOTES) as first:
+            pass
+        async with pool._server(NOTES) as again, pool._server(NOTES) as other:
+            assert again is first
+            assert other is not first
+        assert len(pool._idle) == 1  # for one episode at once
+        os.kill(pool._idle[0]._process.pid, signal.SIGKILL)
+        async with pool._server(NOTES) as third:
+            assert third not in (first, other)
+        pid = third._process.pid
+    assert not running(pid)
 
 
 def test_servers_that_do_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -19,19 +21,20 @@ import torch
 from holotron.bench import kernels, train
 from holotron.bench.agent import AgentLoad, AgentWorkload
 from holotron.bench.arrivals import read_trace, write_trace
-from holotron.bench.held import most_held
-from holotron.bench.loop import measure_loop
+from holotron.bench.measuring import write_profile
 from holotron.bench.phases import measure_phases
 from holotron.bench.report import agent_report, machine, print_agent, print_figures, write_json
-from holotron.bench.suite import CASES, run_suite
+from holotron.bench.suite import CASES, GROUPS, run_suite
 from holotron.engine.build import EngineOptions, build_engine, load_model
 from holotron.engine.engine_loop import EngineLoop
+from holotron.engine.errors import EngineError
 from holotron.engine.info import counters
 from holotron.model.heartbeat import Heartbeat, to_stderr
 from holotron.model.model import Model
 from holotron.model.presets import PRESETS
 from holotron.plan.errors import PlanError
-from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, parse_size
+from holotron.plan.held import most_held
+from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, parse_seconds, parse_size
 from holotron.train.forward import Recompute
 
 STATE_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -68,28 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     phases = commands.add_parser("phases", help="prefill and decode by themselves")
     kernel = commands.add_parser("kernels", help="each kernel's time and share of the roofline (CUDA)")
     kernel.add_argument("--only", choices=kernels.PARTS, help="the kernels of one kind of layer")
-    loop = commands.add_parser("loop", help="what the engine's loop costs besides the model (CPU)")
-    loop.add_argument("--sessions", type=int, default=64)
-    soak = commands.add_parser("soak", help="many clients against a server for minutes: no error, no leak")
-    soak.add_argument("--model", help="folder or preset to serve (default: a tiny one with random weights)")
-    soak.add_argument("--random", action="store_true", help="random weights in the shape of the preset")
-    soak.add_argument("--clients", type=int, default=200)
-    soak.add_argument("--seconds", type=float, default=1800)
-    soak.add_argument("--think", type=float, default=0, help="mean seconds between two requests of a client")
-    edge = commands.add_parser("edge", help="the HTTP process under hostile bodies, screenshots and clients that leave")
-    edge.add_argument("--parts", default="hostile,screens,cancel", help="which of these")
-    edge.add_argument("--body", default="", help="only hostile bodies whose name has this in it")
-    edge.add_argument("--agents", type=int, default=300, help="that send screenshots; and streams, half of which leave")
-    edge.add_argument("--streams", type=int, default=8, help="that run beside hostile bodies")
-    edge.add_argument("--seconds", type=float, default=4, help="for each body each time, and a third for screenshots")
-    edge.add_argument("--repeats", type=int, default=5, help="of each body; streams are told by the median")
-    browsers = commands.add_parser("browsers", help="many browsers at once: alive, steps/s, memory")
-    browsers.add_argument("--sessions", type=int, default=100)
-    browsers.add_argument("--processes", type=int, default=4)
-    browsers.add_argument("--seconds", type=float, default=60)
-    browsers.add_argument("--size", default="1280x800", help="WIDTHxHEIGHT of the view")
     suite = commands.add_parser("suite", help="the standard set of agent workloads, one file each and a plot")
-    suite.add_argument("--cases", help=f"some of {', '.join(CASES)} (default: all)")
+    suite.add_argument("--cases", help=f"some of {', '.join(CASES)}; or {', '.join(GROUPS)} (default: all)")
+    suite.add_argument("--budget", type=float, default=math.inf, help="seconds; longer cases are left out")
+    suite.add_argument("--resume", action="store_true", help="pass over cases whose report is there")
     suite.add_argument("--folder", type=Path, default=Path("benchmarks/results"), help="where the files go")
     suite.add_argument("--common", default="", help="options added to every agent workload, such as '--seconds 20'")
     training = commands.add_parser(
@@ -135,22 +120,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (agent, phases):
         _add_engine_options(command)
     _add_workload_options(agent)
-    for command in (agent, phases, kernel, loop, soak, edge, browsers, training, grpo, quality, move, cluster):
+    for command in (agent, phases, kernel, training, grpo, quality, move, cluster):
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
         command.add_argument("--out", type=Path, help="also write them to this file")
     options = parser.parse_args(arguments)
     if options.what == "suite":
-        run_suite(options.cases, options.folder, options.common, parser.parse_args, _load, _suite_report)
+        given = (options.cases, options.folder, options.common, options.budget, options.resume)
+        run_suite(*given, parser.parse_args, _load, _suite_report)
         return 0
     if options.what == "trace":
         print(f"{write_trace(options.store, options.out)} episodes in {options.out}")
         return 0
-    measures = {"agent": _agent, "phases": _phases, "kernels": _kernels, "loop": _loop, "train": train.run}
+    measures = {"agent": _agent, "phases": _phases, "kernels": _kernels, "train": train.run}
     try:
         # The others need an HTTP client, a browser or records, which a bare GPU machine has not.
         run = measures.get(options.what) or import_module(f"holotron.bench.{options.what}").run
         report = run(options)
-    except PlanError as error:
+    except (EngineError, PlanError) as error:
         raise SystemExit(str(error)) from error
     if options.out:
         write_json(options.out, report)
@@ -173,6 +159,10 @@ def _add_engine_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--host", type=float, default=0, help="GiB of host memory for sessions that do not fit")
     command.add_argument("--image-cache", type=float, default=0, help="MiB for encoded tiles that come again")
     command.add_argument("--no-graphs", action="store_true", help="run decode steps without CUDA graphs")
+    command.add_argument(
+        "--target-token-latency", type=float, help="seconds between two tokens: prompts are cut for it"
+    )
+    command.add_argument("--target-step-latency", type=float, help="seconds for a step: prompts wait for each other")
     command.add_argument("--reads-late", action="store_true", help="begin decode steps before the last tokens are read")
     command.add_argument("--sessions", type=int, default=100)
 
@@ -224,6 +214,8 @@ def _loop_for(options: argparse.Namespace, model: Model, tokens_per_session: int
         checkpoints=options.checkpoints,
         prefill_tokens=options.prefill_tokens,
         max_running=512,
+        target_token_latency=options.target_token_latency,
+        target_step_latency=options.target_step_latency,
         reads_late=options.reads_late,
         image_cache_mib=options.image_cache,
         cuda_graphs=not options.no_graphs,
@@ -248,24 +240,27 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
         if model.config.vision is None:
             raise SystemExit(f"{model.config.name} has no vision tower: leave --screen out, or choose another model")
         named |= {"screen": parse_size("--screen", options.screen), "text_only": False, "image_tokens": None}
-    low, _, high = options.think.partition("-")
     workload = AgentWorkload(
         ages=_ages(options.ages, options.steps) if options.ages else None,
-        think_seconds=(float(low), float(high or low)),
+        think_seconds=parse_seconds("--think", options.think),
         trace=tuple(read_trace(options.trace)) if options.trace else (),
         **named,
     ).resolved(model.config)
     loop = _loop_for(options, model, workload.mean_tokens, workload.longest + 64)
+    began = time.perf_counter()
     with Heartbeat("computing the first session, of which the others are copies") as heartbeat:
 
         def tell(message: str) -> None:
             to_stderr(message)
             heartbeat.now(message)
 
+        agents = AgentLoad(loop, workload, at_work=0 if options.hold else None)
+        agents.prepare(tell)
+        prepared = time.perf_counter() - began
+
         def measure(sessions: int) -> dict[str, Any]:
-            probe = AgentLoad(loop, replace(workload, sessions=sessions))
-            found = probe.run(options.warmup, options.seconds, tell).summary()
-            probe.close()
+            agents.set_agents(sessions)
+            found = agents.measure(options.warmup, options.seconds, tell).summary()
             tell(f"{sessions} agents: p95 {found['latency_p95']:.2f} s, {found['steps_per_second']:.2f} steps/s")
             return found
 
@@ -275,12 +270,12 @@ def _agent_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
             workload = replace(workload, sessions=shown["agents"])
             figures = shown | {"agents_held": held, "held_within_seconds": options.hold, "probes": probes}
         else:
-            agents = AgentLoad(loop, workload)
-            figures = dict(agents.run(options.warmup, options.seconds, tell).summary())
+            figures = dict(agents.measure(options.warmup, options.seconds, tell).summary())
             if options.profile:
-                _profile(agents, options.profile)
+                write_profile(options.profile, lambda: agents.run_more(4.0), on_gpu=options.device != "cpu")
     counted = counters(loop)
     figures |= {f"traffic_{name}": counted[name] for name in ("evicted", "restored", "dropped", "recomputed_tokens")}
+    figures["seconds_to_prepare"] = prepared
     figures |= {name: counted[name] for name in ("encoded_parts", "reused_parts")}
     return agent_report(model.config, workload, loop.config, figures, options.weights)
 
@@ -290,14 +285,6 @@ def _ages(text: str, steps: int) -> tuple[int, int]:
     if not (low.isdigit() and high.isdigit() and int(low) < int(high) <= steps):
         raise SystemExit(f"--ages is {text!r}; it must be LOW-HIGH with LOW < HIGH, up to the {steps} of --steps")
     return int(low), int(high)
-
-
-def _profile(agents: AgentLoad, path: Path) -> None:
-    """Some seconds more, under torch's profiler."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
-        agents.run_more(4.0)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(profiler.key_averages().table(sort_by="cuda_time_total", row_limit=40))
 
 
 def _suite_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
@@ -314,7 +301,7 @@ def _phases(options: argparse.Namespace) -> dict[str, Any]:
 def _phases_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
     loop = _loop_for(options, model, 4608, 8192)
     named = {"model": model.config.name, "weights": options.weights}
-    return machine() | named | measure_phases(loop, sequences=options.sessions)
+    return machine() | named | measure_phases(loop, options.sessions)
 
 
 def _kernels(options: argparse.Namespace) -> dict[str, Any]:
@@ -328,13 +315,6 @@ def _kernels(options: argparse.Namespace) -> dict[str, Any]:
         if options.out:
             write_json(options.out, machine() | {"kernels": rows})  # a run that is cut short keeps what it has
     return machine() | {"kernels": rows}
-
-
-def _loop(options: argparse.Namespace) -> dict[str, Any]:
-    figures = machine() | measure_loop(options.sessions)
-    if not options.json:
-        print(f"{figures['loop_milliseconds']:.3f} ms per step of {options.sessions} sessions, besides the model")
-    return figures
 
 
 if __name__ == "__main__":

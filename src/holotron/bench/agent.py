@@ -27,6 +27,7 @@ from holotron.engine.info import device_usage
 from holotron.engine.requests import Event, FinishEvent, GenerationRequest, TokenEvent
 from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import SessionState
+from holotron.plan.agents import ANSWERED
 from holotron.plan.workload import DEFAULT_IMAGE_TOKENS, Workload
 
 
@@ -36,7 +37,7 @@ class AgentWorkload(Workload):
 
     The tokens that start and end an image count as text.
     `history` is what a session has before its first step, besides the system prompt. `ages` are the steps that the
-    youngest session has behind it at the beginning and that the oldest has not reached.
+    youngest session has behind it and that the oldest does not reach: there it goes on from a copy of the youngest.
     `rate` is how many agents come in a second, `burst` at a time; `trace` gives their steps, and, without a rate, when
     they come.
     """
@@ -144,7 +145,8 @@ class Measurement:
 class AgentLoad:
     """Steps an engine's loop with the workload, on one thread: what is measured is the engine, not a client."""
 
-    def __init__(self, loop: EngineLoop, workload: AgentWorkload) -> None:
+    def __init__(self, loop: EngineLoop, workload: AgentWorkload, at_work: int | None = None) -> None:
+        """at_work: how many of the sessions begin at once; the others rest until `set_agents`."""
         self.loop = loop
         self.workload = workload
         self._draw = random.Random(workload.seed)
@@ -153,6 +155,9 @@ class AgentLoad:
         self._thinking: list[tuple[float, int, AgentSession]] = []
         self._seeing: deque[tuple[AgentSession, Future[PreparedImage]]] = deque()
         self._numbers = count(1)
+        self._youngest: SessionState | None = None  # with ages: what a session goes on from once it is the oldest
+        self._resting: list[AgentSession] = []
+        self._working = self._wanted = workload.sessions if at_work is None else at_work
         self._arrivals = Arrivals(workload.rate, workload.burst, workload.trace, self._draw)
         self._opened = time.perf_counter()
         vision = loop.model.config.vision
@@ -163,37 +168,38 @@ class AgentLoad:
         self.measurement = Measurement()
         self._sampling = SamplingParams(max_tokens=workload.generated_tokens, temperature=0.0, ignore_eos=True)
 
-    def run(self, warmup: float, seconds: float, progress: Callable[[str], None] = lambda _: None) -> Measurement:
-        """Age the sessions, warm up, then measure for so many seconds."""
+    def prepare(self, progress: Callable[[str], None] = lambda _: None) -> None:
+        """Record what decodes, and age the sessions."""
+        self.loop.runner.record_graphs(self.workload.sessions, adapted=False)
         if not self.workload.trace:
             self._populate(progress)
+
+    def set_agents(self, count: int) -> None:
+        """Let so many of the sessions be at work; the others rest from the ends of their steps on."""
+        self._wanted = count
+        while self._working < count and self._resting:
+            self._working += 1
+            self._come(self._resting.pop())
+
+    def measure(self, warmup: float, seconds: float, progress: Callable[[str], None] = lambda _: None) -> Measurement:
+        """Go on for a while, then measure."""
         self._opened = time.perf_counter()
         self._loop(time.perf_counter() + warmup, progress, "warming up")
         start = time_when_idle()
         result = self.measurement = Measurement()
+        failures = self.loop.counters.failures
         before = (self.loop.counters.computed_tokens, self._new_tokens(), self.loop.counters.steps)
         self._loop(start + seconds, progress, "measuring")
         result.seconds = time_when_idle() - start
         result.computed_tokens = self.loop.counters.computed_tokens - before[0]
         result.new_tokens = self._new_tokens() - before[1]
         result.loop_steps = self.loop.counters.steps - before[2]
-        result.failures = self.loop.counters.failures
+        result.failures = self.loop.counters.failures - failures
         return result
 
     def run_more(self, seconds: float) -> None:
         """Go on for a while, under a profiler."""
         self._loop(time.perf_counter() + seconds, lambda _: None, "")
-
-    def close(self) -> None:
-        """Ends all sessions, so that another load can use the loop."""
-        for request in list(self._agents):
-            self.loop.cancel(request)
-        while self.loop.requests:
-            self.loop.step()
-        if self._workers is not None:
-            self._workers.shutdown()
-        for session in list(self.loop.sessions.values()):
-            self.loop.close(session)
 
     def _new_tokens(self) -> int:
         return self.loop.counters.appended_tokens + self.loop.counters.generated_tokens
@@ -203,7 +209,8 @@ class AgentLoad:
     def _populate(self, progress: Callable[[str], None]) -> None:
         """Sessions at all ages. One session is really computed through its life; the others are copies of it then.
 
-        The copies own their memory: nothing is shared, so that reading it costs what it costs in earnest.
+        The copies own their memory: nothing is shared, so that reading it costs what it costs in earnest. As many as
+        can decode at once begin somewhere in a cycle, the others with a prompt.
         """
         load = self.workload
         if load.group > 1:
@@ -215,17 +222,36 @@ class AgentLoad:
         youngest, oldest = load.ages or (0, load.steps)
         for done in range(load.sessions):
             age = youngest + done * (oldest - youngest) // load.sessions
-            length = load.start_tokens + age * load.step_tokens + load.new_tokens
+            length = load.start_tokens + age * load.step_tokens
             if length > len(model.tokens):
                 self.loop.append(model, self._tokens(length - len(model.tokens)))
                 self._compute(model)
+            if load.ages and self._youngest is None:
+                self._youngest = self.loop.duplicate(model)
             agents.append(AgentSession(next(self._numbers), self.loop.duplicate(model), age))
             if done % 10 == 9:
                 progress(f"aged {done + 1} of {load.sessions} sessions")
         self.loop.close(model)
-        # Every session is somewhere in the middle of an answer, so that the load is steady from the beginning.
-        for agent in agents:
-            self._generate(agent, self._draw.randint(1, load.generated_tokens))
+        decoding = load.generated_tokens * max(1, self.loop.config.prefill_tokens // load.new_tokens)
+        for place, agent in enumerate(self._draw.sample(agents, len(agents))):
+            if place >= self._wanted:
+                self._resting.append(agent)
+            elif place < decoding:
+                self._come(agent)
+            else:
+                self._begin_step(agent)
+
+    def _come(self, agent: AgentSession) -> None:
+        """Somewhere in a cycle: thinking, or in the middle of an answer, so that the load is steady from the beginning.
+
+        Agents that all came with a prompt would stay in step for a minute.
+        """
+        thinking = sum(self.workload.think_seconds) / 2
+        if self._draw.uniform(0, thinking + ANSWERED) > ANSWERED:
+            at = time.perf_counter() + self._draw.uniform(0, thinking)
+            heappush(self._thinking, (at, agent.number, agent))
+        else:
+            self._generate(agent, self._draw.randint(1, self.workload.generated_tokens))
 
     def _compute(self, session: SessionState) -> None:
         self.loop.submit(GenerationRequest(session, emit=lambda *_: None))
@@ -318,6 +344,13 @@ class AgentLoad:
         agent.begun = agent.first_token = 0.0
         if agent.step >= (len(agent.life) if agent.life else self.workload.steps):
             self._end(agent)
+            return
+        if self.workload.ages and self._youngest and agent.step >= self.workload.ages[1]:
+            self.loop.close(agent.session)
+            agent.session, agent.step = self.loop.duplicate(self._youngest), self.workload.ages[0]
+        if self._working > self._wanted:
+            self._working -= 1
+            self._resting.append(agent)
             return
         pause = agent.life[agent.step].pause if agent.life else self._draw.uniform(*self.workload.think_seconds)
         if pause > 0:

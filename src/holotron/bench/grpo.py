@@ -16,9 +16,10 @@ import numpy as np
 import torch
 
 from holotron.agent.chat import Message
-from holotron.bench.recorded_suite import TASK, LettersThenClick, RecordedSuite
+from holotron.bench.recorded_suite import LettersThenClick, RecordedSuite
 from holotron.bench.report import machine, print_figures, write_json
 from holotron.bench.screens import draw_screen, png
+from holotron.bench.train import TASK
 from holotron.model.heartbeat import Heartbeat, to_stderr
 from holotron.model.image import image_size
 from holotron.model.presets import PRESETS

@@ -1,10 +1,10 @@
-"""What all measurements need: work for the device, when it is done, memory, quantiles."""
+"""What all measurements need: work for the device, when it is done, where its time goes, quantiles."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -26,13 +26,15 @@ def time_when_idle() -> float:
     return time.perf_counter()
 
 
-def process_memory(pid: int) -> int:
-    """Bytes of a process, shared pages divided among those who share them; 0 where it has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+def write_profile(path: Path, run: Callable[[], object], *, on_gpu: bool) -> None:
+    """Write a table of what takes the device's time while something runs, from torch's profiler."""
+    activity = torch.profiler.ProfilerActivity.CUDA if on_gpu else torch.profiler.ProfilerActivity.CPU
+    with torch.profiler.profile(activities=[activity]) as profiler:
+        run()
+        time_when_idle()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    order = "cuda_time_total" if on_gpu else "cpu_time_total"
+    path.write_text(profiler.key_averages().table(sort_by=order, row_limit=40, max_name_column_width=110))
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -13,34 +13,30 @@ from holotron.engine.requests import GenerationRequest
 from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import SessionState
 
+PROMPT, PROMPTS = 2368, 12  # tokens of each
+CONTEXTS = (256, 4096)
+STEPS = 64
 
-def measure_phases(
-    loop: EngineLoop,
-    *,
-    sequences: int = 100,
-    prompt: int = 2368,
-    contexts: tuple[int, ...] = (256, 4096),
-    steps: int = 64,
-) -> dict[str, Any]:
+
+def measure_phases(loop: EngineLoop, sequences: int) -> dict[str, Any]:
     """Prefill of new prompts, then decode of so many sequences at each context length."""
     figures: dict[str, Any] = {}
-    count = 12
-    _prefill(loop, prompt, count)  # the same batches once, so that kernels are compiled and library plans made
-    figures["prefill_tokens_per_second"] = prompt * count / _prefill(loop, prompt, count)
-    for context in contexts:
-        figures[f"decode_tokens_per_second_{sequences}x{context}"] = _decode(loop, sequences, context, steps)
+    _prefill(loop)  # the same batches once, so that kernels are compiled and library plans made
+    figures["prefill_tokens_per_second"] = PROMPT * PROMPTS / _prefill(loop)
+    for context in CONTEXTS:
+        figures[f"decode_tokens_per_second_{sequences}x{context}"] = _decode(loop, sequences, context)
     return figures
 
 
-def _prefill(loop: EngineLoop, prompt: int, count: int) -> float:
-    with _prompted(loop, prompt, count):
+def _prefill(loop: EngineLoop) -> float:
+    with _prompted(loop, PROMPT, PROMPTS):
         start = time_when_idle()
         _compute(loop)
         return time_when_idle() - start
 
 
-def _decode(loop: EngineLoop, sequences: int, context: int, steps: int) -> float:
-    sampling = SamplingParams(max_tokens=steps + 24, temperature=0.0, ignore_eos=True)
+def _decode(loop: EngineLoop, sequences: int, context: int) -> float:
+    sampling = SamplingParams(max_tokens=STEPS + 24, temperature=0.0, ignore_eos=True)
     with _prompted(loop, context, sequences) as sessions:
         _compute(loop)
         for session in sessions:
@@ -48,9 +44,9 @@ def _decode(loop: EngineLoop, sequences: int, context: int, steps: int) -> float
         for _ in range(16):  # the first steps record the graph
             loop.step()
         start = time_when_idle()
-        for _ in range(steps):
+        for _ in range(STEPS):
             loop.step()
-        return sequences * steps / (time_when_idle() - start)
+        return sequences * STEPS / (time_when_idle() - start)
 
 
 @contextmanager

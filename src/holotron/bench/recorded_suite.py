@@ -10,13 +10,13 @@ from typing import Any
 
 from holotron.actions.action import Action
 from holotron.agent.formats.plain import NanoFormat
+from holotron.bench.train import TASK
 from holotron.env.environment import Observation, TaskStatus
 from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo
 from holotron.model.image import image_size
 from holotron.suites.suite import Suite
 
-TASK = "Find the cheapest flight from Hamburg to Lisbon in the second week of May, one bag, and put it into the basket."
 NUMBER = "/[0-9]|[1-9][0-9]{1,2}|1000/"
 
 

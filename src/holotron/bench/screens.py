@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from functools import cache
 
 import torch
 from PIL import Image, ImageDraw
@@ -21,7 +22,7 @@ class Screens:
 
     def __init__(self, size: tuple[int, int], vision: VisionConfig, changed: float) -> None:
         self._processor = ImageProcessor(vision, on_device=torch.cuda.is_available())
-        self._files = [png(draw_screen(size, kind, changed)) for kind in range(KINDS)]
+        self._files = _files(size, changed)
         self._taken = 0
 
     def next(self) -> PreparedImage:
@@ -33,6 +34,11 @@ class Screens:
             return self._processor(load_image(file))
 
         return prepare_image(make)
+
+
+@cache
+def _files(size: tuple[int, int], changed: float) -> list[bytes]:
+    return [png(draw_screen(size, kind, changed)) for kind in range(KINDS)]
 
 
 def draw_screen(size: tuple[int, int], kind: int, changed: float) -> Image.Image:

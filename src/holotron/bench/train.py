@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from holotron.agent.chat import Message
-from holotron.bench.measuring import time_when_idle
+from holotron.bench.measuring import time_when_idle, write_profile
 from holotron.bench.report import machine, print_figures
 from holotron.bench.screens import draw_screen, png
 from holotron.model.config import ModelConfig
@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     if learner.cuda_graph is None:
         report["seconds_by_part"] = _parts(learner, batch, options.warmup + options.measured)
     if options.profile:
-        _profile(learner, batch, options.profile)
+        write_profile(options.profile, lambda: learner.learn([batch], 0), on_gpu=device.type == "cuda")
     if not options.json:
         print_figures(report, digits=3)
     return report
@@ -237,15 +237,3 @@ def _parts(learner: Learner, batch: TrainingBatch, step: int) -> dict[str, float
     for hook in hooks:
         hook.remove()
     return marks.seconds()
-
-
-def _profile(learner: Learner, batch: TrainingBatch, path: Path) -> None:
-    """One step more, under torch's profiler."""
-    cuda = learner.device.type == "cuda"
-    activity = torch.profiler.ProfilerActivity.CUDA if cuda else torch.profiler.ProfilerActivity.CPU
-    with torch.profiler.profile(activities=[activity]) as profiler:
-        learner.learn([batch], 0)
-        time_when_idle()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    order = "cuda_time_total" if cuda else "cpu_time_total"
-    path.write_text(profiler.key_averages().table(sort_by=order, row_limit=40, max_name_column_width=110))

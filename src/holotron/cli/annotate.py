@@ -11,22 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from holotron.cli.errors import Misuse, choose, misuse
-from holotron.cli.eval_navigation import JUDGES, judge_at, window_of
+from holotron.cli import policies
+from holotron.cli.errors import Misuse, choose, listed, misuse
+from holotron.cli.eval_navigation import JUDGES, judge_at
 from holotron.cli.output import JsonOption, console, examples, plain_table, print_json
-from holotron.cli.policies import (
-    AllowPrivateOption,
-    Chosen,
-    EndpointOption,
-    FormatOption,
-    MaxTokensOption,
-    ModelOption,
-    NameOption,
-    PricesOption,
-    agent_failures,
-    opened,
-    price_table,
-)
+from holotron.cli.policies import Chosen, agent_failures, opened, price_table
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import passing_progress
 
@@ -51,14 +40,14 @@ def annotate(
     ],
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder of the labels; a second run goes on in it.")],
     labels: Annotated[str, typer.Option(help=f"Which, with commas between: {', '.join(KINDS)}.")] = ",".join(KINDS),
-    model: ModelOption = None,
-    endpoint: EndpointOption = None,
-    name: NameOption = None,
-    format_: FormatOption = None,
+    model: policies.ModelOption = None,
+    endpoint: policies.EndpointOption = None,
+    name: policies.NameOption = None,
+    format_: policies.FormatOption = None,
     judge: Annotated[
         str | None, typer.Option(help="An OpenAI-compatible server that says whether labels are right.")
     ] = None,
-    judge_name: Annotated[str | None, typer.Option(help="The judge's name there.")] = None,
+    judge_name: policies.JudgeNameOption = None,
     method: Annotated[str, typer.Option(help=f"How it judges episodes: {' or '.join(JUDGES)}.")] = "webjudge",
     votes: Annotated[int, typer.Option(min=1, max=99, help="Points and judgements asked for; most of them count.")] = 1,
     temperature: Annotated[float, typer.Option(min=0.0, help="Of both; above 0, votes may differ.")] = 0.0,
@@ -70,9 +59,9 @@ def annotate(
     size: Annotated[str, typer.Option(help="Of the browser's window, for addresses.")] = "1280x800",
     sessions: Annotated[int, typer.Option(min=1, max=512, help="Screens at once.")] = 16,
     browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes.")] = 1,
-    max_tokens: MaxTokensOption = 1500,
-    allow_private: AllowPrivateOption = None,
-    prices: PricesOption = None,
+    max_tokens: policies.MaxTokensOption = 1500,
+    allow_private: policies.AllowPrivateOption = None,
+    prices: policies.PricesOption = None,
     json: JsonOption = False,
 ) -> None:
     """Label screens and episodes. What a page's DOM says is exact; what a model says is accepted where it agrees.
@@ -89,13 +78,14 @@ def annotate(
     from holotron.eval.evaluate import EvalError, keep_manifest
     from holotron.eval.grounding_run import localizer_of
     from holotron.eval.judges import find_judge
+    from holotron.plan.workload import parse_size
 
-    wanted = tuple(part.strip() for part in labels.split(",") if part.strip())
+    wanted = tuple(listed(labels))
     for kind in wanted or ("",):
         choose("--labels", kind, KINDS)
     choose("--method", method, JUDGES)
     with misuse(InputError, EpisodeError, ValueError):
-        inputs, window = find_inputs(sources), window_of(size)
+        inputs, window = find_inputs(sources), parse_size("--size", size)
     asked = model is not None or endpoint is not None
     chosen = Chosen(model, False, endpoint, name, format_)
     if endpoint in ("openai", "anthropic"):

@@ -70,6 +70,8 @@ def demo(
     report = write_report(EpisodeStore(folder), folder / "report.html")
     each = seconds / max(1, played.steps)
     console.print(f"{played.succeeded} of {played.finished} solved, {played.steps} steps, {each:.2f} s each")
+    if played.skipped:
+        console.print(f"{played.skipped} were there already; another --out plays them anew")
     address = report.page.resolve().as_uri()
     console.print("every step, with its screenshot:")
     typer.echo(address)

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from holotron.cli.terminal import visible
 
@@ -23,6 +24,31 @@ def choose(option: str, value: str, known: Iterable[str]) -> None:
     """Misuse where the option's value is none of those known."""
     if value not in known:
         raise Misuse(f"{option} is {value!r}; choose one of {', '.join(known)}")
+
+
+def listed(text: str | None) -> list[str]:
+    """The entries of an option's value, which has commas between them."""
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def whole_numbers(option: str, text: str | None) -> tuple[int, ...]:
+    """The same of numbers; Misuse where one is none."""
+    try:
+        return tuple(map(int, listed(text)))
+    except ValueError:
+        raise Misuse(f"{option} is {text!r}; it must be whole numbers with commas between") from None
+
+
+def no_episodes(folder: Path) -> Misuse:
+    """A folder without episodes: where there are some, or how to make them."""
+    if folder.name == "episodes":
+        return Misuse(f"there are no episodes in {folder}; give the folder above it, {folder.parent}")
+    below = [child for child in folder.glob("*") if (child / "episodes").is_dir()]
+    if below:
+        newest = max(below, key=lambda child: child.stat().st_mtime)
+        more = f" (and {len(below) - 1} more)" if len(below) > 1 else ""
+        return Misuse(f"there are no episodes in {folder} itself; give {newest}{more}")
+    return Misuse(f"there are no episodes in {folder}; make some with: holotron run … --record {folder}")
 
 
 @contextmanager
@@ -68,6 +94,8 @@ def report(error: Exception) -> int:
         return _say(_one_line(str(error)), MISUSED)
     if isinstance(error, re.error):
         return _say(_one_line(f"{error.pattern!r} is no regular expression: {error.msg}"), MISUSED)
+    if isinstance(error, ImportError) and not error.name:  # a library's own words about what it lacks
+        return _say(_one_line(str(error)), FAILED)
     if isinstance(error, ImportError) and error.name and not error.name.startswith("holotron"):
         package = error.name.partition(".")[0]
         return _say(f"the package {package!r} is missing; `holotron doctor` says how to install it", FAILED)
@@ -76,6 +104,10 @@ def report(error: Exception) -> int:
         return _say(_one_line(str(error)) or type(error).__name__, FAILED)
     if _full_disk(error):
         return _say(f"the disk is full: {told(error)}", FAILED)
+    if isinstance(error, NotADirectoryError) and error.filename:
+        place = Path(os.fsdecode(error.filename))
+        file = next((each for each in (*reversed(place.parents), place) if each.is_file()), place)
+        return _say(f"{file} is a file, so that {place} cannot be; name another folder", FAILED)
     if isinstance(error, ValueError | OSError):
         return _say(_one_line(str(error)) or type(error).__name__, FAILED)
     return _say(f"{told(error)} (a bug; {DEBUG_VARIABLE}=1 shows where)", FAILED)

@@ -29,7 +29,7 @@ def compare(
     """Which of several runs is better, and how sure that is: reports of any evaluation, on the same items."""
     from holotron.eval.compare import CompareError, read_report
     from holotron.eval.compare import compare as compared
-    from holotron.eval.compare_page import change_ends, write_comparison
+    from holotron.eval.compare_page import HEADS, totals, write_comparison
 
     if len(reports) < 2:
         raise Misuse("one report cannot be compared; give two or more")
@@ -39,19 +39,9 @@ def compare(
     if json:
         print_json(found.to_dict())
         return
-    table = plain_table("", "right", "rate", "95%", "difference", "95%", "McNemar p")
-    for name, rate in zip(found.names, found.total, strict=True):
-        low, high = rate.interval
-        change = rate.change
-        told = ("", "", "")
-        if change is not None:
-            told = (
-                f"{100 * change.value:+.1f}",
-                change_ends(change),
-                "–" if change.p_value is None else f"{change.p_value:.2g}",
-            )
-        rates = f"{100 * rate.rate:.1f}%", f"{100 * low:.1f}–{100 * high:.1f}%"
-        table.add_row(name, f"{rate.right} of {rate.of}", *rates, *told)
+    table = plain_table(*HEADS)
+    for row in totals(found):
+        table.add_row(*row)
     console().print(table)
     left_out = f"; {found.left_out} that not all runs have are left out" if found.left_out else ""
     console().print(f"{found.items} items{left_out}. By group, with plots: {out}", soft_wrap=True, markup=False)

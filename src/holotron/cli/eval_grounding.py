@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holotron.cli import policies
 from holotron.cli.errors import Misuse, misuse
 from holotron.cli.eval_screens import AtOnceOption, SourcesOption, ask_screens
 from holotron.cli.output import JsonOption, console, examples, plain_table, print_json
-from holotron.cli.policies import (
-    BUNDLED,
-    Chosen,
-    DeviceOption,
-    EndpointOption,
-    FormatOption,
-    LibrariesOption,
-    MaxTokensOption,
-    ModelOption,
-    NameOption,
-    WorkersOption,
-    agent_failures,
-    opened,
-)
+from holotron.cli.policies import BUNDLED, Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import passing_progress
 
@@ -67,10 +56,10 @@ def grounding(
     images: Annotated[
         Path | None, typer.Option(file_okay=False, help="Where its images are (default: in its folder, or in images/).")
     ] = None,
-    model: ModelOption = None,
-    endpoint: EndpointOption = None,
-    name: NameOption = None,
-    format_: FormatOption = None,
+    model: policies.ModelOption = None,
+    endpoint: policies.EndpointOption = None,
+    name: policies.NameOption = None,
+    format_: policies.FormatOption = None,
     sessions: Annotated[int, typer.Option(min=1, max=512, help="Items asked at once.")] = 16,
     zoom: Annotated[
         float | None,
@@ -83,16 +72,16 @@ def grounding(
     boxes: Annotated[str | None, typer.Option(help="xywh or xyxy; default: detected.")] = None,
     max_bad: Annotated[float, typer.Option(min=0.0, max=0.99, help="Share of items that may be missing.")] = 0.0,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first items, to try it out.")] = None,
-    max_tokens: MaxTokensOption = 128,
+    max_tokens: policies.MaxTokensOption = 128,
     screens: Annotated[int, typer.Option(min=1, help="Generated ones, of each source; four questions each.")] = 100,
     sources: SourcesOption = None,
-    libraries: LibrariesOption = None,
+    libraries: policies.LibrariesOption = None,
     heights: Annotated[
         str | None,
         typer.Option(help="Each MiniWoB++ page or widget at so many pixels, white below it, such as 210,300,400."),
     ] = None,
-    device: DeviceOption = None,
-    workers: WorkersOption = 1,
+    device: policies.DeviceOption = None,
+    workers: policies.WorkersOption = 1,
     at_once: AtOnceOption = 4,
     out: Annotated[
         Path | None,
@@ -122,9 +111,7 @@ def grounding(
     with misuse(DatasetError):
         source = BenchmarkSource(Path(data), images, space, form, refusals, max_bad, limit)
     if data == HUB:
-        source = BenchmarkSource(
-            fetch_benchmark(KNOWN[what], FETCHED / what), images, space, form, refusals, max_bad, limit
-        )
+        source = replace(source, folder=fetch_benchmark(KNOWN[what], FETCHED / what))
     pictures = SourcePictures()
     loaded = load_benchmark(KNOWN[what], source, pictures)
     with agent_failures():

@@ -12,24 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holotron.cli.errors import Misuse, choose, fail_if_all_lost, misuse
+from holotron.cli import policies
+from holotron.cli.errors import Misuse, choose, fail_if_all_lost, listed, misuse
 from holotron.cli.output import JsonOption, console, examples, print_json
-from holotron.cli.policies import (
-    AllowPrivateOption,
-    Chosen,
-    DeviceOption,
-    EndpointOption,
-    FormatOption,
-    MaxTokensOption,
-    ModelOption,
-    NameOption,
-    PricesOption,
-    TemperatureOption,
-    WorkersOption,
-    agent_failures,
-    opened,
-    price_table,
-)
+from holotron.cli.policies import Chosen, agent_failures, opened, price_table
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress, passing_progress
 
@@ -62,14 +48,14 @@ def navigation(
     date: Annotated[
         str | None, typer.Option(help=f"Of the list, such as 2025-12-14; {MIND2WEB}, whose tasks change, needs it.")
     ] = None,
-    model: ModelOption = None,
-    endpoint: EndpointOption = None,
-    name: NameOption = None,
-    format_: FormatOption = None,
+    model: policies.ModelOption = None,
+    endpoint: policies.EndpointOption = None,
+    name: policies.NameOption = None,
+    format_: policies.FormatOption = None,
     judge: Annotated[
         str | None, typer.Option(help="An OpenAI-compatible server that judges; without one, nothing is judged.")
     ] = None,
-    judge_name: Annotated[str | None, typer.Option(help="The judge's name there.")] = None,
+    judge_name: policies.JudgeNameOption = None,
     method: Annotated[
         str | None, typer.Option(help=f"How it is asked: {' or '.join(JUDGES)} (default: as the benchmark does).")
     ] = None,
@@ -86,19 +72,17 @@ def navigation(
     tasks: Annotated[str | None, typer.Option(help="Some of the tasks, by their ids, with commas between.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks, to try it out.")] = None,
     sessions: Annotated[int, typer.Option(min=1, max=512, help="Episodes that are played at once.")] = 8,
-    workers: WorkersOption = 1,
-    browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")] = 1,
+    workers: policies.WorkersOption = 1,
+    browsers: policies.BrowsersOption = 1,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Of an episode (default: the benchmark's).")] = None,
     size: Annotated[str, typer.Option(help="Of the browser's window.")] = "1024x768",
     minutes: Annotated[float, typer.Option(min=0.1, help="In which an episode must end.")] = 20.0,
-    temperature: TemperatureOption = 0.0,
-    max_tokens: MaxTokensOption = 512,
-    device: DeviceOption = None,
-    allow_private: AllowPrivateOption = None,
-    out: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Folder of the run; a second one goes on in it.")
-    ] = None,
-    prices: PricesOption = None,
+    temperature: policies.TemperatureOption = 0.0,
+    max_tokens: policies.MaxTokensOption = 512,
+    device: policies.DeviceOption = None,
+    allow_private: policies.AllowPrivateOption = None,
+    out: policies.RunFolderOption = None,
+    prices: policies.PricesOption = None,
     labels: Annotated[
         Path | None,
         typer.Option(dir_okay=False, help="What people said of tasks or episodes: agreement is told."),
@@ -114,12 +98,14 @@ def navigation(
     What a CAPTCHA, a site that blocks agents or the infrastructure stopped is counted apart.
     """
     from holotron.episodes.store import EpisodeStore
+    from holotron.eval.agreement import read_labels
     from holotron.eval.evaluate import EvalError, Evaluation, evaluate, played_episodes
     from holotron.eval.html_report import write_html
     from holotron.eval.judges import find_judge
-    from holotron.eval.judging import Judging, read_labels
+    from holotron.eval.judging import Judging
     from holotron.eval.navigation import judge_folder, judge_run, judge_settings
     from holotron.eval.trajectories import write_trajectories
+    from holotron.plan.workload import parse_size
     from holotron.suites.navigation import NavigationSuite
     from holotron.suites.suite import SuiteError
 
@@ -130,17 +116,16 @@ def navigation(
         raise Misuse(f"--judge is {judge!r}; it must be the address of an OpenAI-compatible server")
     if no_play and out is None:
         raise Misuse("--no-play judges what --out DIR holds; name it")
-    listed = _listed(benchmark, data, without, patches, date)
+    task_list = _task_list(benchmark, data, without, patches, date)
     with misuse(ValueError):
         people = None if labels is None else read_labels(labels)
-        window = window_of(size)
+        window = parse_size("--size", size)
     table = price_table(prices)
-    suite = NavigationSuite.of(listed, width=window[0], height=window[1], allow_private=tuple(allow_private or ()))
-    some = [part.strip() for part in (tasks or "").split(",") if part.strip()]
+    suite = NavigationSuite.of(task_list, width=window[0], height=window[1], allow_private=tuple(allow_private or ()))
     with misuse(SuiteError):
-        protocol = suite.find_protocol(suite.name, some or suite.names()[:limit])
-    if len(protocol.tasks) < len(listed.tasks):
-        protocol = replace(protocol, name=f"{listed.name}, {len(protocol.tasks)} of {len(listed.tasks)} tasks")
+        protocol = suite.find_protocol(suite.name, listed(tasks) or suite.names()[:limit])
+    if len(protocol.tasks) < len(task_list.tasks):
+        protocol = replace(protocol, name=f"{task_list.name}, {len(protocol.tasks)} of {len(task_list.tasks)} tasks")
     protocol = replace(protocol, max_steps=max_steps or protocol.max_steps)
     chosen = Chosen(model, False, endpoint, name, format_)
     with agent_failures():
@@ -148,7 +133,7 @@ def navigation(
     run = Evaluation(
         suite,
         (protocol,),
-        out or Path("runs") / f"{listed.name}-{chosen.label.rstrip('/').rsplit('/', 1)[-1]}",
+        out or Path("runs") / f"{task_list.name}-{chosen.label.rstrip('/').rsplit('/', 1)[-1]}",
         chosen.label,
         policy_format,
         tuple(range(attempts)),
@@ -171,7 +156,7 @@ def navigation(
             if not no_play:
                 await play()
             # Nothing is known of success, so that no rate may stand there.
-            return {"benchmark": listed.name, "played": len(played_episodes(run)), "task_list": listed.manifest}
+            return {"benchmark": task_list.name, "played": len(played_episodes(run)), "task_list": task_list.manifest}
         async with judge_at(judge, judge_name, judge_temperature, judge_seconds) as (asked, label):
             played = {} if no_play else await play()
             way = find_judge(method, judge_images)
@@ -186,7 +171,7 @@ def navigation(
                     judge_sessions,
                     lambda done, total: told(completed=done, total=total),
                 )
-                return played | await judge_run(run, listed, judging, settings, prices=table, labels=people)
+                return played | await judge_run(run, task_list, judging, settings, prices=table, labels=people)
 
     with registered("eval"), agent_failures(), misuse(EvalError):
         report = asyncio.run(main())
@@ -201,7 +186,7 @@ def navigation(
         _print(report, run.out)
 
 
-def _listed(benchmark: str, data: Path, without: Path | None, patches: Path | None, date: str | None) -> TaskList:
+def _task_list(benchmark: str, data: Path, without: Path | None, patches: Path | None, date: str | None) -> TaskList:
     from holotron.suites.navigation import read_online_mind2web, read_webvoyager
     from holotron.suites.suite import SuiteError
     from holotron.suites.web import TaskFileError
@@ -215,13 +200,6 @@ def _listed(benchmark: str, data: Path, without: Path | None, patches: Path | No
         if date is None or without is not None or patches is not None:
             raise Misuse(f"{MIND2WEB} needs --date, which is a part of its name, and takes no --without or --patches")
         return read_online_mind2web(data, date)
-
-
-def window_of(size: str) -> tuple[int, int]:
-    width, _, height = size.partition("x")
-    if not (width.isdigit() and height.isdigit() and int(width) and int(height)):
-        raise ValueError(f"--size is {size!r}; write it as 1024x768")
-    return int(width), int(height)
 
 
 @asynccontextmanager

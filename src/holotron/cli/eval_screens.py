@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from holotron.cli.errors import Misuse, misuse
+from holotron.cli import policies
+from holotron.cli.errors import Misuse, listed, misuse, whole_numbers
 from holotron.cli.output import examples
-from holotron.cli.policies import BUNDLED, DeviceOption, LibrariesOption, WorkersOption, agent_failures
+from holotron.cli.policies import BUNDLED, agent_failures
 from holotron.cli.process_registry import registered
 
 READING_EXAMPLES = examples(
@@ -28,9 +29,9 @@ def reading(
     model: Annotated[str, typer.Argument(help="A small policy: the bundled one, or a checkpoint folder.")] = BUNDLED,
     screens: Annotated[int, typer.Option(min=1, help="Of each source; three questions each.")] = 100,
     sources: SourcesOption = None,
-    libraries: LibrariesOption = None,
-    device: DeviceOption = None,
-    workers: WorkersOption = 1,
+    libraries: policies.LibrariesOption = None,
+    device: policies.DeviceOption = None,
+    workers: policies.WorkersOption = 1,
     at_once: AtOnceOption = 4,
     out: Annotated[Path | None, typer.Option(dir_okay=False, help="File for the whole report as JSON.")] = None,
 ) -> None:
@@ -58,7 +59,7 @@ def ask_screens(
     from holotron.suites.screens.generate import DEFAULT_MIX
     from holotron.suites.screens.sources import SOURCES
 
-    chosen = [part.strip() for part in (sources or "").split(",") if part.strip()] or list(DEFAULT_MIX)
+    chosen = listed(sources) or list(DEFAULT_MIX)
     if unknown := sorted(set(chosen) - set(SOURCES)):
         raise Misuse(f"there is no source {', '.join(unknown)}; known are {', '.join(SOURCES)}")
     with misuse(ModelError):
@@ -83,10 +84,7 @@ def ask_screens(
 
 def _heights(text: str | None) -> tuple[int, ...]:
     """Of a screen; none is lower than the screens are."""
-    try:
-        found = tuple(int(part) for part in (text or "").split(",") if part.strip())
-    except ValueError:
-        found = (0,)
+    found = whole_numbers("--heights", text)
     if any(height < SCREEN_HEIGHT for height in found):
         raise Misuse(
             f"--heights is {text!r}; say pixels from {SCREEN_HEIGHT} on with commas between, such as 210,300,400"

@@ -12,37 +12,17 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from holotron.cli import eval_compare, eval_grounding, eval_navigation, eval_screens
-from holotron.cli.errors import Misuse, fail_if_all_lost, misuse
+from holotron.cli import eval_compare, eval_grounding, eval_navigation, eval_screens, policies
+from holotron.cli.errors import Misuse, fail_if_all_lost, listed, misuse, whole_numbers
 from holotron.cli.output import command_group, console, examples, print_json
-from holotron.cli.policies import (
-    AppsOption,
-    BareOption,
-    Chosen,
-    DeviceOption,
-    EndpointOption,
-    FormatOption,
-    LibrariesOption,
-    MaxTokensOption,
-    ModelOption,
-    NameOption,
-    RandomOption,
-    RayOption,
-    RootOption,
-    TemperatureOption,
-    WorkersOption,
-    agent_failures,
-    opened,
-    player,
-    without,
-)
+from holotron.cli.policies import Chosen, agent_failures, opened, player, without
 from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
 
 app = command_group("Evaluate a policy.")
 MINIWOB_EXAMPLES = examples(
     "holotron eval miniwob --endpoint http://127.0.0.1:8000/v1 --protocol browsergym-125 --sessions 16",
-    "holotron eval miniwob --protocol browsergym-125,strict-125 --sessions 112 --workers 14 --device cuda",
+    "holotron eval miniwob --protocol browsergym-125,strict-125 --sessions 168 --workers 14 --engines 2 --device cuda",
     "holotron eval miniwob --endpoint http://10.0.0.1:8000/v1 --ray 10.0.0.1:6379 --workers 16 --sessions 256",
     "holotron eval miniwob --baseline random --tasks click-test,click-button --seeds 1,2,3",
     "holotron eval miniwob --baseline scripted --tasks login-user,enter-text --json",
@@ -80,34 +60,33 @@ def _evaluating(
     """The command that evaluates on a suite."""
 
     def command(
-        root: RootOption = None,
-        apps: AppsOption = None,
-        libraries: LibrariesOption = None,
+        root: policies.RootOption = None,
+        apps: policies.AppsOption = None,
+        libraries: policies.LibrariesOption = None,
         protocol: str = default,
-        model: ModelOption = None,
-        random: RandomOption = False,
-        endpoint: EndpointOption = None,
-        name: NameOption = None,
+        model: policies.ModelOption = None,
+        random: policies.RandomOption = False,
+        endpoint: policies.EndpointOption = None,
+        name: policies.NameOption = None,
         baseline: Annotated[str | None, typer.Option(help="random, or scripted: the teachers play")] = None,
         tasks: Annotated[str | None, typer.Option(help="Some of the protocol's tasks, with commas between.")] = None,
         split: Annotated[str | None, typer.Option(help="Only tasks of that part of the suite.")] = default_split,
         seeds: Annotated[str | None, typer.Option(help="Other seeds than the protocol's, with commas between.")] = None,
         episodes_per_task: Annotated[int | None, typer.Option(min=1, help="Fewer than the protocol's.")] = None,
         sessions: Annotated[int, typer.Option(min=1, max=512, help="Episodes that are played at once.")] = 8,
-        workers: WorkersOption = 1,
-        browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")] = 1,
-        ray: RayOption = None,
-        out: Annotated[
-            Path | None, typer.Option(file_okay=False, help="Folder of the run; a second one goes on in it.")
-        ] = None,
-        temperature: TemperatureOption = 0.0,
-        max_tokens: MaxTokensOption = 256,
+        workers: policies.WorkersOption = 1,
+        engines: policies.EnginesOption = 1,
+        browsers: policies.BrowsersOption = 1,
+        ray: policies.RayOption = None,
+        out: policies.RunFolderOption = None,
+        temperature: policies.TemperatureOption = 0.0,
+        max_tokens: policies.MaxTokensOption = 256,
         noise: Annotated[
             float, typer.Option(min=0, max=1, help="With scripted: how often something clumsy comes first.")
         ] = 0,
-        device: DeviceOption = None,
-        bare: BareOption = False,
-        format_: FormatOption = None,
+        device: policies.DeviceOption = None,
+        bare: policies.BareOption = False,
+        format_: policies.FormatOption = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     ) -> None:
         from holotron.agent.baselines import RandomModel
@@ -117,8 +96,8 @@ def _evaluating(
         from holotron.suites.suite import SuiteError, find_suite
 
         with misuse(SuiteError):
-            suite = find_suite(suite_name, root, _listed(apps))
-            protocols = [suite.find_protocol(part, _listed(tasks), split) for part in _listed(protocol)]
+            suite = find_suite(suite_name, root, listed(apps))
+            protocols = [suite.find_protocol(part, listed(tasks), split) for part in listed(protocol)]
         if not protocols:
             raise Misuse("--protocol names none")
         if episodes_per_task is not None:
@@ -128,6 +107,8 @@ def _evaluating(
         if noise and baseline != "scripted":
             raise Misuse("--noise goes with --baseline scripted")
         chosen = None if baseline else Chosen(model, random, endpoint, name, format_)
+        if engines > 1 and (chosen is None or chosen.local is None or random or engines > workers):
+            raise Misuse(f"--engines {engines} goes with --model, and with at least as many --workers")
         playing = player(ray, chosen)
         policy_format = chosen.policy_format(bare, suite.kinds) if chosen else JsonFormat(suite.kinds)
         label = baseline or (chosen.label if chosen else "")
@@ -138,7 +119,7 @@ def _evaluating(
             folder,
             label,
             policy_format,
-            _numbers("--seeds", seeds),
+            whole_numbers("--seeds", seeds),
             sessions=sessions,
             workers=workers,
             browsers=browsers,
@@ -150,8 +131,8 @@ def _evaluating(
                 if chosen is None:
                     return await evaluate(run, RandomModel() if baseline == "random" else None, update, playing)
                 style = policy_format.options(max_tokens, temperature)
-                async with opened(chosen, style, device, sessions) as acting:
-                    return await evaluate(run, acting, update, playing)
+                async with opened(chosen, style, device, sessions, engines) as acting:
+                    return await evaluate(run, acting, update, playing) | {"engines": engines}
 
         with registered("eval"), agent_failures(), misuse(EvalError):
             report = asyncio.run(main())
@@ -225,10 +206,10 @@ RECALL_EXAMPLES = examples(
 
 @app.command("recall", epilog=RECALL_EXAMPLES)
 def recall(
-    model: ModelOption = None,
-    random: RandomOption = False,
-    endpoint: EndpointOption = None,
-    name: NameOption = None,
+    model: policies.ModelOption = None,
+    random: policies.RandomOption = False,
+    endpoint: policies.EndpointOption = None,
+    name: policies.NameOption = None,
     asked_at: Annotated[str, typer.Option(help="Steps at which the code of step 3 is asked for.")] = "5,10,20,30,40,50",
     trials: Annotated[int, typer.Option(min=1, max=1000, help="Walks for each of them and each condition.")] = 8,
     seed: Annotated[int, typer.Option(help="Of the pages.")] = 0,
@@ -236,10 +217,8 @@ def recall(
     keep_images: Annotated[
         int | None, typer.Option(min=1, help="Screenshots kept in view; without it all: then attention remembers, too")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Folder of the run; a second one goes on in it.")
-    ] = None,
-    max_tokens: MaxTokensOption = 64,
+    out: policies.RunFolderOption = None,
+    max_tokens: policies.MaxTokensOption = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """What a policy remembers: a code shown at step 3 of a walk over rendered pages, asked for many steps later."""
@@ -249,7 +228,7 @@ def recall(
     from holotron.eval.recall import run_recall
 
     chosen = Chosen(model, random, endpoint, name)
-    distances = _numbers("--asked-at", asked_at)
+    distances = whole_numbers("--asked-at", asked_at)
 
     async def main() -> Any:
         style = ChatOptions(max_tokens=max_tokens, keep_images=keep_images, record_tokens=False)
@@ -309,17 +288,6 @@ def _print(report: dict[str, Any], folder: Path) -> None:
                 f"{kind} {100 * way['share']:.1f}%" for kind, way in stopping.items() if kind != "episodes"
             )
             console().print(f"  stopped, {stopping['episodes']} episodes: {ways}", soft_wrap=True)
-
-
-def _listed(text: str | None) -> list[str]:
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
-
-
-def _numbers(option: str, text: str | None) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in _listed(text))
-    except ValueError:
-        raise Misuse(f"{option} is {text!r}; it must be whole numbers with commas between") from None
 
 
 def _slug(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holotron.cli.errors import Misuse, misuse
+from holotron.cli.errors import misuse, no_episodes
 from holotron.cli.output import examples
 
 if TYPE_CHECKING:
@@ -44,5 +44,5 @@ def opened_store(folder: Path) -> EpisodeStore:
 
     store = EpisodeStore(folder)
     if not folder.is_dir() or not store.list_episodes():
-        raise Misuse(f"there are no episodes in {folder}; make some with: holotron run … --record {folder}")
+        raise no_episodes(folder)
     return store

@@ -42,7 +42,7 @@ def _print_table() -> None:
     # Hub ids are long and meant to be copied: in a table of their own they are never cut off.
     homes = plain_table()
     homes.add_column("model", style="cyan", no_wrap=True)
-    homes.add_column("weights on the Hugging Face hub", overflow="fold")
+    homes.add_column("weights, on the Hugging Face hub", overflow="fold")
     for preset in PRESETS.values():
         config = preset.config
         sizes.add_row(
@@ -54,7 +54,7 @@ def _print_table() -> None:
             f"{2 * config.kv_values_per_token:,}",
             _state(config),
         )
-        homes.add_row(config.name, preset.hub_id or "[dim]none published[/dim]")
+        homes.add_row(config.name, preset.hub_id or "[dim]in this package[/dim]")
     out = console()
     out.print(sizes)
     out.print()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holotron.agent.cost import PriceTable, TokenUsage
 
 MIB, GIB = 2**20, 2**30
+MOST_NOTICES = 3
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 
@@ -63,11 +64,14 @@ def print_wrapped(text: str, *, bullet: str = "", style: str = "") -> None:
 
 
 def print_step(out: Console, step: StepRecord, redact: Callable[[str], str] = str) -> None:
-    """A step of an agent in a line or three, each passed through `redact`."""
+    """A step of an agent, after what its screen did not show, in a few lines, each passed through `redact`."""
     from holotron.actions.describe import describe
 
     what = describe(step.action) if step.action is not None else f"no action: {step.error}"
-    lines = [(f"{step.index + 1:3d}  {step.timings.total:5.1f} s  {what}", "")]
+    notices = step.observation.notices
+    told = [*notices[:MOST_NOTICES], *([f"and {len(notices) - MOST_NOTICES} more"] * (len(notices) > MOST_NOTICES))]
+    lines = [(f"             {notice}", "yellow") for notice in told]
+    lines.append((f"{step.index + 1:3d}  {step.timings.total:5.1f} s  {what}", ""))
     if step.thought:
         lines.append((f"             {step.thought}", "dim"))
     if step.action is not None and step.error:

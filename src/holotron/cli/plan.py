@@ -20,13 +20,15 @@ from holotron.plan.efficiency import MEASURED
 from holotron.plan.errors import PlanError
 from holotron.plan.gpus import GPUS, gpu
 from holotron.plan.memory import Precision
-from holotron.plan.notes import assumptions, corrections, verdict
+from holotron.plan.notes import assumptions, corrections, held_sentence, verdict
+from holotron.plan.planner import agents_held
 from holotron.plan.planner import plan as make_plan
-from holotron.plan.workload import Workload, parse_size
+from holotron.plan.workload import Workload, parse_seconds, parse_size
 
 EXAMPLES = examples(
     "holotron plan holotron-12b --gpu H100 --sessions 100 --steps 20",
     "holotron plan holotron-12b --gpu H200 --weights fp8 --kv fp8 --json",
+    "holotron plan holotron-12b --gpu H200 --state 16 --think 4-8 --within 5   # how many agents it holds",
 )
 NO_COMPARISON = "none"
 
@@ -58,6 +60,10 @@ def plan(
     text_tokens: Annotated[int, typer.Option(help="Text tokens that a step adds.")] = 64,
     generated_tokens: Annotated[int, typer.Option(help="Tokens that a step generates.")] = 128,
     system_tokens: Annotated[int, typer.Option(help="Tokens of the system prompt.")] = 1024,
+    think: Annotated[
+        str | None, typer.Option(help="Simulate agents that think so many seconds between steps: LOW-HIGH.")
+    ] = None,
+    within: Annotated[float, typer.Option(min=0.1, help="Seconds that 95% of their steps take at most.")] = 5.0,
     reserve: Annotated[
         float | None,
         typer.Option(help="Share of the GPU kept as workspace.", show_default="10 GiB, as `holotron serve`"),
@@ -89,6 +95,8 @@ def plan(
         planned = partial(planned, checkpoints=checkpoints, reserve=reserve)
         ours = planned(config, beside=other)
         theirs = planned(other, beside=config) if other is not None else None
+        pause = parse_seconds("--think", think) if think else None
+    held = [agents_held(each, pause, within) for each in (ours, theirs) if each is not None and pause]
     verdicts = [verdict(each) for each in (ours, theirs) if each is not None]
     assumed = assumptions(ours, theirs)
     corrected = corrections(ours, theirs)
@@ -101,10 +109,11 @@ def plan(
                 "verdicts": verdicts,
                 "assumptions": assumed,
                 "corrections": corrected,
+                "held": held,
             }
         )
     else:
-        print_plans(ours, theirs, verdicts, assumed, corrected)
+        print_plans(ours, theirs, [*verdicts, *map(held_sentence, held)], assumed, corrected)
 
 
 def find_model(name: str) -> ModelConfig:

@@ -26,8 +26,8 @@ def print_plans(
     out.print()
     out.print(_table(plans))
     out.print()
-    for line, each in zip(verdicts, plans, strict=True):
-        print_wrapped(line, style="green" if each.fits else "yellow")
+    for number, line in enumerate(verdicts):
+        print_wrapped(line, style="green" if plans[number % len(plans)].fits else "yellow")
     for title, notes in (("Assumptions", assumptions), ("Common mistakes, corrected", corrections)):
         if notes:
             out.print()

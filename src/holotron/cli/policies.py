@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holotron.cli.errors import Misuse, failure, misuse
+from holotron.cli.process_registry import interruptible
 
 if TYPE_CHECKING:
     from holotron.agent.chat import ChatModel, ChatOptions
@@ -81,7 +81,21 @@ LibrariesOption = Annotated[
 ]
 AppsOption = Annotated[str | None, typer.Option(help="Of webapps: some of the apps, with commas between.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU if there is one).")]
-WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers; the model stays in one.")]
+WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes for browsers, which all ask one model.")]
+BrowsersOption = Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")]
+RunFolderOption = Annotated[
+    Path | None, typer.Option(file_okay=False, help="Folder of the run; a second one goes on in it.")
+]
+JudgeNameOption = Annotated[str | None, typer.Option(help="The judge's name there.")]
+EnginesOption = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=64,
+        help="Copies of a small model that workers are shared out to, each in a process of its own: for a GPU that "
+        "waits for one process's Python.",
+    ),
+]
 RayOption = Annotated[
     str | None,
     typer.Option(
@@ -229,30 +243,37 @@ def agent_failures() -> Iterator[None]:
 
 @asynccontextmanager
 async def opened(
-    chosen: Chosen, style: ChatOptions, device: str | None = None, sessions: int = 1
+    chosen: Chosen, style: ChatOptions, device: str | None = None, sessions: int = 1, engines: int = 1
 ) -> AsyncIterator[ChatModel]:
-    """The model, ready to talk; given back at the end. sessions: that will talk at once."""
-    from holotron.agent.open_model import open_endpoint, open_model
+    """The model, ready to talk; given back at the end. sessions: that will talk at once. engines: copies of it."""
+    from holotron.agent.open_model import open_endpoint, warmed_model
 
     if chosen.endpoint is not None:
         _ = chosen.stated_format  # asks the server, so that one which is away is known before anything is begun
         async with open_endpoint(chosen.endpoint, chosen.name, style) as endpoint:
             yield endpoint
         return
-    if not chosen.random:
-        async with open_model(chosen.local or "", style, device) as policy:
-            # On a GPU this takes seconds, in which browsers start.
-            warming = asyncio.ensure_future(asyncio.to_thread(policy.engine.warm_up, sessions))
-            try:
+    if chosen.local is not None and not chosen.random:
+        if engines > 1:
+            from holotron.agent.model_processes import ModelProcesses
+
+            copy = partial(warmed_model, chosen.local, style, device, -(-sessions // engines))
+            with ExitStack() as stack:
+                with interruptible():
+                    copies = stack.enter_context(ModelProcesses(engines, chosen.local, copy))
+                yield copies
+        else:
+            with ExitStack() as stack:
+                with interruptible():
+                    policy = stack.enter_context(warmed_model(chosen.local, style, device, sessions))
                 yield policy
-            finally:
-                await warming
         return
     from holotron.agent.in_process import EngineModel
     from holotron.engine.build import EngineOptions, build_engine
     from holotron.server.loading import load_texts
 
     options = EngineOptions(model=chosen.model or "", random=True, device=device)
-    texts = load_texts(options)
-    with build_engine(options) as engine:
+    with ExitStack() as stack:
+        with interruptible():
+            texts, engine = load_texts(options), stack.enter_context(build_engine(options))
         yield EngineModel(engine, texts.prompts, style)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Annotated
 
 import typer
@@ -61,6 +62,22 @@ def registered(what: str) -> Iterator[None]:
         signal.signal(signal.SIGINT, interrupted)
         with suppress(OSError):
             path.unlink(missing_ok=True)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Inside, Ctrl-C ends what does not await, such as the loading of a model.
+
+    An event loop keeps interrupts for its next turn, which would be when the model is there.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _began(pid: int) -> str:

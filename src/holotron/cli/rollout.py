@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holotron.cli import policies
-from holotron.cli.errors import Misuse, fail_if_all_lost, misuse
+from holotron.cli.errors import Misuse, fail_if_all_lost, listed, misuse
 from holotron.cli.output import examples, print_json
 from holotron.cli.policies import Chosen, agent_failures, opened, player
 from holotron.cli.process_registry import registered
@@ -42,7 +42,7 @@ def rollout(
     name: policies.NameOption = None,
     sessions: Annotated[int, typer.Option(min=1, max=4096, help="Agents at work at once.")] = 8,
     workers: policies.WorkersOption = 1,
-    browsers: Annotated[int, typer.Option(min=1, max=64, help="Chromium processes of each worker.")] = 2,
+    browsers: policies.BrowsersOption = 2,
     ray: policies.RayOption = None,
     group: Annotated[int, typer.Option(min=1, max=1024, help="Attempts at each task.")] = 1,
     steps: Annotated[
@@ -85,7 +85,7 @@ def rollout(
             raise Misuse("webapps have a view and an origin of their own; leave out --width, --height and --allow…")
         policy_format = chosen.policy_format(bare, WebAppsSuite.kinds)
         with misuse(ValueError):
-            suite = WebAppsSuite(root, tuple(filter(None, (apps or "").split(","))))
+            suite = WebAppsSuite(root, tuple(listed(apps)))
             named = suite.tasks(suite.part(split), [0])
         wanted = [task.model_copy(update={"sample": sample}) for task in named for sample in range(group)]
     else:

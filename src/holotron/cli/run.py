@@ -70,6 +70,8 @@ def run(
     from holotron.plan.errors import PlanError
     from holotron.plan.workload import parse_size
 
+    if not task.strip():
+        raise Misuse("TASK is empty; say what is to be done")
     chosen = Chosen(model, random, endpoint, name, format_)
     with misuse(PlanError):
         parsed = parse_size("--size", size, 100, 8000) if size else None

@@ -71,6 +71,14 @@ def serve(
     checkpoints: Annotated[
         int, typer.Option(min=0, help="States kept per session for going back, and one more while there is room.")
     ] = EngineOptions.checkpoints,
+    target_token_latency: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Seconds between two tokens: prompts are cut into pieces that leave it so."),
+    ] = None,
+    target_step_latency: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Seconds for a usual turn: prompts wait for each other, long ones longer."),
+    ] = None,
     max_queue: Annotated[int, typer.Option(min=1, help="Turns under way at once; more are told to wait.")] = 1024,
     max_per_key: Annotated[int, typer.Option(min=1, help="The same for one key.")] = 512,
     max_body: Annotated[int, typer.Option(min=1, help="MiB that a request may have.")] = 64,
@@ -138,6 +146,8 @@ def serve(
         max_context=max_context,
         tokens_per_session=tokens_per_session,
         checkpoints=checkpoints,
+        target_token_latency=target_token_latency,
+        target_step_latency=target_step_latency,
         adapters=_adapters(adapter or [], served_name or model),
     )
     settings = ServerSettings(

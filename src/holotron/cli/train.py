@@ -15,6 +15,10 @@ from holotron.cli.policies import RayOption, agent_failures, live_play
 if TYPE_CHECKING:
     from holotron.train.rl.progress import GrpoProgress
 
+RunFolderOption = Annotated[
+    Path, typer.Option(file_okay=False, help="Folder of the run; a second start goes on from its last state.")
+]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")]
 RecipeArgument = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A TOML file; see recipes/.")]
 
 SetOption = Annotated[
@@ -51,10 +55,8 @@ PLOT_EXAMPLES = examples(
 @app.command("sft", epilog=EXAMPLES)
 def sft(
     recipe: RecipeArgument,
-    out: Annotated[
-        Path, typer.Option(file_okay=False, help="Folder of the run; a second start goes on from its last state.")
-    ],
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
+    out: RunFolderOption,
+    device: DeviceOption = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
     settings: SetOption = None,
 ) -> None:
@@ -80,10 +82,8 @@ def sft(
 @app.command("grpo", epilog=GRPO_EXAMPLES)
 def grpo(
     recipe: RecipeArgument,
-    out: Annotated[
-        Path, typer.Option(file_okay=False, help="Folder of the run; a second start goes on from its last state.")
-    ],
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
+    out: RunFolderOption,
+    device: DeviceOption = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Iterations, instead of the recipe's.")] = None,
     settings: SetOption = None,
     ray: RayOption = None,
@@ -101,6 +101,10 @@ def grpo(
 
     with misuse(RecipeError):
         wanted = read_grpo_recipe(recipe, settings or (), **({} if steps is None else {"steps": steps}))
+    if ray is not None and wanted.rollout.copies:
+        raise Misuse(
+            "hosts of a cluster ask one engine, the trainer's: leave out copies, or say --set rollout.copies=0"
+        )
     failures = failure(TrainingError, Interrupted, ExampleError, ModelError)
     with (
         agent_failures(),
@@ -157,14 +161,15 @@ def merge(
 def pack(
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint folder, or the bundled policy.")],
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder for the packed weights; it must be new or empty.")],
+    bits: Annotated[int, typer.Option(help="8: half the size. 12: three quarters, and short trainings stay.")] = 8,
 ) -> None:
-    """Store a checkpoint's matrices in 8 bits: half the size, unpacked when it is loaded."""
+    """Store a checkpoint's matrices in 8 or 12 bits: unpacked when it is loaded."""
     from holotron.model.checkpoint.writer import save_checkpoint
     from holotron.model.errors import ModelError
     from holotron.model.loading import load
 
     with failure(ModelError):
-        save_checkpoint(load(checkpoint, "cpu"), out, bits=8)
+        save_checkpoint(load(checkpoint, "cpu"), out, bits=bits)
 
 
 @app.command("plot", epilog=PLOT_EXAMPLES)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holotron.cli.errors import Misuse, misuse
+from holotron.cli.errors import Misuse, misuse, no_episodes
 from holotron.cli.output import examples, size
 from holotron.cli.progress import passing_progress
 from holotron.cli.terminal import visible
@@ -93,8 +93,7 @@ def _catalog(folder: Path) -> Catalog:
     with passing_progress("reading episodes") as update:
         rows = catalog.rows(lambda done, total: update(completed=done, total=total))
     if not rows:
-        hint = f"; give the folder above it, {folder.parent}" if folder.name == "episodes" else ""
-        raise Misuse(f"there are no episodes in {folder}: none below {folder / 'episodes'}{hint}")
+        raise no_episodes(folder)
     damaged = [row for row in rows if row.outcome == "damaged"]
     typer.echo(f"{len(rows):,} episodes in {folder}", err=True)
     for row in damaged[:5]:

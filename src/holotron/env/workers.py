@@ -10,9 +10,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.context import ForkServerContext
 from typing import Any
 
 SECONDS_TO_FINISH = 20.0
+
+
+def with_torch() -> ForkServerContext:
+    """How processes that compute begin: forked from one that has imported PyTorch, which takes each by itself a second.
+
+    That one is started with the first of them, with the environment of then. It imports nothing else: looking for a
+    GPU, as some modules here do, would keep its children from using it.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch"])
+    return context
 
 
 def end_with_parent() -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from holotron.agent.chat import ChatModel, Message, ModelUnavailable
+from holotron.agent.chat import ChatModel, Message, ModelUnavailable, say_once
 from holotron.agent.cost import TokenUsage
 from holotron.agent.endpoint import EndpointRefused
-from holotron.episodes.errors import BeingWritten, Damaged
-from holotron.episodes.files import full_disk_named, lock, sync_path, write_all
+from holotron.episodes.errors import Damaged
+from holotron.episodes.line_log import LineLog
 
 Ask = Callable[[str, Sequence[Message]], Awaitable["PaidAnswer"]]
 REFUSED = ("content_filter", "refusal")
@@ -67,34 +65,21 @@ class AnswerLog:
         self._places = asyncio.Semaphore(at_once)
         self.answers: dict[str, PaidAnswer] = {}
         self.asked = 0
-        self._descriptor: int | None = None
         self._waiting: dict[str, asyncio.Future[PaidAnswer]] = {}
-        self._turn = threading.Lock()
+        self._log = LineLog(path)
 
     def __enter__(self) -> Self:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.touch()
-        self._descriptor = lock(self.path)
-        if self._descriptor is None:
-            raise BeingWritten(f"{self.path} is being written by another process")
-        data = self.path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        os.ftruncate(self._descriptor, whole)  # a line that was cut off is no answer
-        os.lseek(self._descriptor, 0, os.SEEK_END)
-        for number, line in enumerate(data[:whole].splitlines(), 1):
+        for number, line in enumerate(self._log.open(), 1):
             try:
                 answer = PaidAnswer(**json.loads(line))
             except (ValueError, TypeError) as error:
                 self.__exit__()
                 raise Damaged(f"{self.path}:{number} is no answer: {error}") from None
             self.answers[answer.key] = answer
-        sync_path(self.path.parent)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        self._log.close()
 
     def usage(self) -> TokenUsage:
         """Of all answers in the file."""
@@ -110,52 +95,39 @@ class AnswerLog:
         if key in self.answers:
             return self.answers[key]
         if key not in self._waiting:
-            self._waiting[key] = asyncio.ensure_future(self._in_turn(key, model, messages, schema))
+            self._waiting[key] = asyncio.ensure_future(self._asked(key, model, messages, schema))
         try:
             return await self._waiting[key]
         finally:
             self._waiting.pop(key, None)
 
-    async def _in_turn(
-        self, key: str, model: ChatModel, messages: Sequence[Message], schema: Mapping[str, Any] | None
-    ) -> PaidAnswer:
-        async with self._places:
-            return await self._asked(key, model, messages, schema)
-
     async def _asked(
         self, key: str, model: ChatModel, messages: Sequence[Message], schema: Mapping[str, Any] | None
     ) -> PaidAnswer:
-        began = time.monotonic()
-        self.asked += 1
-        try:
-            chat = await model.open()
+        async with self._places:
+            began = time.monotonic()
+            self.asked += 1
             try:
-                reply = await chat.say(messages, schema)
-            finally:
-                await chat.close()
-        except ModelUnavailable as error:
-            raise NotAnswered("timeout" if "Timeout" in str(error) else "unavailable", str(error)) from error
-        except EndpointRefused as error:
-            if error.status in HOPELESS:
-                raise
-            raise NotAnswered("rejected", str(error)) from error
-        answer = PaidAnswer(
-            key,
-            reply.text,
-            reply.finish_reason,
-            reply.prompt_tokens or 0,
-            reply.cached_tokens or 0,
-            reply.completion_tokens or 0,
-            round(time.monotonic() - began, 3),
-        )
-        await asyncio.to_thread(self._append, answer)
-        return answer
+                reply = await say_once(model, messages, schema)
+            except ModelUnavailable as error:
+                raise NotAnswered("timeout" if "Timeout" in str(error) else "unavailable", str(error)) from error
+            except EndpointRefused as error:
+                if error.status in HOPELESS:
+                    raise
+                raise NotAnswered("rejected", str(error)) from error
+            answer = PaidAnswer(
+                key,
+                reply.text,
+                reply.finish_reason,
+                reply.prompt_tokens or 0,
+                reply.cached_tokens or 0,
+                reply.completion_tokens or 0,
+                round(time.monotonic() - began, 3),
+            )
+            await asyncio.to_thread(self._append, answer)
+            return answer
 
     def _append(self, answer: PaidAnswer) -> None:
         line = json.dumps(asdict(answer), ensure_ascii=False).encode(errors="replace") + b"\n"
-        with self._turn, full_disk_named(self.path):
-            if self._descriptor is None:
-                raise BeingWritten(f"{self.path} was closed before an answer came")
-            write_all(self._descriptor, line)
-            os.fsync(self._descriptor)
-            self.answers[answer.key] = answer
+        self._log.append(line)
+        self.answers[answer.key] = answer

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from holotron.env.task import Noun, Text
 from holotron.episodes.errors import EpisodeError
-from holotron.episodes.files import full_disk_named, write_all, write_whole
+from holotron.episodes.files import write_whole
 from holotron.episodes.images import ImageFolder
+from holotron.episodes.line_log import LineLog, whole_part
 from holotron.episodes.reading import decode, encode
 from holotron.episodes.record import Digest, Side
 from holotron.episodes.store import EpisodeStore
@@ -102,7 +103,8 @@ class LabelFolder:
 
     def decisions(self) -> list[Decision]:
         """In the order in which they were made; of one label the last counts."""
-        return [decode(Decision, line, f"{self.folder / REVIEW}") for line in _whole_lines(self.folder / REVIEW)]
+        path = self.folder / REVIEW
+        return [decode(Decision, line, str(path)) for line in whole_part(path).splitlines()]
 
     def decide(self, decision: Decision) -> Label:
         """Keep a decision; the label as it is now. EpisodeError where there is no such label.
@@ -116,20 +118,16 @@ class LabelFolder:
         if label is None:
             raise EpisodeError(f"there is no label {decision.label[:40]!r} in {self.folder}")
         decided = _decided(label, decision)
-        path = self.folder / REVIEW
-        with full_disk_named(path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                write_all(descriptor, encode(decision))
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with closing(LineLog(self.folder / REVIEW)) as log:
+            log.open()
+            log.append(encode(decision))
         EpisodeStore(self.folder / ACCEPTED, sync="never").put_aside(accepted_id(label))
         return decided
 
     def _labels(self) -> list[Label]:
         path = self.folder / LABELS
-        return [decode(Label, line, f"{path}:{number}") for number, line in enumerate(_whole_lines(path), 1)]
+        lines = whole_part(path).splitlines()
+        return [decode(Label, line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
 
 
 def _decided(label: Label, decision: Decision | None) -> Label:
@@ -144,11 +142,3 @@ def _decided(label: Label, decision: Decision | None) -> Label:
             raise EpisodeError(f"the box {list(box)} is not on the screen of {width}×{height}")
     said = Provenance(source="person", agrees=decision.state == "accepted")
     return label.model_copy(update={**changed, "sources": (*label.sources, said)})
-
-
-def _whole_lines(path: Path) -> list[bytes]:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    return data[: data.rfind(b"\n") + 1].splitlines()

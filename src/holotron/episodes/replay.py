@@ -17,7 +17,7 @@ from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
 from holotron.env.errors import ActionFailed, Refused
-from holotron.env.safety.policy import SafetyPolicy
+from holotron.env.safety.policy import SafetyPolicy, origin_of
 from holotron.env.safety.secrets import MENTION, Secrets
 from holotron.episodes.errors import EpisodeError
 from holotron.episodes.files import write_whole
@@ -143,6 +143,8 @@ def _beginning(info: EpisodeInfo, steps: list[Step]) -> tuple[str, tuple[int, in
     url = info.task.url or (first.url if first else "")
     if not url:
         raise ReplayError(f"the episode {info.id} does not say at which address it began")
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise ReplayError(f"the episode {info.id} begins at {url}: only episodes on web sites can be done again")
     if MENTION.search(url):
         raise ReplayError(f"the address of the episode {info.id} holds a secret, which a replay never uses")
     if first is not None:
@@ -152,8 +154,8 @@ def _beginning(info: EpisodeInfo, steps: list[Step]) -> tuple[str, tuple[int, in
 
 def _episodes_own(url: str, steps: Sequence[Step], allow_private: Sequence[str] = ()) -> SafetyPolicy:
     """The origins that an episode visited, public or at these hosts, and nothing else."""
-    visited = [urlsplit(address) for address in (url, *(step.observation.url for step in steps))]
-    origins = {f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" for parts in visited if parts.netloc}
+    visited = (url, *(step.observation.url for step in steps))
+    origins = {origin_of(address) for address in visited if urlsplit(address).netloc}
     anywhere = SafetyPolicy(None, allow_private)
     return SafetyPolicy(sorted(origin for origin in origins if anywhere.refusal(origin) is None), allow_private)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel, ValidationError
 
 from holotron.agent.agent import Agent, Budget, Hook, StepRecord, call_hook
-from holotron.agent.chat import ChatModel, ChatOptions, Message
+from holotron.agent.chat import ChatModel, ChatOptions, Message, numbered_screenshots, say_once
 from holotron.agent.cost import TokenUsage, usage_of
 from holotron.agent.formats.base import json_part
 from holotron.agent.open_model import open_endpoint, open_model, resolve_format
@@ -214,6 +215,10 @@ def browser_options(
 
     A password in the address becomes a secret, as does a user who stands there alone, such as a token.
     """
+    file = Path(url.removeprefix("file://"))
+    if file.suffix in (".html", ".htm") and os.path.isfile(file):  # which an overlong address is not, without an error
+        serve = f"serve its folder with python -m http.server --directory {file.parent}"
+        raise ValueError(f"the url is a file, {file}; {serve} and give http://localhost:8000/{file.name}")
     parts = urlsplit(complete_address(url))
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"the url is {url!r}; it must begin with http:// or https://")
@@ -264,15 +269,11 @@ async def _extracted(policy: ChatModel, kind: type[Data], task: str, answer: str
         return kind.model_validate_json(json_part(answer))
     except ValidationError:
         pass
-    shown = [Message("user", f"Screenshot {i + 1} of {len(screenshots)}", png) for i, png in enumerate(screenshots)]
     fields = ", ".join(kind.model_fields)
     asked = (
         "Somebody did a task on a computer; these are the last screenshots. Give the result as a JSON object with the "
         f"fields {fields}.\nTask: {task}\nAnswer: {answer or '(none)'}"
     )
-    chat = await policy.open()
-    try:
-        reply = await chat.say([*shown, Message("user", asked)], kind.model_json_schema())
-    finally:
-        await chat.close()
+    messages = [*numbered_screenshots(screenshots), Message("user", asked)]
+    reply = await say_once(policy, messages, kind.model_json_schema())
     return kind.model_validate_json(json_part(reply.text))

@@ -43,7 +43,7 @@ def export(
 
 
 def import_(path: str | Path, store: EpisodeStore, format: Format, *, images: ImageFolder | None = None) -> list[str]:
-    """Write a file's episodes into a store and return their ids; those the store has finished are left alone.
+    """Write a file's episodes into a store and return their ids; see `copy_in` for those that the store has already.
 
     `images` is where screenshots are that the file only names; without it, in the store itself. Damage is an error
     that names the line, and the episodes before it are there.
@@ -60,15 +60,19 @@ def import_(path: str | Path, store: EpisodeStore, format: Format, *, images: Im
 
 
 def copy_in(store: EpisodeStore, info: EpisodeInfo, steps: Iterable[StepWithImage]) -> bool:
-    """Write a whole episode, unfinished if it was; False if the store has it already, finished."""
+    """Write a whole episode, unfinished if it was; False if the store has it already, finished.
+
+    One that says something about the policy takes the place of one that the infrastructure failed.
+    """
     with suppress(EpisodeError):  # not there, or damaged
-        if store.info(info.id).finished:
+        known = store.info(info.id)
+        if known.counts or (known.finished and not info.counts):
             return False
     return write_in(store, info, steps)
 
 
 def write_in(store: EpisodeStore, info: EpisodeInfo, steps: Iterable[StepWithImage]) -> bool:
-    """As copy_in, but in place of one that the infrastructure failed."""
+    """As copy_in, but in any case in place of one that the infrastructure failed."""
     try:
         writer = store.begin(info.task, info.policy, info.environment, episode_id=info.id, started=info.started)
     except AlreadyFinished:

@@ -22,7 +22,8 @@ from pydantic_core import from_json
 
 from holotron.actions.action import ActionError, to_json
 from holotron.agent.chat import Message
-from holotron.agent.policy_format import NANO, JsonFormat, NanoFormat, PolicyFormat, conversation
+from holotron.agent.formats.base import conversation
+from holotron.agent.policy_format import NANO, JsonFormat, NanoFormat, PolicyFormat
 from holotron.episodes.errors import Damaged
 from holotron.episodes.examples import Example, ExampleError, ExampleTurn
 from holotron.episodes.reading import STEPS, read_steps, step_lines
@@ -178,10 +179,14 @@ class View:
         steps = steps if end is None else steps[: end + 1]
 
         def image(seen: ObservationRecord) -> bytes | None:
-            return None if seen.image is None else place.store.image(seen.image)
+            return None if seen.image is None else images[seen.image]
 
+        images = {name: place.store.image(name) for step in steps if (name := step.observation.image) is not None}
         sent = conversation(self._as_asked(info), info.task.text, steps, image)
-        turns = tuple(self._turn(place, step, messages) for step, messages in zip(steps, sent, strict=True))
+        turns = tuple(
+            self._turn(place, step, image(step.observation), messages)
+            for step, messages in zip(steps, sent, strict=True)
+        )
         if self._format.windowed:
             turns = (self._windowed(turns),)
         outcome, task = info.outcome, info.task
@@ -201,12 +206,13 @@ class View:
         chosen = self._format.kinds != type(self._format).kinds
         return asked.with_kinds(kinds.split(",")) if kinds and self._is_own(info) and not chosen else asked
 
-    def _turn(self, place: _Place, step: Step, messages: list[Message]) -> ExampleTurn:
+    def _turn(self, place: _Place, step: Step, image: bytes | None, messages: list[Message]) -> ExampleTurn:
         if place.corrected and step.index == place.end:
             assert step.teacher is not None
-            text, ids, learn = self._format.write(step.teacher.parse(), size=_size(step)), None, True
+            action = self._format.from_screen(step.teacher.parse(), image)
+            text, ids, learn = self._format.write(action, size=_size(step)), None, True
         else:
-            (text, ids), learn = self._answer(place.info, step), self._learned(_choice(step))
+            (text, ids), learn = self._answer(place.info, step, image), self._learned(_choice(step))
         *before, question = messages
         turn = ExampleTurn(
             question.text, text, question.image, learn, ids, "\n".join(message.text for message in before)
@@ -219,17 +225,19 @@ class View:
         said = [message for turn in past for message in (*turn.messages, Message("assistant", turn.answer))]
         return replace(last, sent=tuple(self._format.history([*said, *last.messages])))
 
-    def _answer(self, info: EpisodeInfo, step: Step) -> tuple[str, tuple[int, ...] | None]:
+    def _answer(self, info: EpisodeInfo, step: Step, image: bytes | None) -> tuple[str, tuple[int, ...] | None]:
         """What stands as the answer of a step that was taken, and its tokens where they are known.
 
         The model's own words, unless they are of another format or another action than theirs was taken.
         """
         output, action = step.output, step.action
-        if output is not None and (action is None or (self._is_own(info) and self._was_taken(step, output.text))):
+        own = output is not None and self._is_own(info)
+        if output is not None and (action is None or (own and self._was_taken(step, output.text, image))):
             return output.text, output.token_ids
         if action is None:
             raise Damaged(f"step {step.index} has neither an action nor what the model wrote")
-        return self._format.write(action.parse(), step.note, step.thought, _size(step)), None
+        shown = self._format.from_screen(action.parse(), image)
+        return self._format.write(shown, step.note, step.thought, _size(step)), None
 
     def _is_own(self, info: EpisodeInfo) -> bool:
         spec = info.policy.extra.get("format")
@@ -237,14 +245,14 @@ class View:
             return isinstance(self._format, NanoFormat | JsonFormat)
         return re.split("[@:]", str(spec))[0] == self._format.name
 
-    def _was_taken(self, step: Step, text: str) -> bool:
+    def _was_taken(self, step: Step, text: str, image: bytes | None) -> bool:
         if step.actor == "policy":  # a localizer may have added the point
             return True
         try:
-            parsed = self._format.parse(text, _size(step))
+            said = self._format.to_screen(self._format.parse(text, _size(step)).action, image)
         except ActionError:
             return False
-        return step.action is not None and to_json(parsed.action) == step.action.text
+        return step.action is not None and to_json(said) == step.action.text
 
 
 def _size(step: Step) -> tuple[int, int]:

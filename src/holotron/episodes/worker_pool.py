@@ -1,4 +1,4 @@
-"""Worker processes with browsers of their own, and one model for all of them, which stays in this process."""
+"""Worker processes with browsers of their own, and the model that all ask, in this process or in a few others."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullco
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from holotron.agent.chat import ChatModel
 from holotron.agent.endpoint import EndpointModel
 from holotron.agent.hosted_model import ModelHandle, ModelHost
+from holotron.agent.model_processes import ModelProcesses
 from holotron.env.errors import InfrastructureError
 from holotron.env.workers import end_with_parent, portable
 
@@ -113,28 +115,30 @@ async def share_out(
 ) -> list[R]:
     """What `work` makes of the items, once for each worker; `work` must be picklable.
 
-    One worker is this process itself. on_report: told a worker's number and what it reported. If a worker dies the
-    others go on to the end, unless they end `together`; then WorkerDied is raised. group: items of one group are better
-    taken by the same.
+    One worker is this process itself, unless the model is in others. on_report: told a worker's number and what it
+    reported. If a worker dies the others go on to the end, unless they end `together`; then WorkerDied is raised.
+    group: items of one group are better taken by the same.
     """
     groups = grouped(items, group)
-    if workers == 1:
+    if workers == 1 and not isinstance(model, ModelProcesses):
         return [await work(Share(items, model, lambda value: on_report(0, value), groups))]
     spawn = multiprocessing.get_context("spawn")
     counts = spawn.Array("q", 2 * max(1, len(groups)))
     results: list[R] = []
     processes: list[BaseProcess] = []
     with ExitStack() as stack:
-        asked: ModelHandle | EndpointModel | None = None
+        asked: Sequence[ModelHandle | EndpointModel | None] = [None]
         if isinstance(model, EndpointModel):
-            asked = model  # each worker is a client of its own
+            asked = [model]  # each worker is a client of its own
+        elif isinstance(model, ModelProcesses):
+            asked = model.handles
         elif model is not None:
-            asked = stack.enter_context(ModelHost(model)).handle()
+            asked = [stack.enter_context(ModelHost(model)).handle()]
         ends: list[Awaitable[None]] = []
         try:
             for number in range(workers):
                 receiver, sender = spawn.Pipe(duplex=False)
-                arguments = (work, items, asked, groups, counts, sender)
+                arguments = (work, items, asked[number % len(asked)], groups, counts, sender)
                 processes.append(spawn.Process(target=_main, args=arguments, daemon=True))
                 processes[-1].start()
                 sender.close()
@@ -188,8 +192,9 @@ async def _end_all_with(process: BaseProcess, end: Awaitable[None]) -> None:
 
 def _end(processes: Sequence[BaseProcess]) -> None:
     """Wait for workers; those that do not end are killed with all that they started."""
+    until = monotonic() + PATIENCE
     for process in processes:
-        process.join(PATIENCE)
+        process.join(max(0.0, until - monotonic()))
         if process.is_alive() and process.pid is not None:
             os.killpg(process.pid, signal.SIGKILL)
             process.join()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -137,16 +137,12 @@ def _drafts(benchmark: GroundingBenchmark, source: BenchmarkSource, left_out: li
         def told(record: SourceRecord, problem: BadRecord) -> None:
             left_out.append(f"{record.where}: {problem}")
 
-        for draft in _of_file(file, told):
+        for draft in read_drafts("screenspot", read_records(file), told):
             if root is None:
                 root = _image_root(file, source.folder, draft)
             below = file.path.relative_to(source.folder) if source.folder.is_dir() else file.path.name
             draft = replace(draft, where=f"{below}{draft.where.removeprefix(file.path.name)}")
             yield draft if draft.images == file.path.parent else replace(draft, images=root)
-
-
-def _of_file(file: SourceFile, told: Callable[[SourceRecord, BadRecord], None]) -> Iterator[Draft]:
-    return read_drafts("screenspot", read_records(file), told)
 
 
 def _image_root(file: SourceFile, source: Path, draft: Draft) -> Path:

@@ -8,14 +8,14 @@ from html import escape
 from pathlib import Path
 
 from holotron.eval.compare import ALL, Rate, RunComparison
-from holotron.eval.html_report import STYLE
-from holotron.eval.paired import PairedDifference
-from holotron.suites.kit.html import cells, report, rows
+from holotron.eval.html_report import STYLE, table
+from holotron.suites.kit.html import cells, report
 
 # Told apart also by those who see fewer colours; the same hues on white and on near-black.
 LIGHT = ("#0969a8", "#c4511b", "#2e7d32", "#8250a8", "#8a6d00", "#b3246b")
 DARK = ("#58a6e8", "#f0883e", "#63b968", "#bf93e6", "#d5b443", "#f07ab0")
 WIDTH, LEFT, RIGHT, HEAD, STEP, GAP = 900, 250, 24, 26, 16, 8
+HEADS = ("", "right", "rate", "95%", "difference", "95%", "only first", "only this", "McNemar p")
 Spread = tuple[float, float, float]  # a value between the ends of its interval: low, value, high
 
 
@@ -34,11 +34,8 @@ def write_comparison(found: RunComparison, path: Path) -> None:
     lead += f"; {found.left_out} that a run has not are left out." if found.left_out else "."
     if len(found.names) > 1:
         lead += f" Differences are to {found.names[0]}, with 95% intervals of paired rates."
-    heads = cells(("", "right", "rate", "95%", "difference", "95%", "only first", "only this", "McNemar p"), "th")
     body = [f"<h1>{escape(title)}</h1><p>{escape(lead)}</p>", _legend(found.names)]
-    body.append(
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{rows(map(_total, found.names, found.total))}</tbody></table>"
-    )
+    body.append(table(cells(HEADS, "th"), (map(escape, row) for row in totals(found))))
     for grouping in dict.fromkeys(grouping for grouping, _, _ in found.rows):
         some = [(group, rates) for name, group, rates in found.rows if name == grouping]
         if grouping != ALL:
@@ -62,20 +59,21 @@ def _legend(names: Sequence[str]) -> str:
     return f'<p class="legend">{"".join(marks)}</p>'
 
 
+def totals(found: RunComparison) -> list[tuple[str, ...]]:
+    """What stands under HEADS for each run."""
+    return [_total(name, rate) for name, rate in zip(found.names, found.total, strict=True)]
+
+
 def _total(name: str, rate: Rate) -> tuple[str, ...]:
     low, high = rate.interval
-    told = (escape(name), f"{rate.right} of {rate.of}", f"{100 * rate.rate:.1f}%", f"{100 * low:.1f}–{100 * high:.1f}%")
+    told = (name, f"{rate.right} of {rate.of}", f"{100 * rate.rate:.1f}%", f"{100 * low:.1f}–{100 * high:.1f}%")
     change = rate.change
     if change is None:
         return (*told, "", "", "", "", "")
-    ends = change_ends(change)
+    ends = "–" if change.interval is None else "{:+.1f} to {:+.1f}".format(*(100 * end for end in change.interval))
     counts = ("–" if count is None else str(count) for count in (change.only_first, change.only_second))
     p_value = "–" if change.p_value is None else f"{change.p_value:.2g}"
     return (*told, f"{100 * change.value:+.1f}", ends, *counts, p_value)
-
-
-def change_ends(change: PairedDifference) -> str:
-    return "–" if change.interval is None else "{:+.1f} to {:+.1f}".format(*(100 * end for end in change.interval))
 
 
 def _spread(rate: Rate) -> Spread | None:
@@ -118,7 +116,8 @@ def dot_plot(found: Sequence[PlotRow], *, zero: bool) -> str:
         f"{100 * tick:{'+.3g' if zero and tick else '.3g'}}%</text>"
         for tick in ticks
     )
-    return f'<svg class="plot" viewBox="0 0 {WIDTH} {y + 4:.0f}" role="img">{grid}{"".join(parts)}</svg>'
+    plot = f'<svg class="plot" viewBox="0 0 {WIDTH} {y + 4:.0f}" role="img">{grid}{"".join(parts)}</svg>'
+    return f'<div class="wide">{plot}</div>'
 
 
 def _style() -> str:
@@ -126,7 +125,7 @@ def _style() -> str:
         return "".join(f".run{number}{{stroke:{ink};fill:{ink}}}" for number, ink in enumerate(palette))
 
     return (
-        "td+td{white-space:nowrap}.plot{width:100%;height:auto}"
+        ".plot{width:100%;min-width:44rem;height:auto}"
         ".plot text{font:13px system-ui,sans-serif;fill:currentColor}"
         ".plot .tick{font-size:11px;opacity:.7}.plot line{stroke-width:2}.plot .grid{stroke:currentColor;opacity:.15;"
         "stroke-width:1}.plot .zero{stroke:currentColor;opacity:.6;stroke-width:1}.legend span{margin-right:1.5rem}"

@@ -17,7 +17,8 @@ from holotron.env.task import Task
 from holotron.episodes.fleet import Counters
 from holotron.episodes.record import EpisodeInfo, PolicyInfo
 from holotron.episodes.store import EpisodeStore
-from holotron.eval.statistics import stolen_seconds, stolen_since, typical, wilson
+from holotron.eval.cpu_steal import stolen_seconds, stolen_since
+from holotron.eval.statistics import typical, wilson
 from holotron.eval.stopping import how_stopped, stopping_rates
 from holotron.suites.play import MAX_STEPS, Play, Player, play_tasks
 from holotron.suites.suite import EvalProtocol, Suite

@@ -64,10 +64,6 @@ def questions(shot: Shot, screen: Screen) -> Iterator[ScreenQuestion[Pointed]]:
             yield ask(element, description)
 
 
-def _height(answer: Pointed) -> str:
-    return f"{answer.size[1]} px high"
-
-
 GROUNDING = QuestionKind(
     questions,
     {
@@ -76,4 +72,4 @@ GROUNDING = QuestionKind(
     },
 )
 # The same screens at several heights: what it points at, not where it remembers things to be.
-HEIGHTS = QuestionKind(questions, {"by_height": (_height, ())})
+HEIGHTS = QuestionKind(questions, {"by_height": (lambda each: f"{each.height} px high", ())})

@@ -11,18 +11,20 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from holotron.actions.action import ActionError
-from holotron.agent.chat import ChatModel, Message
+from holotron.agent.chat import ChatModel, Message, say_once
 from holotron.agent.endpoint import EndpointRefused
 from holotron.agent.formats.localizers import LOCALIZERS, JsonLocalizer, Localizer, NotThere
 from holotron.agent.policy_format import NANO, PolicyFormat
 from holotron.episodes.datasets.pictures import SourcePictures
 from holotron.episodes.datasets.records import DatasetError
 from holotron.episodes.files import write_whole
+from holotron.episodes.line_log import LineLog, whole_part
 from holotron.eval.benchmark_files import GroundingItem, LoadedBenchmark
 from holotron.eval.benchmarks import GroundingBenchmark
 from holotron.eval.statistics import typical, wilson
@@ -93,14 +95,7 @@ class GroundingRun:
 
     def answers(self) -> dict[str, dict[str, Any]]:
         """What was answered so far, by item; a line that was cut off is not one."""
-        path = self.folder / ANSWERS
-        if not path.exists():
-            return {}
-        data = path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            write_whole(path, whole, sync=False)
-        lines = [json.loads(line) for line in whole.splitlines()]
+        lines = map(json.loads, whole_part(self.folder / ANSWERS).splitlines())
         return {line["id"]: line for line in lines}
 
     async def infer(
@@ -110,7 +105,8 @@ class GroundingRun:
         have, items, refused = self.answers(), self.loaded.items, list[str]()
         left = [item for item in items if item.id not in have]
         done, places = len(items) - len(left), asyncio.Semaphore(self.sessions)
-        with (self.folder / ANSWERS).open("ab", buffering=0) as file:
+        with closing(LineLog(self.folder / ANSWERS, sync=False)) as log:
+            log.open()
 
             async def ask(item: GroundingItem) -> None:
                 nonlocal done
@@ -120,7 +116,7 @@ class GroundingRun:
                     except EndpointRefused as error:
                         refused.append(f"{item.id}: {error}")
                         return
-                file.write(json.dumps(answer, ensure_ascii=False).encode() + b"\n")
+                log.append(json.dumps(answer, ensure_ascii=False).encode() + b"\n")
                 done += 1
                 on_change(done, len(items))
 
@@ -142,13 +138,8 @@ class GroundingRun:
         return answer | {"seconds": round(time.monotonic() - began, 3)}
 
     async def _say(self, item: GroundingItem, policy: ChatModel, png: bytes) -> str:
-        chat = await policy.open()
-        try:
-            messages = self.localizer.messages(item.instruction, png, item.size)
-            reply = await chat.say(messages, None if self.refusals else self.localizer.schema())
-        finally:
-            await chat.close()
-        return reply.text
+        messages = self.localizer.messages(item.instruction, png, item.size)
+        return (await say_once(policy, messages, None if self.refusals else self.localizer.schema())).text
 
     # ---- judge, metric ----
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def write_html(found: dict[str, Any], path: Path) -> None:
     body = (
         f"<h1>{escape(title)}</h1>{figures}<p>{found['infrastructure_failures']} episodes were lost to the "
         f"infrastructure. By task, {escape(found['protocol'])}:</p>"
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{rows(tasks)}</tbody></table>"
+        f"{table(heads, tasks)}"
     )
     path.write_text(report(title, STYLE.read_text(encoding="utf-8"), body), encoding="utf-8")
 
@@ -29,9 +30,9 @@ def write_html(found: dict[str, Any], path: Path) -> None:
 def _figure(name: str, part: dict[str, Any]) -> str:
     rate, (low, high) = part["success_rate"], part["interval"]
     return (
-        f'<p><span class="big">{"–" if rate is None else f"{100 * rate:.1f}%"}</span> {escape(name)}: '
-        f"({100 * low:.1f} to {100 * high:.1f}, 95%) of {part['episodes']} episodes solved, at most "
-        f"{part['max_steps']} steps each; {part['missing']} episodes missing.</p>"
+        f'<p><span class="big">{"–" if rate is None else f"{100 * rate:.1f}%"}</span> of {part["episodes"]} episodes '
+        f"of {escape(name)} solved (95%: {100 * low:.1f} to {100 * high:.1f}), at most {part['max_steps']} steps each; "
+        f"{part['missing']} episodes missing.</p>"
     )
 
 
@@ -39,7 +40,12 @@ def _groups(groups: dict[str, Any]) -> str:
     """A table of what tasks have in common, where a suite says so."""
     lines = [_row({"task": group, "mean_reward": None, **part})[:-1] for group, part in groups.items()]
     heads = cells(("group", "solved", "rate", "95%"), "th")
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows(lines)}</tbody></table>" if lines else ""
+    return table(heads, lines) if lines else ""
+
+
+def table(heads: str, lines: Iterable[Iterable[str]]) -> str:
+    """A table that keeps its width where there is less room."""
+    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{rows(lines)}</tbody></table></div>'
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:

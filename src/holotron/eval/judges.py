@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
-from holotron.agent.chat import Message
+from holotron.agent.chat import Message, numbered_screenshots
 from holotron.episodes.answer_log import Ask, PaidAnswer
 
 Opinion = Literal["success", "failure", "undecided"]
@@ -95,7 +95,7 @@ class WebVoyagerJudge:
         messages = [
             Message("system", WEBVOYAGER_SYSTEM),
             Message("user", said),
-            *_pictures(seen, shown),
+            *numbered_screenshots([seen.image(digest) for digest in shown]),
             Message("user", "Your verdict?"),
         ]
         return [read_success(answer) for answer in await _asked(ask, messages, count)]
@@ -179,7 +179,8 @@ class WebJudge:
         actions = _numbered(seen.actions)
         reasons = _numbered([scores[each][1] for each in kept])
         said = f"Task: {seen.task}\n\nKey points:\n{points}\n\nActions:\n{actions}\n\nScreenshots:\n{reasons}"
-        messages = [Message("system", VERDICT_SYSTEM), Message("user", said), *_pictures(seen, kept)]
+        shown = numbered_screenshots([seen.image(digest) for digest in kept])
+        messages = [Message("system", VERDICT_SYSTEM), Message("user", said), *shown]
         unread = sum(score == 0 for score, _ in scores.values())
         return [read_status(answer, unread) for answer in await _asked(ask, messages, count)]
 
@@ -223,13 +224,6 @@ async def _asked(ask: Ask, messages: Sequence[Message], count: int) -> list[Paid
 
 def _numbered(lines: Sequence[str]) -> str:
     return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1)) or "None"
-
-
-def _pictures(seen: Evidence, shown: Sequence[str]) -> list[Message]:
-    return [
-        Message("user", f"Screenshot {number} of {len(shown)}", seen.image(digest))
-        for number, digest in enumerate(shown, 1)
-    ]
 
 
 def find_judge(name: str, images: int | None = None) -> Judge:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from holotron.agent.cost import PriceTable
+from holotron.eval.agreement import agreement
 from holotron.eval.evaluate import Evaluation, judged, keep_manifest, played_episodes, report
 from holotron.eval.judges import Judge
-from holotron.eval.judging import Judging, Verdict, agreement
+from holotron.eval.judging import Judging, Verdict
 from holotron.eval.statistics import pass_at, wilson
 from holotron.suites.barriers import BARRIERS
 from holotron.suites.navigation import NavigationSuite, TaskList

@@ -7,7 +7,7 @@ from typing import Any
 
 from holotron.actions.action import ActionError
 from holotron.actions.coordinates import SCALE
-from holotron.agent.chat import ChatModel, Message
+from holotron.agent.chat import ChatModel, Message, say_once
 from holotron.agent.formats.base import load_object
 from holotron.eval.benchmark_files import GroundingItem
 from holotron.eval.grounding_run import CORRECT, UNANSWERED, WRONG, WRONG_FORMAT, GroundingRun
@@ -63,11 +63,8 @@ class RegionRun(GroundingRun):
     """Every family is asked for a box in the same words: none publishes its own."""
 
     async def _say(self, item: GroundingItem, policy: ChatModel, png: bytes) -> str:
-        chat = await policy.open()
-        try:
-            return (await chat.say([Message("user", region_prompt(item.instruction), png)], REGION_SCHEMA)).text
-        finally:
-            await chat.close()
+        question = Message("user", region_prompt(item.instruction), png)
+        return (await say_once(policy, [question], REGION_SCHEMA)).text
 
     def _verdict(self, item: GroundingItem, answer: Mapping[str, Any] | None) -> dict[str, Any]:
         assert isinstance(item.target, BoxTarget)

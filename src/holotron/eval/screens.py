@@ -6,13 +6,15 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from holotron.agent.baselines import RandomModel
-from holotron.agent.chat import ChatModel, ChatOptions, Message
+from holotron.agent.chat import ChatModel, ChatOptions, Message, say_once
+from holotron.agent.formats.content import find_content
+from holotron.agent.formats.taught_size import stretched
 from holotron.env.placement import Placement
 from holotron.episodes.worker_pool import Share, share_out
 from holotron.eval.statistics import wilson
@@ -27,11 +29,12 @@ RANDOM = "random"
 
 @dataclass(frozen=True)
 class ScreenAnswer:
-    """What was said to one question about a screen."""
+    """What was said to one question about a screen of that height."""
 
     source: str
     seed: int
     seconds: float
+    height: int = field(default=0, kw_only=True)
 
     @property
     def right(self) -> bool:
@@ -128,20 +131,28 @@ async def _ask(
             shots = [] if shot is None else [placed(shot, Placement((shot.width, height))) for height in heights]
             if shot is not None and not heights:
                 shots = [shot]
-            answers = [await _answer(policy, shown, each) for shown in shots for each in questions(shown, screen)]
+            answers = [
+                replace(await _answer(policy, seen, each), height=shown.height)
+                for shown in shots
+                for seen in [_seen(shown)]
+                for each in questions(seen, screen)
+            ]
             share.report(screen)
             return answers
 
         return [answer for answers in await share.each(about, at_once) for answer in answers]
 
 
+def _seen(shot: Shot) -> Shot:
+    """The screen as the agent shows it to a small policy."""
+    content = find_content(shot.png)
+    # A page that is stretched keeps its points, which are asked for and given in thousandths.
+    return replace(shot, png=stretched(shot.png)) if content is None else placed(shot, content.part)
+
+
 async def _answer(policy: ChatModel, shot: Shot, question: ScreenQuestion[A]) -> A:
     began = time.monotonic()
-    chat = await policy.open()
-    try:
-        reply = await chat.say([Message("user", question.asked, shot.png)], question.schema)
-    finally:
-        await chat.close()
+    reply = await say_once(policy, [Message("user", question.asked, shot.png)], question.schema)
     return question.answer(reply.text, time.monotonic() - began)
 
 

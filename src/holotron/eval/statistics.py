@@ -1,11 +1,9 @@
-"""How sure a rate is, how long something takes, and what other machines on the host took of it."""
+"""How sure a rate is, and how long something takes."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 Z95 = 1.959964
 
@@ -33,21 +31,3 @@ def typical(seconds: Sequence[float]) -> dict[str, float]:
         return {}
     rank = math.ceil(0.95 * len(ordered)) - 1
     return {"median": ordered[len(ordered) // 2], "p95": ordered[rank], "longest": ordered[-1]}
-
-
-STAT = Path("/proc/stat")
-STOLEN = 8  # the column of the line "cpu": ticks in which a virtual machine's cores wanted to run and were not let
-
-
-def stolen_seconds() -> float | None:
-    """How long other machines on the same host had these cores, since the start and summed over them; None: unknown."""
-    try:
-        ticks = STAT.read_text(encoding="ascii").split("\n", 1)[0].split()[STOLEN]
-        return int(ticks) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def stolen_since(before: float | None) -> float | None:
-    now = stolen_seconds()
-    return None if now is None or before is None else round(now - before, 2)

@@ -67,8 +67,8 @@ class DurableRouter(ReplicaRouter):
         self._note_served()
         return epoch
 
-    async def set_adapter(self, name: str, folder: str | None) -> None:
-        await super().set_adapter(name, folder)
+    async def set_adapter(self, name: str, folder: str | None, version: str | None = None) -> None:
+        await super().set_adapter(name, folder, version)
         self._note_served()
 
     def _note_served(self) -> None:

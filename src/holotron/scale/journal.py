@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import tempfile
 import weakref
 from array import array
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from holotron.engine.session_state import Turn
 
+log = logging.getLogger(__name__)
+
 MEMORY_BYTES = 512 * 2**20
+MOST_BEHIND = 16  # images on their way to the disk before turns wait for it
 
 
 class KeptImage:
@@ -24,18 +30,26 @@ class KeptImage:
         self.path = path
 
     def read(self) -> bytes:
-        return self._data if self._data is not None else self.path.read_bytes()  # type: ignore[union-attr]
+        data = self._data  # a thread may be moving it
+        return data if data is not None else self.path.read_bytes()  # type: ignore[union-attr]
 
     def spill(self, path: Path) -> None:
-        """Move to that file."""
-        if self._data is not None:
+        """Move to that file; where the disk takes it not, it stays in memory."""
+        assert self._data is not None
+        weakref.finalize(self, path.unlink, missing_ok=True)
+        try:
             path.write_bytes(self._data)
+        except OSError as error:
+            log.warning("an image of a session stays in memory: %s", error)
+        else:
             self.path, self._data = path, None
-            weakref.finalize(self, path.unlink, missing_ok=True)
 
 
 class ImageKeeper:
-    """Keeps the latest images in memory and earlier ones in a folder that goes with it."""
+    """Keeps the latest images in memory and earlier ones in a folder that goes with it.
+
+    A thread writes them: 2 MB take a disk as long as everything else that is done for a turn here.
+    """
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         self._memory_bytes = memory_bytes
@@ -43,8 +57,10 @@ class ImageKeeper:
         self._recent: deque[tuple[weakref.ref[KeptImage], int]] = deque()
         self._folder = tempfile.TemporaryDirectory(prefix="holotron-journal-")
         self._spilled = 0
+        self._writer = ThreadPoolExecutor(1, "holotron-journal")
+        self._behind: deque[asyncio.Future[None]] = deque()
 
-    def keep(self, data: bytes) -> KeptImage:
+    async def keep(self, data: bytes) -> KeptImage:
         image = KeptImage(data)
         self._recent.append((weakref.ref(image), len(data)))
         self._held += len(data)
@@ -53,10 +69,14 @@ class ImageKeeper:
             self._held -= size
             if (found := oldest()) is not None:
                 self._spilled += 1
-                found.spill(Path(self._folder.name) / f"{self._spilled}.image")
+                path = Path(self._folder.name) / f"{self._spilled}.image"
+                self._behind.append(asyncio.get_running_loop().run_in_executor(self._writer, found.spill, path))
+        while self._behind and (self._behind[0].done() or len(self._behind) > MOST_BEHIND):
+            await self._behind.popleft()
         return image
 
     def close(self) -> None:
+        self._writer.shutdown(cancel_futures=True)
         self._folder.cleanup()
 
 
@@ -87,8 +107,6 @@ class JournalEntry:
         prompt_end = len(self.tokens)
         self.tokens.extend(generated)
         self.turns.append(Turn(start, prompt_end, len(self.tokens)))
-        if note is not None and self.asked is not None:  # it had no question of its own
-            note = note | {"asked": self.asked["asked"]}
         self.notes.append(note)
         self.asked = None
 

@@ -22,10 +22,7 @@ from holotron.suites.play import Play
 
 
 class LiveHostPlay(LivePlay):
-    """LivePlay with hosts for worker processes: a lost host costs the current try of what it played.
-
-    At its end what is being played is left: a run that goes on plays it again.
-    """
+    """LivePlay with hosts for worker processes: a lost host costs the current try of what it played."""
 
     def __init__(
         self, opening: OpenHosts, how: Play, model: ChatModel, *, sessions: int, browsers: int = 1, workers: int = 1
@@ -53,7 +50,7 @@ class LiveHostPlay(LivePlay):
             try:
                 await run.play(hosts, self._each)
             finally:
-                tasks.put(None)  # a thread that still waits for a task would keep this process from ending
+                tasks.leave()  # a thread that still waits for a task would keep this process from ending
                 giving.cancel()
 
 

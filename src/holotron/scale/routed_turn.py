@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from holotron.engine.requests import FinishEvent, PromptEvent, TokenEvent
 from holotron.engine.session import Generation
 from holotron.scale.directory import Place, Replica
+from holotron.scale.journal import KeptImage
 from holotron.server import messages as m
 from holotron.server.engine_client import EngineDown, EngineRefused, PendingGeneration
 
 if TYPE_CHECKING:
     from holotron.scale.router import ReplicaRouter
 
-MOST_TRIES = 8
+MOST_TRIES = 8  # replicas that may die under one request
 
 
 class RoutedTurn:
@@ -26,6 +27,7 @@ class RoutedTurn:
         self._turn = turn
         self._place = place
         self._told: list[list[Any]] = [[] for _ in range(turn.choices)]  # events that the client has
+        self._images: list[asyncio.Future[KeptImage]] = []
         self._running: PendingGeneration | None = None
         self._started = self._aborted = self._left = False
         self.task = asyncio.create_task(self._run())
@@ -75,6 +77,9 @@ class RoutedTurn:
         if not self._started:
             self._started = True
             self.replies.put_nowait(m.TurnEvent(self._turn.id, 0, start))
+            if self._place is not None:  # they are written while the engine works
+                kept = (self._router.keep_image(data) for _, data in self._turn.images)
+                self._images = [asyncio.ensure_future(each) for each in kept]
         if self._aborted:
             self._running.abort()
         seen = [0] * self._turn.choices
@@ -103,10 +108,10 @@ class RoutedTurn:
     async def _journal(self, said: Generation) -> None:
         if self._place is None:
             return
-        images = [(offset, await self._router.keep_image(data)) for offset, data in self._turn.images]
+        kept = await asyncio.gather(*self._images)
+        images = [(offset, image) for (offset, _), image in zip(self._turn.images, kept, strict=True)]
         note = self._turn.note
         if note is not None:
-            ended = said.finish_reason in ("eos", "stop") and said.token_ids and not isinstance(said.stop, str)
-            note = note | {"answer": [said.text, said.token_ids[-1] if ended else None], "left": self._left}
+            note = note | {"answer": [said.text, said.ended_with], "left": self._left}
         self._place.entry.add_turn(self._turn.token_ids, images, said.token_ids, note)
         self._router.note_turn(self._place)

@@ -15,14 +15,13 @@ from typing import Any
 from holotron.engine.info import EngineStats
 from holotron.scale.directory import Directory, Place, Replica, beginnings
 from holotron.scale.journal import ImageKeeper, JournalEntry, KeptImage
-from holotron.scale.routed_turn import RoutedTurn
+from holotron.scale.routed_turn import MOST_TRIES, RoutedTurn
 from holotron.server import messages as m
 from holotron.server.engine_client import EngineClient, EngineDown, EngineRefused, PendingGeneration
 from holotron.server.engine_service import EngineService
 
 log = logging.getLogger(__name__)
 
-MOST_TRIES = 8  # replicas that may die under one request
 WAIT_SECONDS = 120.0  # for a replica, where all are gone at the moment
 BUSY_SECONDS = 0.2  # until a session is tried again whose turn, left by its client, is being ended
 AGAIN_SECONDS = 5.0  # before a replica that could not start is tried again
@@ -276,8 +275,8 @@ class ReplicaRouter(EngineService):
             return await self._update_weights(*args, **options)
         if method == "unload_adapter":
             return await self._unload_adapter(*args)
-        if method == "weight_checksums":
-            return await (await self._roomiest()).client.call(method)
+        if method in ("weight_checksums", "held_checksum"):
+            return await (await self._roomiest()).client.call(method, *args)
         if method not in TO_ALL:
             raise EngineRefused("invalid", "a trainer's group has one place for an engine: with replicas, send files")
         if method in ("pause", "unpause"):
@@ -371,7 +370,7 @@ class ReplicaRouter(EngineService):
 
     async def keep_image(self, data: bytes) -> KeptImage:
         """Have the file of an image kept for as long as a session has it."""
-        return self.images.keep(data)
+        return await self.images.keep(data)
 
     def note_turn(self, place: Place) -> None:
         """A turn has been added to the journal."""

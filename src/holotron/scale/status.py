@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from holotron.agent.proxies import client_options, told_proxy
 from holotron.scale.browser_host import HostStatus
 from holotron.scale.ray_hosts import NAMESPACE, PREFIX, ClusterError, connected
 
@@ -55,9 +56,10 @@ def server_status(endpoint: str, admin_key: str | None) -> dict[str, Any]:
     root = endpoint.rstrip("/").removesuffix("/v1")
     headers = {"Authorization": f"Bearer {admin_key}"} if admin_key else {}
     try:
-        answer = httpx.get(f"{root}/admin/replicas", headers=headers, timeout=ANSWER_SECONDS)
+        options = client_options(root)
+        answer = httpx.get(f"{root}/admin/replicas", headers=headers, timeout=ANSWER_SECONDS, **options)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise ClusterError(f"{root} cannot be asked: {error}") from error
+        raise ClusterError(f"{root} cannot be asked: {error}{told_proxy(root)}") from error
     if answer.status_code in (401, 403):
         raise ClusterError(f"{root} wants its admin key: --admin-key, or HOLOTRON_ADMIN_KEY in the environment")
     if answer.status_code == 404:

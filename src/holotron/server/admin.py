@@ -103,15 +103,24 @@ async def put_weights(
 async def put_adapter(state: StateDep, name: str, body: AdapterRequest) -> Any:
     """Serve a LoRA adapter as the model of that name, in place of the one that it was.
 
-    Open sessions go on with the adapter that they were opened with. An engine that is started again reads the folder
-    anew: leave it as it is.
+    Open sessions go on with the adapter that they were opened with; where a trainer names a version, its layers and
+    rank are those of before, and they go on with the new values. An engine that is started again reads the folder anew:
+    leave it as it is.
     """
     try:
         state.settings.check_adapter(name)
-        await state.client.set_adapter(name, body.path)
+        await state.client.set_adapter(name, body.path, body.version)
     except (ValueError, EngineRefused) as error:
         raise ApiError(400, f"path: {error}", param="path") from error
     return {"ok": True}
+
+
+@router.get("/checksum", response_model=Done)
+async def checksum(state: StateDep, adapter: str = Query("", max_length=128)) -> Any:
+    """Of the weights, or of an adapter: whether they are those that a trainer has."""
+    if adapter and adapter not in state.client.adapters:
+        raise ApiError(404, f"there is no adapter {adapter!r}", param="adapter", code="model_not_found")
+    return {"ok": True} | await state.client.call("held_checksum", adapter or None)
 
 
 @router.delete("/adapters/{name}", response_model=Done)

@@ -49,7 +49,7 @@ class TurnAnswer(ABC, Generic[Asked]):
         }
 
     @abstractmethod
-    def body(self, turn: ActiveTurn, choice: Choice) -> dict[str, Any]:
+    def body(self, choice: Choice) -> dict[str, Any]:
         """What a finished choice said."""
 
     @abstractmethod
@@ -101,12 +101,11 @@ class TurnAnswer(ABC, Generic[Asked]):
     def result(self) -> dict[str, Any]:
         """The whole answer, once every choice is finished."""
         choices = []
-        for turn in self.turns:
-            for choice in turn.choices:
-                told = self._told(choice, self.body(turn, choice), 0, self.finish_reason(choice))
-                if choice.stop is not None:
-                    told["stop_reason"] = choice.stop
-                choices.append(told)
+        for choice in self.choices:
+            told = self._told(choice, self.body(choice), 0, self.finish_reason(choice))
+            if choice.stop is not None:
+                told["stop_reason"] = choice.stop
+            choices.append(told)
         return self.head | {"object": self.whole_object, "choices": choices, "usage": self.usage()} | self.extras()
 
     def opening(self) -> Iterator[bytes]:

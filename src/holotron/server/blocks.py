@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
 from holotron.engine.requests import Event, FinishEvent
-from holotron.server.chat import ChatAnswer, Said
+from holotron.server.chat import AnswerPiece, ChatAnswer
 from holotron.server.streaming import named_sse
 from holotron.server.tool_markup import ToolCall
 from holotron.server.turns import Choice
@@ -32,6 +32,7 @@ class BlockAnswer(ChatAnswer):
     """A chat's answer with one choice, in blocks. Every event of a stream is a JSON object with its `type`."""
 
     blocks: list[AnswerBlock]
+    tells_silence: ClassVar[bool] = False  # whether an answer of nothing is a block without text
 
     @abstractmethod
     def began(self) -> Iterator[dict[str, Any]]:
@@ -75,7 +76,7 @@ class BlockAnswer(ChatAnswer):
     def closing(self) -> Iterator[bytes]:
         yield from map(named_sse, self.ended())
 
-    def _events(self, said: Said, last: bool) -> Iterator[dict[str, Any]]:
+    def _events(self, said: AnswerPiece, last: bool) -> Iterator[dict[str, Any]]:
         """What a piece of the answer adds to its blocks."""
         if said.reasoning:
             yield from self._write("reasoning", said.reasoning)
@@ -83,6 +84,8 @@ class BlockAnswer(ChatAnswer):
             yield from self._write("text", said.content)
         for call in said.calls:
             yield from self._call(call)
+        if last and not self.blocks and self.tells_silence:
+            yield from self._begin(AnswerBlock("text", 0))
         if last and self.blocks and self.blocks[-1].kind != "call":
             yield from self.closed(self.blocks[-1])
 

@@ -33,7 +33,7 @@ SHORT_MESSAGES, SHORT_TEXT = 32, 8192
 
 
 @dataclass(frozen=True)
-class Said:
+class AnswerPiece:
     """A piece of an answer, in this order: thoughts, text, calls."""
 
     reasoning: str
@@ -58,7 +58,7 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
             self._thoughts = [ReasoningSplitter(state.reasoning, turn.prompt.thinking) for _ in turn.choices]
         self._calls = Counter[int]()  # that each choice has made
 
-    def body(self, turn: ActiveTurn, choice: Choice) -> dict[str, Any]:
+    def body(self, choice: Choice) -> dict[str, Any]:
         said = self.said(choice, choice.text, True)
         content = said.content or (None if said.calls else "")
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
@@ -82,7 +82,7 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
         # A token may have no text yet; what is known of it is told with none.
         return {"delta": {"content": ""}} if self.request.logprobs or self.request.return_token_ids else None
 
-    def said(self, choice: Choice, text: str, last: bool) -> Said:
+    def said(self, choice: Choice, text: str, last: bool) -> AnswerPiece:
         """What the next piece of a choice's text says."""
         reasoning = ""
         calls: list[ToolCall] = []
@@ -91,7 +91,7 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
         if self._splitters:
             text, calls = self._splitters[choice.index].push(text, last)
         self._calls[choice.index] += len(calls)
-        return Said(reasoning, text, calls)
+        return AnswerPiece(reasoning, text, calls)
 
     def finish_reason(self, choice: Choice) -> str:
         reason = super().finish_reason(choice)

@@ -37,7 +37,7 @@ class CompletionAnswer(TurnAnswer[CompletionRequest]):
         self._echoed: dict[int, Sequence[int]] = {}  # prompts whose log-probabilities are to be told
         self._heard = {choice.index: turn for turn in turns for choice in turn.choices}  # whose prompt is to be told
 
-    def body(self, turn: ActiveTurn, choice: Choice) -> dict[str, Any]:
+    def body(self, choice: Choice) -> dict[str, Any]:
         return self._with_prompt(choice, choice.text)
 
     def piece(self, choice: Choice, event: Event) -> dict[str, Any]:

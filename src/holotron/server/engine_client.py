@@ -129,6 +129,7 @@ class EngineClient(EngineService):
     def share(self, service: EngineService) -> None:
         """Serve the weights and adapters of a service that has several engines."""
         self.weights, self.adapters, self.versions = service.weights, service.adapters, service.versions
+        self.adapter_epochs = service.adapter_epochs
         self._updating = service._updating
 
     async def close(self) -> None:
@@ -247,10 +248,12 @@ class EngineClient(EngineService):
     async def _begin(self, ready: m.Ready, channel: Channel) -> None:
         """Take an engine into use that has loaded its model; one that replaces another gets its weights first."""
         async with self._updating:
-            await self._bring_adapters(channel)
+            newest = max(filter(None, self.adapter_epochs.values()), default=0)
+            await self._bring_adapters(channel, newest)
             try:
                 for update in self.weights.updates():
-                    message = m.EngineCall(next(self._ids), "update_weights", (update.path,), {"epoch": update.epoch})
+                    options = {"epoch": max(newest, update.epoch)}
+                    message = m.EngineCall(next(self._ids), "update_weights", (update.path,), options)
                     await _next(self._send(message, channel))
             except (EngineRefused, WeightsLost) as error:
                 self.weights_lost = str(error)
@@ -260,13 +263,14 @@ class EngineClient(EngineService):
             self._is_ready.set()
             self._on_ready()
 
-    async def _bring_adapters(self, channel: Channel) -> None:
-        """Have a new engine, which was started with those of the beginning, serve the adapters of now."""
+    async def _bring_adapters(self, channel: Channel, newest: int) -> None:
+        """Have a new engine, which was started with those of the beginning, serve the adapters of now in this epoch."""
         begun = dict(self._start.engine.adapters)
         for name, folder in (dict.fromkeys(begun) | self.adapters).items():
             if begun.get(name) == folder:
                 continue
-            method, args = ("unload_adapter", (name,)) if folder is None else ("load_adapter", (name, folder))
+            place = (name, folder, newest if self.adapter_epochs.get(name) else None)
+            method, args = ("unload_adapter", place[:1]) if folder is None else ("load_adapter", place)
             try:
                 await _next(self._send(m.EngineCall(next(self._ids), method, args), channel))
             except EngineRefused as error:

@@ -24,6 +24,7 @@ class EngineService(ABC):
         self.versions: dict[int, str] = {}
         self.weights = WeightHistory()
         self.adapters = dict(start.engine.adapters)  # that are served now: folders by name
+        self.adapter_epochs: dict[str, int | None] = {}  # of those whose values a trainer gave
         self._epoch = 0  # of the weights that the engine should have
         self._updating = asyncio.Lock()
         self._start = start
@@ -120,6 +121,7 @@ class EngineService(ABC):
         """Let the engine have what trainers sent it; the epoch. An engine that takes its place cannot have it."""
         async with self._updating:
             epoch = self._epoch + 1
+            self.versions[epoch] = version or str(epoch)  # known before the first token of theirs
             whole = await self.call("commit_weights", epoch)
             return self._took(WeightUpdate(None, epoch, version or str(epoch), ()), whole)
 
@@ -131,15 +133,19 @@ class EngineService(ABC):
             self.weights_lost = None
         return update.epoch
 
-    async def set_adapter(self, name: str, folder: str | None) -> None:
-        """Have the engine serve an adapter under a name, or no longer, and one that takes its place as well."""
+    async def set_adapter(self, name: str, folder: str | None, version: str | None = None) -> None:
+        """Have an engine, and one in its place, serve an adapter or no longer; version: of the values that it has."""
         async with self._updating:
             if folder is None:
                 await self.call("unload_adapter", name)
                 del self.adapters[name]
-            else:
-                await self.call("load_adapter", name, folder)
-                self.adapters[name] = folder
+                return
+            epoch = None if version is None else self._epoch + 1
+            if version is not None:
+                self.versions[self._epoch + 1] = version  # known before the first token of theirs
+            await self.call("load_adapter", name, folder, epoch)
+            self.adapters[name], self.adapter_epochs[name] = folder, epoch
+            self._epoch = epoch or self._epoch
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done in the background."""

@@ -99,6 +99,15 @@ def blaming(field: str, *kinds: type[Exception], code: str = "invalid_value") ->
         raise field_error(field, error, code) from error
 
 
+@contextmanager
+def renaming(fields: Mapping[str, str]) -> Iterator[None]:
+    """Let errors call fields as the client does."""
+    try:
+        yield
+    except ApiError as error:
+        raise error.renamed(fields) from error
+
+
 def as_api_error(error: Exception) -> ApiError:
     """What to tell a client about something that went wrong."""
     match error:
@@ -126,6 +135,10 @@ def add_handlers(app: FastAPI, paths: set[str]) -> None:
         found = as_api_error(error)
         if found.message == NOT_FOUND:
             found = _nothing_at(request.url.path, paths)
+        elif found.status == 405:
+            allowed = (getattr(error, "headers", None) or {}).get("Allow", "another method")
+            path = request.url.path[:LONGEST_PARAM]
+            found = ApiError(405, f"{request.method} is not for {path}; it takes {allowed}", code="method_not_allowed")
         request.state.code = found.code
         response = found.response()
         if request.url.path.startswith("/v1/messages"):

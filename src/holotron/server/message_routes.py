@@ -14,7 +14,7 @@ from holotron.server.auth import Caller
 from holotron.server.blocks import AnswerBlock, BlockAnswer
 from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat, write_prompt
-from holotron.server.errors import ApiError, field_error
+from holotron.server.errors import ApiError, field_error, renaming
 from holotron.server.message_schemas import CountRequest, MessagesRequest
 from holotron.server.response_models import ERRORS, MessageAnswer, TokenCount
 from holotron.server.state import CallerDep, ServerState, StateDep
@@ -35,10 +35,8 @@ async def count_tokens(state: StateDep, caller: CallerDep, body: CountRequest) -
     """How many tokens a prompt has, with its images and tools."""
     state.check_model(body.model)
     chat, fields = body.as_chat()
-    try:
+    with renaming(fields):
         written = await write_prompt(state, chat)
-    except ApiError as error:
-        raise error.renamed(fields) from error
     return {"input_tokens": len(written.token_ids)}
 
 
@@ -110,10 +108,8 @@ async def _begin(state: ServerState, body: MessagesRequest, caller: Caller) -> M
     if body.n != 1:
         raise field_error("n", "a message has one answer")
     chat, fields = body.as_chat()
-    try:
+    with renaming(fields):
         answer = await begin_chat(state, chat, caller, MessagesAnswer)
-    except ApiError as error:
-        raise error.renamed(fields) from error
     assert isinstance(answer, MessagesAnswer)
     answer.fields = fields
     return answer

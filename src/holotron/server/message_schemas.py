@@ -5,9 +5,19 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue
 
-from holotron.server.schemas import MAX_TOKENS, ChatRequest, Count, ImageText, Request, Sampling, ShortText, Text
+from holotron.server.schemas import (
+    MAX_TOKENS,
+    ChatRequest,
+    Count,
+    ImageText,
+    Request,
+    Sampling,
+    ShortText,
+    Text,
+    refuse_hosted,
+)
 from holotron.server.translation import chat_request
 
 
@@ -78,10 +88,10 @@ class MessageParam(Request):
 
 
 class ToolParam(Request):
+    type: Annotated[Literal["custom"] | None, BeforeValidator(refuse_hosted)] = None
     name: ShortText
     description: Text | None = None
     input_schema: dict[str, JsonValue]
-    type: Literal["custom"] | None = None
     strict: bool | None = None
     cache_control: JsonValue = None
 
@@ -119,10 +129,10 @@ class CountRequest(Sampling):
     output_config: OutputConfig | None = None
     cache_control: JsonValue = None
 
-    def as_chat(self, limit: int = 1) -> tuple[ChatRequest, dict[str, str]]:
+    def as_chat(self) -> tuple[ChatRequest, dict[str, str]]:
         """The chat request that this is, and what the client calls its fields."""
         messages, fields = _messages(self.messages, self.system)
-        options: dict[str, Any] = {"messages": messages, "max_tokens": limit}
+        options: dict[str, Any] = {"messages": messages}
         if self.tools:
             options["tools"] = [_tool(tool) for tool in self.tools]
         if self.tool_choice is not None:
@@ -147,10 +157,12 @@ class MessagesRequest(CountRequest):
     service_tier: ShortText | None = None
     container: None = None
 
-    def as_chat(self, limit: int = 1) -> tuple[ChatRequest, dict[str, str]]:
-        chat, fields = super().as_chat(self.max_tokens)
-        stop = self.stop_sequences
-        return (chat.model_copy(update={"stop": stop}) if stop else chat), fields
+    def as_chat(self) -> tuple[ChatRequest, dict[str, str]]:
+        chat, fields = super().as_chat()
+        ends: dict[str, Any] = {"max_tokens": self.max_tokens}
+        if self.stop_sequences:
+            ends["stop"] = self.stop_sequences
+        return chat.model_copy(update=ends), fields
 
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}

@@ -44,6 +44,8 @@ class RequestMiddleware:
         status = 0
         received = 0
         complete = False
+        if scope["method"] == "HEAD":  # which load balancers ask with; uvicorn leaves the body of the answer out
+            scope = {**scope, "method": "GET"}
         most = self._most if scope["path"] not in UNLIMITED else sys.maxsize
         too_large = ApiError(413, f"body: more than the {most:,} bytes that are taken", param="body", code="too_large")
 
@@ -79,6 +81,10 @@ class RequestMiddleware:
         note_affinity(scope)
         try:
             self._hosts.check(Request(scope))
+            coding = dict(scope["headers"]).get(b"content-encoding", b"identity").decode("latin-1").lower()
+            if coding not in ("identity", ""):
+                problem = f"body: it is compressed ({coding[:40]}); send it as it is, without Content-Encoding"
+                raise ApiError(415, problem, param="body", code="unsupported_encoding")
             declared = dict(scope["headers"]).get(b"content-length", b"0")
             if declared.isdigit() and int(declared) > most:
                 raise too_large

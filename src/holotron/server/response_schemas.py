@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue
 
 from holotron.engine.limits import MAX_LOGPROBS
-from holotron.server.schemas import MAX_TOKENS, ChatRequest, Count, ImageText, Request, Sampling, ShortText, Text
+from holotron.server.schemas import (
+    MAX_TOKENS,
+    ChatRequest,
+    Count,
+    ImageText,
+    Request,
+    Sampling,
+    ShortText,
+    Text,
+    refuse_hosted,
+)
 from holotron.server.translation import chat_request
 
 
@@ -78,7 +88,7 @@ InputItem = InputMessage | InputCall | InputCallOutput | InputReasoning
 
 
 class FunctionTool(Request):
-    type: Literal["function"]
+    type: Annotated[Literal["function"], BeforeValidator(refuse_hosted)]
     name: ShortText
     description: Text | None = None
     parameters: dict[str, JsonValue] | None = None

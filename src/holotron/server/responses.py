@@ -14,7 +14,7 @@ from holotron.server.auth import Caller
 from holotron.server.blocks import AnswerBlock, BlockAnswer
 from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat
-from holotron.server.errors import ApiError, field_error
+from holotron.server.errors import ApiError, field_error, renaming
 from holotron.server.logprobs import TokenNames, chat_logprobs
 from holotron.server.response_models import ERRORS, DeletedResponse, ResponseAnswer
 from holotron.server.response_schemas import ResponsesRequest
@@ -59,6 +59,7 @@ class ResponsesAnswer(BlockAnswer):
     asked: ResponsesRequest
     instructions: str | None
     is_stored: bool
+    tells_silence = True
     _events_told = 0
 
     def began(self) -> Iterator[dict[str, Any]]:
@@ -205,10 +206,8 @@ async def _begin(state: ServerState, body: ResponsesRequest, caller: Caller) -> 
     try:
         instructions = body.instructions if session is None or session.turns == 0 else None
         chat, fields = body.as_chat(session.id if session else None, instructions)
-        try:
+        with renaming(fields):
             answer = await begin_chat(state, chat, caller, ResponsesAnswer)
-        except ApiError as error:
-            raise error.renamed(fields) from error
     except BaseException:
         if session is not None and is_new:
             state.client.run_in_background(close(state, session))

@@ -15,6 +15,7 @@ from holotron.server.app import ReplicaSet, create_app
 from holotron.server.http_server import HttpServer
 from holotron.server.loading import load_texts
 from holotron.server.log_lines import write_logs
+from holotron.server.memory import reuse_freed_memory
 from holotron.server.settings import ServerSettings
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ def serve(settings: ServerSettings, replicas: ReplicaSet | None = None) -> None:
     ready = partial(log.info, "serving %s on %s", settings.model_name, address)
     app = create_app(settings, texts, give_up, ready, replicas)
     server = HttpServer(app, settings)
+    reuse_freed_memory()
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # what is loaded by now stays: looking through it again and again would stop the event loop
     server.run(sockets=[listener])

@@ -182,8 +182,15 @@ class Function(Options):
     strict: bool | None = None
 
 
+def refuse_hosted(kind: Any) -> Any:
+    """Tools of a provider's own have no schema: the first thing wrong with one is that."""
+    if kind not in (None, "function", "custom"):
+        raise ValueError(f"{str(kind)[:60]!r} is a tool of a provider's own; give it as a function with a JSON schema")
+    return kind
+
+
 class Tool(Options):
-    type: Literal["function"] = "function"
+    type: Annotated[Literal["function"], BeforeValidator(refuse_hosted)] = "function"
     function: Function
 
 
@@ -415,6 +422,7 @@ class AdapterRequest(OperatorBody):
     """PUT /admin/adapters/{name}: a LoRA adapter from a folder that the engine's process can read."""
 
     path: Annotated[str, Field(min_length=1, max_length=4096)]
+    version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
 
 
 class AbortRequest(Body):

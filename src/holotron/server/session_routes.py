@@ -143,9 +143,8 @@ async def close(state: ServerState, session: OpenSession) -> None:
     await state.client.call("close", session.id)
 
 
-async def open_for(state: ServerState, caller: Caller, wanted: OpenRequest | None = None) -> OpenSession:
+async def open_for(state: ServerState, caller: Caller, wanted: OpenRequest) -> OpenSession:
     """An empty session."""
-    wanted = wanted or OpenRequest()
     state.sessions.check_room(caller)
     adapter = state.check_model(wanted.model)
     id_ = await state.client.call("open", on_update=wanted.on_update, keep_images=wanted.keep_images, adapter=adapter)

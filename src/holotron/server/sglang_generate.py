@@ -10,7 +10,7 @@ from holotron.engine.requests import Event, TokenLogprobs
 from holotron.model.errors import ModelError
 from holotron.server.auth import Caller
 from holotron.server.completions import CompletionAnswer, begin_completion, placed
-from holotron.server.errors import ApiError, blaming
+from holotron.server.errors import blaming, renaming
 from holotron.server.images import SentImage
 from holotron.server.lengths import check_length
 from holotron.server.logprobs import CERTAIN, LOWEST
@@ -20,7 +20,6 @@ from holotron.server.state import ServerState
 from holotron.server.streaming import DONE, sse
 from holotron.server.translation import translated
 from holotron.server.turns import ActiveTurn, Choice, Prompt
-from holotron.server.unknown_fields import ignore_unknown
 
 Logprob = tuple[float | None, int, str | None]
 
@@ -122,12 +121,9 @@ async def begin_generate(state: ServerState, body: GenerateRequest, caller: Call
     fields = {name: f"sampling_params.{name}" for name in values.keys() & CompletionRequest.model_fields.keys()}
     fields |= {own: f"sampling_params.{name}" for name, own in OWN_NAMES.items()}
     fields |= {"prompt": "input_ids" if body.text is None else "text", "images": "image_data", "model": "lora_path"}
-    try:
-        request = translated(CompletionRequest, values, fields)
-        ignore_unknown(request, state.settings.strict)
+    with renaming(fields):
+        request = translated(CompletionRequest, values, fields, state.settings.strict)
         answer = await begin_completion(state, request, caller, SglangAnswer, write_marked)
-    except ApiError as error:
-        raise error.renamed(fields) from error
     assert isinstance(answer, SglangAnswer)
     answer.fields = fields
     return answer.ask(body)

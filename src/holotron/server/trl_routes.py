@@ -26,7 +26,6 @@ from holotron.server.state import CallerDep, ServerState, StateDep
 from holotron.server.streaming import unless_gone
 from holotron.server.translation import translated
 from holotron.server.turns import Choice
-from holotron.server.unknown_fields import ignore_unknown
 
 router = APIRouter(route_class=BodyRoute)
 GROUP = "client2server"
@@ -102,8 +101,7 @@ async def generate(http: Request, state: StateDep, caller: CallerDep, body: TrlP
     def begin(prompt: str | list[int], sent: list[str] | str | None) -> Coroutine[Any, Any, CompletionAnswer]:
         urls = [f"data:image/png;base64,{each}" for each in ([sent] if isinstance(sent, str) else sent or ())]
         fields = body.as_fields() | {"prompt": prompt, "images": urls or None}
-        request = translated(CompletionRequest, fields, {"prompt": "prompts"})
-        ignore_unknown(request, state.settings.strict)
+        request = translated(CompletionRequest, fields, {"prompt": "prompts"}, state.settings.strict)
         return begin_completion(state, request, caller, write=write_marked)
 
     prompts: Sequence[Any] = body.prompts
@@ -119,9 +117,8 @@ async def chat(http: Request, state: StateDep, caller: CallerDep, body: TrlChats
     fields |= {"tool_choice": "none" if body.tools else None, "chat_template_kwargs": body.chat_template_kwargs or {}}
 
     def begin(messages: list[dict[str, Any]]) -> Coroutine[Any, Any, Any]:
-        request = translated(ChatRequest, fields | {"messages": list(map(_message, messages))}, {})
-        ignore_unknown(request, state.settings.strict)
-        return begin_chat(state, request, caller)
+        told = fields | {"messages": list(map(_message, messages))}
+        return begin_chat(state, translated(ChatRequest, told, {}, state.settings.strict), caller)
 
     beginnings = [begin(messages) for messages in body.messages]
     return await unless_gone(http.receive, _finished(state, caller, beginnings))

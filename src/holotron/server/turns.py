@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from holotron.engine.errors import GrammarFailed
 from holotron.engine.grammar import Grammar
 from holotron.engine.requests import Event, FinishEvent, PromptEvent, TokenEvent, TokenLogprobs
 from holotron.engine.sampling_params import SamplingParams
+from holotron.engine.session import Generation
 from holotron.model.text.conversation import Conversation
 from holotron.model.text.tokenizer import Tokenizer
 from holotron.server import messages as m
@@ -36,17 +37,10 @@ SAME_FIELDS -= {"prompt_logprobs", "top_k", "stop", "stop_token_ids", "logit_bia
 
 
 @dataclass
-class Choice:
+class Choice(Generation):
     """What one answer has said so far."""
 
-    index: int
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[TokenLogprobs | None] = field(default_factory=list)
-    epochs: list[int] = field(default_factory=list)  # of the weights that each token is from
-    forced: list[bool] = field(default_factory=list)  # whether its grammar left no other token
-    text: str = ""
-    finish: str | None = None
-    stop: str | int | None = None
+    index: int = 0
     prompt_logprobs: Sequence[TokenLogprobs | None] | None = None  # if they were asked for
     as_drawn: bool = False  # log-probabilities are those of the draw in place of the model's own
 
@@ -54,19 +48,15 @@ class Choice:
     def epoch(self) -> int:
         return self.epochs[-1] if self.epochs else 0
 
+    @property
+    def finish(self) -> str | None:
+        """Why it ended, as OpenAI's clients know it; None while it goes on."""
+        return REASONS.get(self.finish_reason, self.finish_reason) or None
+
     def add(self, event: Event) -> None:
-        self.text += event.text
-        if isinstance(event, TokenEvent):
-            self.token_ids += event.token_ids
-            known = event.logprobs
-            if known is not None and self.as_drawn:
-                known = replace(known, model=known.sampling)
-            self.logprobs += [known, *[None] * (len(event.token_ids) - 1)]
-            self.forced += event.forced
-            self.epochs += [event.epoch] * len(event.token_ids)
-        else:
-            self.finish = REASONS.get(event.reason, event.reason)
-            self.stop = event.stop
+        if self.as_drawn and isinstance(event, TokenEvent) and event.logprobs is not None:
+            event = event._replace(logprobs=replace(event.logprobs, model=event.logprobs.sampling))
+        super().add(event)
 
     def tokens(self, version_of: Callable[[int], str], start: int = 0) -> dict[str, Any]:
         """What `return_token_ids` asks for, from a token on."""
@@ -109,7 +99,7 @@ class ActiveTurn:
         self.model = adapter or state.settings.model_name
         self.prompt = prompt
         self.prompt_ids = prompt.token_ids  # in a session only those that were new
-        self.choices = [Choice(i, as_drawn=as_drawn) for i in range(generation.choices)]
+        self.choices = [Choice(index=i, as_drawn=as_drawn) for i in range(generation.choices)]
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self._held = held
@@ -282,8 +272,7 @@ def _remember(session: OpenSession, conversation: Conversation | None, turn: Act
     """The session has heard the question and said what it said."""
     choice = turn.choices[0]
     if conversation is not None:
-        ended = choice.finish == "stop" and choice.token_ids and not isinstance(choice.stop, str)
-        conversation.answered(choice.text, choice.token_ids[-1] if ended else None)
+        conversation.answered(choice.text, choice.ended_with)
     session.tokens = turn.prompt_tokens + len(choice.token_ids)
 
 

@@ -13,15 +13,14 @@ from holotron.server.auth import Caller
 from holotron.server.bodies import BodyRoute
 from holotron.server.completions import CompletionAnswer, begin_completion
 from holotron.server.engine_client import EngineRefused
-from holotron.server.errors import ApiError, as_api_error, blaming, field_error
+from holotron.server.errors import ApiError, as_api_error, blaming, field_error, renaming
 from holotron.server.logprobs import chat_logprobs
 from holotron.server.schemas import CompletionRequest
 from holotron.server.sglang_routes import anyone, operator, server_info
 from holotron.server.sglang_schemas import NamedAdapter
 from holotron.server.state import CallerDep, ServerState, StateDep
 from holotron.server.translation import translated
-from holotron.server.turns import ActiveTurn, Choice
-from holotron.server.unknown_fields import ignore_unknown
+from holotron.server.turns import Choice
 from holotron.server.vllm_schemas import (
     FinishUpdate,
     RpcRequest,
@@ -51,7 +50,7 @@ class TokensAnswer(CompletionAnswer):
             entry["token_id"] = id_
         return {"content": content}
 
-    def body(self, turn: ActiveTurn, choice: Choice) -> dict[str, Any]:
+    def body(self, choice: Choice) -> dict[str, Any]:
         return {}
 
     def result(self) -> Any:
@@ -68,12 +67,9 @@ async def _begin(state: ServerState, body: TokensRequest, caller: Caller) -> Com
     values = body.as_fields()
     fields = {name: f"sampling_params.{name}" for name in body.sampling_params}
     fields |= {"prompt": "token_ids", "images": "content_parts"}
-    try:
-        request = translated(CompletionRequest, values, fields)
-        ignore_unknown(request, state.settings.strict)
+    with renaming(fields):
+        request = translated(CompletionRequest, values, fields, state.settings.strict)
         answer = await begin_completion(state, request, caller, TokensAnswer)
-    except ApiError as error:
-        raise error.renamed(fields) from error
     if body.request_id is not None:
         answer.head["id"] = body.request_id
     return answer

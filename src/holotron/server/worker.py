@@ -89,6 +89,7 @@ class Worker:
         self._preparing: dict[int, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._paused = False
+        self._held = {"dtype": str(engine.model.dtype).removeprefix("torch."), "device": engine.model.device.type}
         self._receiver = WeightReceiver(engine, start.transfer_seconds)
         self._port = SessionPort(engine, start.host)
 
@@ -159,6 +160,7 @@ class Worker:
             "expect_session": self._port.expect,
             "send_session": self._port.send,
             "weight_checksums": lambda: weight_checksums(self.engine.model),
+            "held_checksum": lambda *adapter: {"checksum": self.engine.checksum(*adapter)} | self._held,
         }
         return await asyncio.to_thread(blocking[message.method], *message.args, **message.options)
 

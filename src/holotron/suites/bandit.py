@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import cache
 
 from PIL import Image, ImageDraw
@@ -76,8 +76,4 @@ class BanditSuite(Suite[BanditEnvironment]):
         return PARTS
 
     def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[_Tables]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[_Tables]:
-            yield _Tables()
-
-        return opened()
+        return nullcontext(_Tables())

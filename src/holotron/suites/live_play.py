@@ -6,8 +6,8 @@ import asyncio
 import multiprocessing
 import queue
 import threading
-import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -19,8 +19,9 @@ from holotron.episodes.fleet import Counters, Fleet
 from holotron.episodes.record import EpisodeInfo
 from holotron.episodes.store import EpisodeStore, id_of
 from holotron.episodes.worker_pool import Share, WorkerDied, share_out
-from holotron.suites.play import REPORT_SECONDS, Play
+from holotron.suites.play import Play, now_and_then
 
+PATIENCE = 0.5  # seconds after which a thread that waits for a task looks whether it still should
 MOST_DEATHS = 20  # of worker processes: then something is wrong that another start does not help
 
 
@@ -35,7 +36,7 @@ class LivePlay:
     """Plays tasks in a thread of its own, as a context manager. `ended` has what came of each, in the order of ends.
 
     What the store has finished is not played again. Where a worker process dies, all are started anew with the tasks
-    that were in hand. An error that is no episode's is raised by `take`. At its end, only what has begun is played.
+    that were in hand. An error that is no episode's is raised by `take`. At its end what is being played is left.
     """
 
     def __init__(self, how: Play, model: ChatModel, *, sessions: int, browsers: int = 1, workers: int = 1) -> None:
@@ -47,6 +48,7 @@ class LivePlay:
         self._lock = threading.Lock()
         self._tasks = TaskQueue()  # made anew with the processes
         self._closing = False
+        self._playing: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
         self._counted: list[dict[int, Counters]] = [{}]
         self._thread = threading.Thread(target=self._run, name="live-play", daemon=True)
 
@@ -57,6 +59,10 @@ class LivePlay:
     def __exit__(self, *_: object) -> None:
         self._closing = True
         self._tasks.close()
+        if self._playing is not None:
+            loop, task = self._playing
+            with suppress(RuntimeError):  # it has ended by itself
+                loop.call_soon_threadsafe(task.cancel)
         self._thread.join()
 
     def put(self, task: Task) -> None:
@@ -100,7 +106,9 @@ class LivePlay:
         deaths = 0
         while True:
             try:
-                asyncio.run(self._play(self._tasks))
+                asyncio.run(self._cancellable())
+                return
+            except asyncio.CancelledError:
                 return
             except WorkerDied as error:
                 deaths += 1
@@ -114,6 +122,13 @@ class LivePlay:
                 self._ended.put(error)
                 return
 
+    async def _cancellable(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._playing = asyncio.get_running_loop(), task
+        if not self._closing:
+            await self._play(self._tasks)
+
     async def _play(self, tasks: TaskQueue) -> None:
         await share_out(
             partial(self._work, tasks), (), self._model, workers=self._workers, on_report=self._heard, together=True
@@ -122,6 +137,7 @@ class LivePlay:
     def _begin_anew(self) -> None:
         with self._lock:
             self._counted.append({})
+            self._tasks.close()
             self._tasks = TaskQueue()
             left = list(self._in_hand.values())
             self._in_hand.clear()
@@ -139,53 +155,49 @@ class LivePlay:
 
 
 class TaskQueue:
-    """Tasks on their way to worker processes."""
+    """Tasks on their way to worker processes. Workers only read: what they write might keep them from ending."""
 
     def __init__(self) -> None:
         spawn = multiprocessing.get_context("spawn")
-        self._queue, self._closed = spawn.Queue(), spawn.Event()
+        self._queue, self._closed, self._left = spawn.Queue(), spawn.Event(), False
 
-    def put(self, task: Task | None) -> None:
+    def put(self, task: Task) -> None:
         self._queue.put(task)
 
     def get(self) -> Task | None:
-        """The next; None if there are no more to be played."""
-        task: Task | None = self._queue.get()
-        return None if self._closed.is_set() else task
+        """The next; None if there are no more to be played here."""
+        while not (self._left or self._closed.is_set()):
+            with suppress(queue.Empty):
+                task: Task = self._queue.get(timeout=PATIENCE)
+                return task
+        return None
+
+    def leave(self) -> None:
+        """This process takes no more."""
+        self._left = True
 
     def close(self) -> None:
-        """What is still in it is not played."""
+        """What is still in it is not played, nor waited for until it is sent."""
         self._closed.set()
-        self._queue.put(None)
+        self._queue.cancel_join_thread()
 
 
 class Coming(AsyncIterator[Task]):
     """The tasks of a queue between processes, for several to iterate at once; one thread waits for all of them."""
 
     def __init__(self, tasks: TaskQueue) -> None:
-        self._tasks, self._over, self._turn = tasks, False, asyncio.Lock()
+        self._tasks, self._turn = tasks, asyncio.Lock()
 
     async def __anext__(self) -> Task:
         async with self._turn:
-            task = None if self._over else await asyncio.to_thread(self._tasks.get)
-            if task is None:
-                if not self._over:
-                    self._over = True
-                    self._tasks.put(None)  # for the other workers
-                raise StopAsyncIteration
-            return task
+            task = await asyncio.to_thread(self._tasks.get)
+        if task is None:
+            raise StopAsyncIteration
+        return task
 
 
 async def _work(how: Play, sessions: int, browsers: int, tasks: TaskQueue, share: Share[Any]) -> None:
     """What one worker does."""
-    reported = 0.0
-
-    def report(counters: Counters) -> None:
-        nonlocal reported
-        if time.monotonic() - reported > REPORT_SECONDS:
-            reported = time.monotonic()
-            share.report(replace(counters, running=0))
-
     async with how.suite.pool(sessions, browsers) as pool:
         fleet = Fleet(
             EpisodeStore(how.store, sync="never"),
@@ -193,11 +205,11 @@ async def _work(how: Play, sessions: int, browsers: int, tasks: TaskQueue, share
             how.policy,
             how.suite.environment,
             sessions=sessions,
-            on_change=report,
+            on_change=now_and_then(lambda counters: share.report(replace(counters, running=0))),
             on_episode=lambda info: share.report(Ended(info.task, info)),
             on_lost=lambda task: share.report(Ended(task, None)),
         )
         try:
             await fleet.play(Coming(tasks))
         finally:
-            tasks.put(None)  # a thread that still waits for a task would keep this process from ending
+            tasks.leave()  # a thread that still waits for a task would keep this process from ending

@@ -8,7 +8,6 @@ from typing import Any
 
 from holotron.agent.agent import Ending
 from holotron.env.task import Task
-from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.suite import Suite
 
 
@@ -23,10 +22,6 @@ class MixedSuite(Suite[Any]):
         self.name = "+".join(self.members)
         self.kinds = tuple(dict.fromkeys(kind for suite in members for kind in suite.kinds))
         self.max_steps = max(suite.max_steps for suite in members)
-
-    @property
-    def environment(self) -> EnvironmentInfo:
-        return EnvironmentInfo(name=self.name)
 
     def names(self, split: str | None = None) -> tuple[str, ...]:
         members = self.members.values()

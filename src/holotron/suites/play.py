@@ -151,16 +151,21 @@ async def play_tasks(
     return counted()
 
 
-async def _work(how: Play, sessions: int, browsers: int, share: Share[Task]) -> None:
-    """What one worker does."""
+def now_and_then(report: Callable[[Counters], None]) -> Callable[[Counters], None]:
+    """Reports counters as they are, a few times a second at most."""
     reported = 0.0
 
-    def report(counters: Counters) -> None:
+    def told(counters: Counters) -> None:
         nonlocal reported
         if time.monotonic() - reported > REPORT_SECONDS:
             reported = time.monotonic()
-            share.report(replace(counters))
+            report(replace(counters))
 
+    return told
+
+
+async def _work(how: Play, sessions: int, browsers: int, share: Share[Task]) -> None:
+    """What one worker does."""
     async with how.suite.pool(sessions, browsers) as pool:
         fleet = Fleet(
             EpisodeStore(how.store),
@@ -168,6 +173,6 @@ async def _work(how: Play, sessions: int, browsers: int, share: Share[Task]) -> 
             how.policy,
             how.suite.environment,
             sessions=sessions,
-            on_change=report,
+            on_change=now_and_then(share.report),
         )
         share.report(await fleet.play(*(share.take() for _ in range(sessions))))

@@ -7,15 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from holotron.agent.agent import Ending
-from holotron.agent.policy_format import BROWSER_KINDS
+from holotron.agent.formats.base import BROWSER_KINDS
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
 from holotron.env.errors import ActionFailed, InfrastructureError, Refused
-from holotron.env.safety.policy import SafetyPolicy
+from holotron.env.safety.policy import SafetyPolicy, origin_of
 from holotron.env.task import Scalar, Task
 from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.suite import Suite
@@ -87,9 +86,8 @@ class WebSuite(Suite[BrowserEnv]):
 
     @asynccontextmanager
     async def begin(self, pool: Browsers, task: Task) -> AsyncIterator[BrowserEnv]:
-        parts = urlsplit(task.url or "")
-        home = f"{parts.scheme}://{parts.netloc.rsplit('@', 1)[-1]}"
-        safety = SafetyPolicy(None if self.anywhere else [home, *self.allow], self.allow_private)
+        allowed = None if self.anywhere else [origin_of(task.url or ""), *self.allow]
+        safety = SafetyPolicy(allowed, self.allow_private)
         options = EnvOptions(width=self.width, height=self.height, safety=safety)
         async with await BrowserEnv.open(pool, options) as env:
             try:

@@ -12,8 +12,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holotron.web.catalog import Catalog
-from holotron.web.page import STATIC
-from holotron.web.routes import SAFE, page_response, router
+from holotron.web.page import ICON, INDEX, MEDIA_TYPES, PAGE_POLICY, SCRIPTS, STATIC, STYLE
+from holotron.web.routes import SAFE, router
 
 LOOPBACK = "127.0.0.1"
 OWN_NAMES = frozenset({LOOPBACK, "localhost"})
@@ -41,12 +41,17 @@ class OwnNameOnly:
 
 
 def page_app(title: str, page: str, files: Collection[str]) -> FastAPI:
-    """An application of one page, the files that it asks for, and the routes that are added to it."""
+    """An application of one page, the files that it asks for, and the routes that are added to it.
+
+    The page asks relative to its own address, so that the application may be mounted anywhere.
+    """
     app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(OwnNameOnly)
+    headers = {**SAFE, "Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-cache"}
 
     def file(name: str) -> Response:
-        return page_response(name, (STATIC / name).read_bytes())
+        path = STATIC / name
+        return Response(path.read_bytes(), media_type=MEDIA_TYPES[path.suffix], headers=headers)
 
     @app.get("/")
     def index() -> Response:
@@ -63,9 +68,8 @@ def page_app(title: str, page: str, files: Collection[str]) -> FastAPI:
 
 def create_app(catalog: Catalog) -> FastAPI:
     """An application that shows one store."""
-    app = FastAPI(title="Holotron episodes", docs_url=None, redoc_url=None, openapi_url=None)
+    app = page_app("Holotron episodes", INDEX, (STYLE, ICON, *SCRIPTS))
     app.include_router(router(catalog))
-    app.add_middleware(OwnNameOnly)
     return app
 
 

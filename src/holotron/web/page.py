@@ -43,16 +43,6 @@ PAGE_POLICY = (
 NOTHING_POLICY = "default-src 'none'; sandbox; frame-ancestors 'none'"
 
 
-@cache
-def static_files() -> dict[str, bytes]:
-    """Every file of the page by its name; there are no others that could be asked for."""
-    return {name: (STATIC / name).read_bytes() for name in (INDEX, STYLE, ICON, *SCRIPTS)}
-
-
-def media_type(name: str) -> str:
-    return MEDIA_TYPES[Path(name).suffix]
-
-
 def standalone(title: str, blocks: str) -> str:
     """The page with everything inside, for file:// where neither modules nor fetch work.
 
@@ -60,7 +50,7 @@ def standalone(title: str, blocks: str) -> str:
     """
     style, script = _text(STYLE), joined_scripts()
     policy = inline_policy(script, style)
-    icon = base64.b64encode(static_files()[ICON]).decode()
+    icon = base64.b64encode((STATIC / ICON).read_bytes()).decode()
     page = _text(INDEX)
     head = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">\n{GENERATOR}'
     for before, after in (
@@ -99,7 +89,7 @@ def data_block(block_id: str, text: str, kind: str = "application/json") -> str:
 
 
 def _text(name: str) -> str:
-    return static_files()[name].decode()
+    return (STATIC / name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

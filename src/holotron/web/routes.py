@@ -1,4 +1,4 @@
-"""The page and what it asks for, as routes that any application can include."""
+"""What the page of episodes asks for, as routes over a store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from holotron.episodes.errors import Damaged, EpisodeError
 from holotron.web.catalog import Catalog
 from holotron.web.detail import compact_json, detail_of, episode_json, steps_of
-from holotron.web.page import INDEX, NOTHING_POLICY, PAGE_POLICY, media_type, static_files
+from holotron.web.page import NOTHING_POLICY
 
 JSON = "application/json"
 SAFE = {
@@ -27,21 +27,8 @@ EpisodeId = Annotated[str, Path(max_length=128)]
 
 
 def router(catalog: Catalog) -> APIRouter:
-    """Routes over a store. The page asks relative to its own address, so they may be included under any prefix.
-
-    They check neither users nor the Host header: the application that includes them does.
-    """
+    """They check neither users nor the Host header: the application that includes them does."""
     routes, store = APIRouter(), catalog.store
-
-    @routes.get("/", include_in_schema=False)
-    def index() -> Response:
-        return page_response(INDEX, static_files()[INDEX])
-
-    @routes.get("/static/{name}", include_in_schema=False)
-    def static(name: str) -> Response:
-        if name not in static_files() or name == INDEX:
-            raise HTTPException(404, "no such file")
-        return page_response(name, static_files()[name])
 
     @routes.get("/api/episodes")
     def changes(since: Annotated[str, Query(max_length=64)] = "") -> Response:
@@ -91,12 +78,6 @@ def _not_found() -> Iterator[None]:
         raise HTTPException(404, "it is missing or damaged") from error
     except EpisodeError as error:
         raise HTTPException(404, "there is no such episode") from error
-
-
-def page_response(name: str, data: bytes) -> Response:
-    """A file of a page, with the rules that a browser holds it to."""
-    headers = {**SAFE, "Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-cache"}
-    return Response(data, media_type=media_type(name), headers=headers)
 
 
 def data_response(data: bytes, kind: str, **headers: str) -> Response:

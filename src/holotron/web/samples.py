@@ -219,8 +219,10 @@ def _card(title: str, rows: Rows, second: str = "", more: Rows = ()) -> str:
 def _sample(store: EpisodeStore, info: EpisodeInfo, step: Step, steps: int, policy_format: PolicyFormat) -> str:
     assert step.action is not None
     action, size = step.action.parse(), (step.observation.width, step.observation.height)
+    image, shot = _shot(store, step)
     try:
-        written, kind = policy_format.write(action, step.note, step.thought, size), "answer"
+        shown = policy_format.from_screen(action, image)
+        written, kind = policy_format.write(shown, step.note, step.thought, size), "answer"
     except ActionError as error:
         written, kind = str(error), "no-words"
     box = info.task.extra.get("box")
@@ -237,7 +239,7 @@ def _sample(store: EpisodeStore, info: EpisodeInfo, step: Step, steps: int, poli
     learned = "" if step.actor != "disturbance" else " · not learned"
     return (
         f'<article class="sample" data-action="{escape(action.model_dump_json())}" '
-        f'data-sentence="{escape(describe(action))}"{place}>{_shot(store, step)}<div>'
+        f'data-sentence="{escape(describe(action))}"{place}>{shot}<div>'
         f'<p class="kicker"><span>{escape(info.task.name or "")}{learned}</span>'
         f"<span>step {step.index + 1} of {steps}</span></p>"
         f'<p class="sentence">{escape(info.task.text)}</p>{words}</div></article>'
@@ -253,13 +255,15 @@ def _block(title: str, content: str) -> str:
     return f'<div class="block"><h3>{escape(title)}</h3>{content}</div>' if content else ""
 
 
-def _shot(store: EpisodeStore, step: Step) -> str:
+def _shot(store: EpisodeStore, step: Step) -> tuple[bytes | None, str]:
+    """A screenshot and how the page shows it, or None and what is said in its place."""
     if step.observation.image is None:
-        return '<div class="shot"><p class="no-words">no screenshot</p></div>'
+        return None, '<div class="shot"><p class="no-words">no screenshot</p></div>'
     try:
-        return _picture(store.image(step.observation.image))
+        image = store.image(step.observation.image)
+        return image, _picture(image)
     except (EpisodeError, OSError) as error:
-        return f'<div class="shot"><p class="no-words">{escape(str(error))}</p></div>'
+        return None, f'<div class="shot"><p class="no-words">{escape(str(error))}</p></div>'
 
 
 def _picture(png: bytes) -> str:

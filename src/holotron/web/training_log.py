@@ -13,8 +13,9 @@ from holotron.episodes.store import EpisodeStore
 
 NAME = "metrics.jsonl"
 FIELDS = (
-    *("success", "reward", "steps_per_second", "episode_steps", "answer_tokens", "staleness", "entropy", "ratio"),
-    *("clipped", "kl", "logprob_difference", "scored_difference", "kept", "flat", "stale", "replayed", "lost", "loss"),
+    *("success", "even_success", "reward", "steps_per_second", "episode_steps", "answer_tokens", "staleness"),
+    *("entropy", "ratio", "clipped", "kl", "logprob_difference", "scored_difference", "kept", "flat", "stale"),
+    *("replayed", "lost", "loss"),
 )
 
 SECONDS = "seconds of "  # and a part of an iteration

@@ -20,7 +20,6 @@ from holotron.actions.action import Action, Click, DoubleClick, Drag, Hover, Pre
 from holotron.actions.keys import playwright_keys
 from holotron.agent.agent import Agent, Budget
 from holotron.agent.teacher import Supervision
-from holotron.env.browser.chromium import require_chromium
 from holotron.env.browser.local_page import DRAG_STEPS
 from holotron.env.environment import TaskStatus
 from holotron.env.executor import CLEAR_KEYS
@@ -29,6 +28,7 @@ from holotron.suites.miniwob.environment import SPACE, MiniWoBEnvironment
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
 from holotron.suites.miniwob.suite import MiniWoBSuite
 from holotron.suites.miniwob.tasks import MiniWoBMissing, as_task
+from tests.suites.miniwob_checks.check import require_chromium
 
 RANDOM_CLICKS = 4
 # The package limits most episodes to ten seconds; what the actions leave of half of that is spent letting pages settle.

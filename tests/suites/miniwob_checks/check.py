@@ -10,14 +10,22 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from holotron.agent.baselines import random_action
+from holotron.env.browser.chromium import find_chromium
 from holotron.suites.miniwob.environment import MiniWoBConfig, MiniWoBEnvironment, MiniWoBResult
 from holotron.suites.miniwob.pool import miniwob_pool
 from holotron.suites.miniwob.tasks import all_tasks, as_task
 
 T = TypeVar("T")
+
+
+def require_chromium() -> Path:
+    path, how = find_chromium()
+    assert path is not None, f"no Chromium: {how}"
+    return path
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from typing import Any, Literal
 from holotron.actions.action import Action
 from holotron.agent.baselines import random_action
 from holotron.agent.teacher import TeacherFailed
-from holotron.env.browser.chromium import require_chromium
 from holotron.env.errors import ActionFailed
 from holotron.episodes.files import write_whole
 from holotron.suites.miniwob.environment import MiniWoBConfig, MiniWoBEnvironment
 from holotron.suites.miniwob.pool import miniwob_pool
 from holotron.suites.miniwob.suite import MiniWoBSuite
 from holotron.suites.miniwob.tasks import as_task
+from tests.suites.miniwob_checks.check import require_chromium
 
 STATE = Path(__file__).with_name("page_state.js")
 Kind = Literal["oracle", "random", "timed out"]

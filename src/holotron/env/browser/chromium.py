@@ -7,8 +7,6 @@ import shutil
 import sys
 from pathlib import Path
 
-from holotron.env.errors import BrowserMissing
-
 VARIABLE = "HOLOTRON_CHROMIUM"
 # The headless shell first: it draws the same pixels with less memory and starts sooner.
 COMMANDS = (
@@ -50,14 +48,6 @@ def find_chromium(*, window: bool = False) -> tuple[Path | None, str]:
     return None, f"not on the PATH, not in {cache}, and ${VARIABLE} is not set"
 
 
-def require_chromium() -> Path:
-    """The browser to use; BrowserMissing if there is none."""
-    path, how = find_chromium()
-    if path is None:
-        raise BrowserMissing(f"no Chromium ({how}): playwright install chromium-headless-shell, or set ${VARIABLE}")
-    return path
-
-
 def has_screen() -> bool:
     """Whether windows can be shown."""
     return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
@@ -74,6 +64,7 @@ def launch_arguments() -> list[str]:
         "--disable-background-networking",
         "--disable-component-update",
         "--disable-sync",
+        "--autofill-server-url=about:blank",  # else newer ones ask a service what each form's fields are
         "--no-first-run",
         "--font-render-hinting=none",
         "--force-color-profile=srgb",

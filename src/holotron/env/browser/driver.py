@@ -28,6 +28,7 @@ from holotron.env.safety.secrets import paint_over
 
 T = TypeVar("T")
 REPLACE_SECONDS = 30.0
+STOP_SECONDS = 5.0
 FACTS = "() => [document.title, document.readyState, Boolean(document.fullscreenElement)]"
 LEAVE_FULL_SCREEN = "() => document.exitFullscreen().catch(() => {})"
 CAPTURES = 6  # a page may ask for the full screen again, and drawing it in its view takes a moment
@@ -177,8 +178,8 @@ class Driver:
         if self._closed:
             raise InfrastructureError("this browser is closed")
         tab = self.tabs.current if self.tabs.all else None
+        seconds = seconds or self.options.call_seconds
         try:
-            seconds = seconds or self.options.call_seconds
             async with asyncio.timeout(None if self._questions else seconds) as limit:
                 self._limits[limit] = seconds
                 try:
@@ -186,8 +187,7 @@ class Driver:
                 finally:
                     del self._limits[limit]
         except TimeoutError:
-            await self._replace(tab)
-            raise ActionFailed(f"the page stopped answering during {what}; a blank page took its place") from None
+            raise ActionFailed(await self._free(tab, what, seconds)) from None
         except IsolatedWorldGone:
             raise ActionFailed(f"the page was replaced during {what}") from None
         except ActionFailed as error:  # its text may quote the page
@@ -195,6 +195,31 @@ class Driver:
         except Error as error:
             # Without the original: its text is the driver's and may quote anything.
             raise await self._sorted(error, what, tab) from None
+
+    async def stop_loading(self, tab: LiveTab) -> bool:
+        """Leave a tab at the page it shows; whether that page answers.
+
+        While a document is awaited, the browser holds back every script for the page that is still there.
+        """
+        if not tab.loading:
+            return False
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await tab.session.send("Page.stopLoading")
+                await tab.world.run("() => 0")
+        except (TimeoutError, Error, IsolatedWorldGone):
+            return False
+        return True
+
+    async def _free(self, tab: LiveTab | None, what: str, seconds: float) -> str:
+        """Make a tab that did not answer for so long usable again; what was done, in words."""
+        if tab is not None and await self.stop_loading(tab):
+            awaited = self.options.secrets.redact(tab.sent_to) or "the next page"
+            told = f"{awaited} did not answer within {seconds:g} s; it is not waited for any longer"
+            self.events.error(told)
+            return told
+        await self._replace(tab)
+        return f"the page stopped answering during {what}; a blank page took its place"
 
     async def _replace(self, tab: LiveTab | None) -> None:
         """A page does not answer. If the browser does, only the page is at fault."""

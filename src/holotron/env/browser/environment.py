@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from playwright.async_api import Error, Page
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from holotron.actions.action import Action, Button
 from holotron.actions.keys import parse_keys, playwright_keys
@@ -36,6 +37,19 @@ ACTIVATING = {"Enter", "Space", " "}
 MOVING = {"Tab", "Escape", "Home", "End", "PageUp", "PageDown", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"}
 # What fields for dates, times and colours have as their value. What they show, and take as keys, depends on the locale.
 FIELD_VALUE = re.compile(r"\d{4}-\d\d(-\d\d)?(T\d\d:\d\d)?|\d{4}-W\d\d|\d\d:\d\d(:\d\d)?|#[\da-fA-F]{6}")
+# How a Chromium on Linux is told of a certificate.
+TRUST = "to trust one of your own: certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n NAME -i FILE (libnss3-tools)"
+# What the browser's own words for a failed navigation mean to a person, where the connection itself tells nothing.
+UNREADABLE = {
+    "ERR_TOO_MANY_REDIRECTS": "it redirects in circles",
+    "ERR_UNSAFE_PORT": "browsers open no pages at this port",
+    "ERR_INVALID_HTTP_RESPONSE": "what answers there does not speak HTTP",
+    "ERR_EMPTY_RESPONSE": "the server closed the connection without an answer",
+    "ERR_CONNECTION_RESET": "the server broke the connection off",
+    "ERR_SSL_PROTOCOL_ERROR": "what answers there does not speak TLS; try http://",
+    "ERR_ABORTED": "the server answered without a page",
+    "Download is starting": "it is a file to download and no page",
+}
 # A scheme, and not a host with a port.
 SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)")
 
@@ -122,7 +136,6 @@ class BrowserEnv(Surface):
         await self._driver.act("hover", lambda: self._page.mouse.move(x, y))
 
     async def drag(self, start: Point, end: Point) -> None:
-        """Press the left button at one point and let it go at another, with moves in between."""
         self._check_point(*start)
         self._check_point(*end)
         await self._driver.confirm("drag", lambda: dom_queries.label_at(self._tab, *end))
@@ -139,7 +152,6 @@ class BrowserEnv(Surface):
         await self._driver.act("drag", do)
 
     async def scroll(self, dx: float, dy: float, at: Point | None = None) -> None:
-        """Turn the wheel by so many pixels, over a point or the middle; positive is right and down."""
         x, y = at or (self.options.width / 2, self.options.height / 2)
         self._check_point(x, y)
 
@@ -224,12 +236,24 @@ class BrowserEnv(Surface):
             try:
                 await self._page.goto(url, wait_until="commit", timeout=seconds * 1000)
             except Error as error:
+                # Before refusals: a browser that meets such a certificate asks hosts of its own whether it is online.
+                if certificate := re.search(r"ERR_CERT_\w+", error.message):
+                    told = f"{url} could not be loaded: its certificate is not trusted here ({certificate[0]}); {TRUST}"
+                    raise ActionFailed(self.options.secrets.redact(told)) from None
                 last = self._driver.events.last_refusal
                 if last is not None and last is not before:
                     raise Refused(f"going to {last.target} was refused: {last.rule}", last.rule) from None
                 if (reason := self._driver.problem(url)) is not None:
                     told = self.options.secrets.redact(f"{url} could not be loaded: {reason}")
                     raise ActionFailed(told) from None
+                if isinstance(error, PlaywrightTimeout):
+                    await self._driver.stop_loading(self._tab)
+                    told = f"{url} did not answer within {seconds:g} s; it is not waited for any longer"
+                    raise ActionFailed(self.options.secrets.redact(told)) from None
+                for sign, words in UNREADABLE.items():
+                    if sign in error.message:
+                        told = f"{url} could not be loaded: {words}"
+                        raise ActionFailed(self.options.secrets.redact(told)) from None
                 raise error
 
         await self._driver.act("goto", do, seconds + self.options.call_seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -64,7 +65,7 @@ class EventLog:
             self._kept = {}
         taken = {name: tuple(kept.get(name, {})) for name in ("downloads", "refusals", "errors")}
         dialogs = tuple(dialog for dialog, _ in kept.get("dialogs", {}))
-        words = [f"a {d.kind} said {d.message!r} and was answered with {d.answer!r}" for d in dialogs]
+        words = [_told(dialog, times) for dialog, times in Counter(dialogs).items()]
         words += [f"a download of {d.name!r} was {'saved' if d.path else 'refused'}" for d in taken["downloads"]]
         words += [f"{r.kind} to {r.target} was refused: {r.rule}" for r in taken["refusals"]]
         words += [*taken["errors"], *kept.get("notices", {})]
@@ -75,3 +76,10 @@ class EventLog:
         if len(kept) < MOST_OF_A_KIND:
             kept[item] = None
         self.wake()
+
+
+def _told(dialog: Dialog, times: int) -> str:
+    """A dialog in words, that came so many times."""
+    article = "an" if dialog.kind == "alert" else "a"
+    again = f" ({times} times)" if times > 1 else ""
+    return f"{article} {dialog.kind} said {dialog.message!r} and was answered with {dialog.answer!r}{again}"

@@ -12,6 +12,7 @@ from playwright.async_api import Error, Page
 
 from holotron.actions.action import Button
 from holotron.actions.keys import playwright_keys
+from holotron.env.browser.local_input import MAY_BE_NATIVE, Event, clicked, moved, pressed, released, typed
 from holotron.env.browser.local_pool import OpenPage, close_quietly
 from holotron.env.errors import ActionFailed, PageCrashed
 from holotron.env.executor import Point, Surface
@@ -39,7 +40,8 @@ class LocalPage(Surface):
         self._current: OpenPage | None = None
         self._waiting: asyncio.Timeout | None = None
         self._closing: asyncio.Future[None] | None = None  # kept, or it would be collected before it is done
-        self.mouse_used = self._mouse_down = False
+        self._release: Callable[[], Awaitable[None]] | None = None  # of the mouse button, while it is pressed
+        self.mouse_used = False
 
     # ---- the page itself ----
 
@@ -49,7 +51,7 @@ class LocalPage(Surface):
             return False
         self._current = await self._open_page()
         self._current.page.once("crash", self._on_crash)
-        self.mouse_used = self._mouse_down = False
+        self.mouse_used, self._release = False, None
         return True
 
     @property
@@ -128,34 +130,60 @@ class LocalPage(Surface):
     # ---- pointer and keys ----
 
     async def click(self, x: float, y: float, button: Button = "left", count: int = 1) -> None:
-        x, y = self.aim(x, y)
-        await self.guarded(self.opened.page.mouse.click(x, y, button=button, click_count=count))
+        await self.send(*clicked(*self.aim(x, y), button, count))
 
     async def hover(self, x: float, y: float) -> None:
-        await self.guarded(self.opened.page.mouse.move(*self.aim(x, y)))
+        await self.send(moved(*self.aim(x, y)))
 
     async def drag(self, start: Point, end: Point, steps: int = DRAG_STEPS) -> None:
-        start, end = self.aim(*start), self.aim(*end)
+        (x, y), (x2, y2) = self.aim(*start), self.aim(*end)
+        if await self.call(MAY_BE_NATIVE, x, y):
+            await self._drag_by_driver((x, y), (x2, y2), steps)
+            return
+        await self.send(moved(x, y))  # each move is seen in a frame of its own
+        self._release = lambda: self.send(released(x2, y2))
+        await self.send(pressed(x, y))
+        for part in (step / steps for step in range(1, steps + 1)):
+            await self.send(moved(x + (x2 - x) * part, y + (y2 - y) * part, held=True))
+        await self.release()
+
+    async def _drag_by_driver(self, start: Point, end: Point, steps: int) -> None:
+        """The driver notices when the browser begins a drag of its own, and drops what is dragged."""
         mouse = self.opened.page.mouse
         await self.guarded(mouse.move(*start))
-        self._mouse_down = True
+        self._release = lambda: self.guarded(mouse.up())
         await self.guarded(mouse.down())
         await self.guarded(mouse.move(*end, steps=steps))
         await self.release()
 
     async def press(self, keys: str, repeat: int = 1) -> None:
         page, chord = self.opened.page, playwright_keys(keys)
+        if (events := typed([chord])) is not None:
+            await self.send(*events * repeat)
+            return
         try:
             for _ in range(repeat):
                 await self.guarded(page.keyboard.press(chord), crash=lambda error: "Unknown key" not in error.message)
         except Error:
             raise ActionFailed(f"unknown key in {keys!r}; names are those of the DOM, such as Enter or a") from None
 
+    async def type_keys(self, text: str) -> None:
+        """Type a text key by key."""
+        if (events := typed(text)) is not None:
+            await self.send(*events)
+        else:
+            await self.guarded(self.opened.page.keyboard.type(text))
+
+    async def send(self, *events: Event) -> None:
+        """Send events at once, which arrive in this order, and wait until the page has had them."""
+        cdp = self.opened.cdp
+        await self.guarded(asyncio.gather(*(cdp.send(*event) for event in events)))
+
     async def release(self) -> None:
         """Let the mouse button go, which a drag that was cancelled left pressed."""
-        if self._mouse_down:
-            await self.guarded(self.opened.page.mouse.up())
-        self._mouse_down = False
+        if self._release is not None:
+            await self._release()
+        self._release = None
 
     def aim(self, x: float, y: float) -> Point:
         """Where the page is pointed at for a point of its picture; ActionFailed where that is not on it."""

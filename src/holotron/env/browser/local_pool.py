@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from playwright.async_api import CDPSession, Error, Page
+from playwright.async_api import Error, Page
 
 from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.pool import Browsers, Lease
+from holotron.env.browser.wire import OPEN_PORT, PageSession, Wire, port_of
 from holotron.env.errors import PageCrashed
 
 T = TypeVar("T")
@@ -21,19 +22,28 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class OpenPage:
     page: Page
-    cdp: CDPSession
+    cdp: PageSession
 
 
 class SharedContext:
     """One context for many pages, opened in another process when its own died.
 
-    options: Playwright's for `new_context`. script: runs in each page before its own.
+    options: Playwright's for `new_context`. script: runs in each page before its own. wired: the browsers have an open
+    port, over which pages are asked.
     """
 
     def __init__(
-        self, browsers: Browsers, options: dict[str, Any], *, script: Path | None = None, seconds: float = 30.0
+        self,
+        browsers: Browsers,
+        options: dict[str, Any],
+        *,
+        script: Path | None = None,
+        seconds: float = 30.0,
+        wired: bool = False,
     ) -> None:
         self._browsers, self._options, self._script, self._seconds = browsers, options, script, seconds
+        self._wired = wired
+        self._port: int | None = None
         self._lease: Lease | None = None
         self._opening = asyncio.Lock()
 
@@ -47,6 +57,8 @@ class SharedContext:
                 self._lease = await self._browsers.open_context(**self._options)
                 if self._script is not None:
                     await self._lease.context.add_init_script(path=self._script)
+                if self._wired and (browser := self._lease.context.browser) is not None:
+                    self._port = await port_of(browser)
             return self._lease
 
     async def open_page(self) -> OpenPage:
@@ -55,7 +67,8 @@ class SharedContext:
             async with asyncio.timeout(self._seconds):
                 context = (await self.open()).context
                 page = await context.new_page()
-                return OpenPage(page, await context.new_cdp_session(page))
+                wire = Wire.open(self._port, page) if self._port else context.new_cdp_session(page)
+                return OpenPage(page, await wire)
         except (Error, TimeoutError) as error:
             if self._lease is not None:
                 self._lease.give_up()
@@ -80,7 +93,10 @@ class EnvironmentPool(Generic[T]):
         seconds: float = 30.0,
     ) -> None:
         self.browsers = Browsers(browsers, launch)
-        self.contexts = [SharedContext(self.browsers, context, script=script, seconds=seconds) for _ in range(browsers)]
+        wired = OPEN_PORT in launch.arguments
+        self.contexts = [
+            SharedContext(self.browsers, context, script=script, seconds=seconds, wired=wired) for _ in range(browsers)
+        ]
         self.envs = [make(self.contexts[index % browsers].open_page) for index in range(pages)]
         self._free = list(self.envs)
         self._places = asyncio.Semaphore(pages)

@@ -30,6 +30,7 @@ class LiveTab:
         self.world = IsolatedWorld(session, frame_id)
         self.frames = Frames(page, session)
         self.loading = False
+        self.sent_to = ""  # the address of the document it last asked for
         self.is_given_up = False  # closed from outside, and not by itself
         self.opened_by_page = opened_by_page
         self.title = ""

@@ -41,10 +41,8 @@ class GuardedTabs(Tabs):
         # Only documents are stopped and asked about: the proxy judges everything else, at no cost per request.
         patterns = [{"urlPattern": "*", "resourceType": "Document"}]
         patterns += [{"urlPattern": pattern} for pattern in self._options.stubbed]
-        login = self._options.login is not None
-        if login:
-            tab.session.on("Fetch.authRequired", lambda event: self.spawn(self._log_in(tab, event)))
-        await tab.session.send("Fetch.enable", {"patterns": patterns, "handleAuthRequests": login})
+        tab.session.on("Fetch.authRequired", lambda event: self.spawn(self._log_in(tab, event)))
+        await tab.session.send("Fetch.enable", {"patterns": patterns, "handleAuthRequests": True})
         for name in ("Page.frameRequestedNavigation", "Page.frameScheduledNavigation"):
             tab.session.on(name, lambda event: self._requested(tab, event["url"], event["frameId"] == tab.frame_id))
         tab.session.on("Page.windowOpen", lambda event: self._requested(tab, event["url"], main=True))
@@ -59,6 +57,8 @@ class GuardedTabs(Tabs):
         url, main = event["request"]["url"], event["frameId"] == tab.frame_id
         rule = await self._proxy.refusal(url)
         if rule is None:
+            if main:
+                tab.sent_to = url
             await tab.session.send("Fetch.continueRequest", {"requestId": event["requestId"]})
             return
         self._events.refusal("navigation" if main else "frame", url, rule)
@@ -70,11 +70,18 @@ class GuardedTabs(Tabs):
 
     async def _log_in(self, tab: LiveTab, event: dict[str, Any]) -> None:
         """Answer a server that asks who comes, once; a second question means that the answer was wrong."""
-        login, request = self._options.login, event["requestId"]
-        assert login is not None
-        secret, asks = self._options.secrets[login.secret], event["authChallenge"]
+        login, request, asks = self._options.login, event["requestId"], event["authChallenge"]
+        secret = None if login is None else self._options.secrets[login.secret]
         answer: dict[str, str] = {"response": "CancelAuth"}
-        if asks.get("source") != "Proxy" and secret.may_enter(asks["origin"]) and request not in tab.logins:
+        if asks.get("source") == "Proxy":
+            pass
+        elif request in tab.logins:
+            self._events.notice(f"{asks['origin']} refused the name and password of its address")
+        elif login is None or secret is None or not secret.may_enter(asks["origin"]):
+            scheme, _, host = asks["origin"].partition("://")
+            way_out = f"begin at an address with them: {scheme}://NAME:PASSWORD@{host}/"
+            self._events.notice(f"{asks['origin']} asks for a name and a password, and got none; {way_out}")
+        else:
             tab.logins.add(request)
             answer = {"response": "ProvideCredentials", "username": login.username, "password": secret.value}
         await tab.session.send("Fetch.continueWithAuth", {"requestId": request, "authChallengeResponse": answer})

@@ -157,6 +157,12 @@ def plain_host(host: str) -> str:
         return ""
 
 
+def origin_of(url: str) -> str:
+    """The origin of an address, without the name and password that it may hold."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
 def show_origin(scheme: str, host: str, port: int) -> str:
     name = f"[{host}]" if ":" in host else host
     return f"{scheme}://{name}" if port == DEFAULT_PORTS.get(scheme) else f"{scheme}://{name}:{port}"

@@ -43,7 +43,6 @@ def export_dataset(
     images: Literal["embed", "reference"] = "embed",
     successes: bool = True,
     left_out: Callable[[str], None] = lambda _: None,
-    on_progress: Callable[[], None] = lambda: None,
 ) -> int:
     """Write what can be learned of a store's finished episodes into one file; how many records there are.
 
@@ -71,12 +70,12 @@ def export_dataset(
             policy_format=policy_format,
             on_damage=left_out,
         )
-        records = _conversations(store, view, policy_format, name, left_out, on_progress)
+        records = _conversations(store, view, policy_format, name, left_out)
     else:
         each = _llava if format == "llava" else _screenspot
         infos = store.list_episodes(finished=True, on_damage=lambda error: left_out(str(error)))
         chosen = [info for info in infos if not successes or (info.outcome and info.outcome.success is True)]
-        records = _by_episode(store, chosen, lambda info, steps: each(store, info, steps, name), left_out, on_progress)
+        records = _by_episode(store, chosen, lambda info, steps: each(store, info, steps, name), left_out)
     count = 0
     with whole_file(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         listed = format == "screenspot"  # which is a JSON list
@@ -95,10 +94,8 @@ def _conversations(
     policy_format: PolicyFormat,
     name: ImageName,
     left_out: Callable[[str], None],
-    on_progress: Callable[[], None],
 ) -> Iterator[dict[str, Any]]:
     for index in range(len(view)):
-        on_progress()
         try:
             example = view[index]
             info = store.info(str(example.about["episode"]))
@@ -134,10 +131,8 @@ def _by_episode(
     infos: Iterable[EpisodeInfo],
     write: Callable[[EpisodeInfo, list[Step]], Iterable[dict[str, Any]]],
     left_out: Callable[[str], None],
-    on_progress: Callable[[], None],
 ) -> Iterator[dict[str, Any]]:
     for info in infos:
-        on_progress()
         try:
             records = list(write(info, list(store.steps(info.id))))
         except (Damaged, ActionError) as error:

@@ -90,13 +90,9 @@ class Annotators:
             return box[0] <= x * size[0] <= box[2] and box[1] <= y * size[1] <= box[3]
 
         votes = await asyncio.gather(*(self.ask(key, question, inside, schema) for key in keys))
-        read = [vote for vote in votes if vote is not None]
-        if not read:
-            return Standing("review", "no point could be read")
-        agrees = 2 * sum(read) > len(read)
-        told = Provenance(source="point", name=self.policy.name, agrees=agrees, answers=tuple(keys))
-        reason = "" if agrees else f"{len(read) - sum(read)} of {len(read)} points are outside the box"
-        return Standing("accepted" if agrees else "review", reason, (told,))
+        outside = f"{votes.count(False)} of {len(votes) - votes.count(None)} points are outside the box"
+        told = Provenance(source="point", name=self.policy.name, answers=tuple(keys))
+        return _most(votes, told, "no point could be read", outside)
 
     async def check(self, key: str, question: Sequence[Message]) -> Standing:
         """Whether the judge says YES."""
@@ -112,12 +108,8 @@ class Annotators:
         for answer, vote in zip(answers, votes, strict=True):
             if vote is None:
                 self._unreadable(answer, "neither YES nor NO")
-        read = [vote for vote in votes if vote is not None]
-        if not read:
-            return Standing("review", "no judgement could be read")
-        agrees = 2 * sum(read) > len(read)
-        told = Provenance(source="judge", name=judge.name, agrees=agrees, answers=tuple(keys))
-        return Standing("accepted" if agrees else "review", "" if agrees else "the judge says no", (told,))
+        told = Provenance(source="judge", name=judge.name, answers=tuple(keys))
+        return _most(votes, told, "no judgement could be read", "the judge says no")
 
     async def opinion(self, key: str, seen: Evidence) -> tuple[str, str]:
         """Whether the judge says that the task was accomplished: success, failure or undecided, and its cause."""
@@ -143,6 +135,16 @@ class Annotators:
     def problem(self, kind: str, detail: str) -> None:
         self.problems[kind] += 1
         self.examples.setdefault(kind, detail[:300])
+
+
+def _most(votes: Sequence[bool | None], told: Provenance, unread: str, against: str) -> Standing:
+    """What most votes that could be read say. unread, against: the reasons where that is no acceptance."""
+    read = [vote for vote in votes if vote is not None]
+    if not read:
+        return Standing("review", unread)
+    if 2 * sum(read) > len(read):
+        return Standing("accepted", "", (told,))
+    return Standing("review", against, (told.model_copy(update={"agrees": False}),))
 
 
 def _short(text: str) -> str:

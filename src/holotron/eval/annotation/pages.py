@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
 from holotron.env.errors import EnvError
-from holotron.env.safety.policy import SafetyPolicy
+from holotron.env.safety.policy import SafetyPolicy, origin_of
 from holotron.episodes.replay import TOLERANCE, compare
 from holotron.eval.annotation.inputs import InputError
 from holotron.suites.screens.labels import ScreenElement, from_page
@@ -37,9 +36,7 @@ class PageSource:
     async def look(self, url: str, size: tuple[int, int] | None = None) -> tuple[bytes, tuple[ScreenElement, ...]]:
         """The screenshot and its elements, which were the same before and after it; InputError where there is none."""
         width, height = size or self._size
-        parts = urlsplit(url)
-        safety = SafetyPolicy([f"{parts.scheme}://{parts.netloc.rsplit('@', 1)[-1]}"], self._private)
-        options = EnvOptions(width=width, height=height, safety=safety)
+        options = EnvOptions(width=width, height=height, safety=SafetyPolicy([origin_of(url)], self._private))
         ask = f"({LABELS})({width}, {height}, {smallest_side(width)})"
         try:
             async with await BrowserEnv.open(self._browsers, options) as env:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holotron.actions.action import ActionError
-from holotron.agent.chat import Message
+from holotron.agent.chat import Message, numbered_screenshots
 from holotron.agent.formats.base import load_object
 from holotron.suites.screens.labels import ScreenElement
 
@@ -102,8 +102,8 @@ def thought_question(png: bytes, task: str, before: Sequence[str], action: str) 
 
 def hindsight_question(task: str, actions: Sequence[str], screens: Sequence[bytes]) -> list[Message]:
     done = "\n".join(f"{number}. {each}" for number, each in enumerate(actions, 1))
-    shown = [Message("user", f"Screenshot {number} of {len(screens)}", png) for number, png in enumerate(screens, 1)]
-    return [*shown, Message("user", f"{HINDSIGHT}\n\nThe task: {task}\nWhat it did:\n{done}")]
+    asked = f"{HINDSIGHT}\n\nThe task: {task}\nWhat it did:\n{done}"
+    return [*numbered_screenshots(screens), Message("user", asked)]
 
 
 def read_words(text: str) -> str:

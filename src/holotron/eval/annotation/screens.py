@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from holotron.episodes.datasets.pictures import SourcePictures
-from holotron.episodes.files import full_disk_named, write_all
 from holotron.episodes.images import ImageFolder, png_size
+from holotron.episodes.line_log import LineLog
 from holotron.eval.annotation.inputs import Item, read_item
 from holotron.eval.annotation.pages import PageSource
 from holotron.suites.screens.describe import Describer
@@ -43,21 +41,16 @@ class ScreenLog:
         self.path = folder / SCREENS
         self.screens: dict[str, AnnotatedScreen] = {}
         self._images = ImageFolder(folder / "images")
-        self._turn = threading.Lock()
-        self._descriptor = -1
+        self._log = LineLog(self.path, sync=False)
 
     def __enter__(self) -> Self:
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        data = self.path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        os.ftruncate(self._descriptor, whole)
-        for line in data[:whole].splitlines():
+        for line in self._log.open():
             screen = _read(json.loads(line))
             self.screens[screen.name] = screen
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+        self._log.close()
 
     async def look(
         self, item: Item, pictures: SourcePictures, pages: PageSource | None, again: bool
@@ -79,9 +72,7 @@ class ScreenLog:
         return screen
 
     def _append(self, screen: AnnotatedScreen) -> None:
-        line = json.dumps(asdict(screen), ensure_ascii=False).encode(errors="replace") + b"\n"
-        with self._turn, full_disk_named(self.path):
-            write_all(self._descriptor, line)
+        self._log.append(json.dumps(asdict(screen), ensure_ascii=False).encode(errors="replace") + b"\n")
         self.screens[screen.name] = screen
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.libraries.dressing import draw_library_task
 from holotron.suites.libraries.manifest import all_libraries, libraries, require_libraries
-from holotron.suites.pages.environment import page_pool
 from holotron.suites.pages.starts import STOPPING_FROM
 from holotron.suites.pages.suite import PagesSuite
 from holotron.suites.pages.task import PageTask
@@ -36,10 +34,7 @@ class LibrariesSuite(PagesSuite):
     """splits: by library. What a seed for training draws varies in other ways than what others draw."""
 
     name = "libraries"
-
-    @property
-    def environment(self) -> EnvironmentInfo:
-        return EnvironmentInfo(name=self.name)
+    page = LibraryPage
 
     def names(self, split: str | None = None) -> tuple[str, ...]:
         chosen = [each for held_out in (False, True) for each in libraries(held_out) if each.sheet]
@@ -59,4 +54,4 @@ class LibrariesSuite(PagesSuite):
 
     def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
         require_libraries()
-        return page_pool(pages, browsers, LibraryPage)
+        return super().pool(pages, browsers)

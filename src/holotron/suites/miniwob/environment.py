@@ -13,6 +13,7 @@ from playwright.async_api import Error
 
 from holotron.actions.action import Action
 from holotron.actions.coordinates import Space
+from holotron.env.browser.local_input import clicked, moved, wheeled
 from holotron.env.browser.local_page import LocalPage
 from holotron.env.browser.local_pool import OpenPage
 from holotron.env.environment import Observation, TaskStatus
@@ -188,7 +189,7 @@ class MiniWoBEnvironment(LocalPage):
     # ---- what this surface does in its own way ----
 
     async def type_text(self, text: str) -> None:
-        await self.guarded(self.opened.page.keyboard.type(text))
+        await self.type_keys(text)
 
     async def select_option(self, x: float, y: float, choice: str) -> None:
         # A click opens the list, on whose options the mouse has no effect; typing ahead finds them.
@@ -198,11 +199,10 @@ class MiniWoBEnvironment(LocalPage):
 
     async def scroll(self, dx: float, dy: float, at: Point | None = None) -> None:
         x, y = self.aim(*(at or (WIDTH // 2, HEIGHT // 2)))
-        mouse = self.opened.page.mouse
-        await self.guarded(mouse.move(x, y))
+        await self.send(moved(x, y))
         # The browser scrolls some time after the wheel has turned, so the page is asked whether and when.
         will_scroll = await self.evaluate(f"holotron.expect_scroll({x}, {y}, {dx}, {dy})")
-        await self.guarded(mouse.wheel(dx, dy))
+        await self.send(wheeled(x, y, dx, dy))
         if will_scroll:
             await self.evaluate("holotron.scrolled()")
 
@@ -219,10 +219,10 @@ class MiniWoBEnvironment(LocalPage):
         """
         await self.release()
         if leave:
-            await self.guarded(self.opened.page.keyboard.press("Tab"))
-            await self.guarded(self.opened.page.mouse.click(*PARKED))
+            await self.press("Tab")
+            await self.send(*clicked(*PARKED))
         elif self.mouse_used:
-            await self.guarded(self.opened.page.mouse.move(*PARKED))
+            await self.send(moved(*PARKED))
         self.mouse_used = False
 
 

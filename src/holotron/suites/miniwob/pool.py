@@ -6,9 +6,11 @@ from pathlib import Path
 
 from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.local_pool import EnvironmentPool
+from holotron.env.browser.wire import port_arguments
 from holotron.suites.miniwob.environment import MiniWoBConfig, MiniWoBEnvironment
 
 ARGUMENTS = (
+    *port_arguments(),
     "--host-resolver-rules=MAP * ~NOTFOUND",  # the pages are files; nothing else may be reached
     "--disable-checker-imaging",  # never a frame without a picture that is still being decoded
     "--disable-partial-raster",  # redrawn parts of a page get edges that differ from those of a page drawn at once

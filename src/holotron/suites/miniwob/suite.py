@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holotron.actions.action import Action, Click
-from holotron.agent.policy_format import WIDGET_KINDS
+from holotron.agent.formats.base import WIDGET_KINDS
 from holotron.agent.teacher import TeacherFailed
 from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo
@@ -33,6 +33,7 @@ class MiniWoBSuite(Suite[MiniWoBEnvironment]):
     near = 30
     calm = 0.5
     rule = "strict"
+    page: type[MiniWoBEnvironment] = MiniWoBEnvironment
 
     @property
     def environment(self) -> EnvironmentInfo:
@@ -58,7 +59,7 @@ class MiniWoBSuite(Suite[MiniWoBEnvironment]):
         )
 
     def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
-        return miniwob_pool(MiniWoBConfig(pages=pages, browsers=browsers))
+        return miniwob_pool(MiniWoBConfig(pages=pages, browsers=browsers), self.page)
 
     def page_of(self, task: Task) -> str | None:
         return task.name

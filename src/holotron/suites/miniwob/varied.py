@@ -7,14 +7,9 @@ the zoom, the canvas is painted around that, and points are led back: a click be
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import random
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from typing import Any
-
-from PIL import Image
 
 from holotron.actions.action import Action
 from holotron.env.environment import Observation
@@ -23,8 +18,7 @@ from holotron.env.placement import Placement
 from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.kit.variation import Look, css_colour, draw_look, draw_placement
-from holotron.suites.miniwob.environment import PARKED, MiniWoBConfig, MiniWoBEnvironment
-from holotron.suites.miniwob.pool import miniwob_pool
+from holotron.suites.miniwob.environment import PARKED, MiniWoBEnvironment
 from holotron.suites.miniwob.suite import MiniWoBSuite, OracleTeacher
 from holotron.suites.miniwob.tasks import HEIGHT, WIDTH
 from holotron.suites.suite import HELD_OUT_SEEDS
@@ -76,27 +70,18 @@ class VariedMiniWoB(MiniWoBEnvironment):
 
     async def screenshot(self) -> bytes:
         shown = await self.capture(*AREA, self.placement.zoom)
-        return await asyncio.to_thread(_placed, shown, self.placement)
+        # The browser drew it at its zoom.
+        return await asyncio.to_thread(replace(self.placement, zoom=1.0).place_png, shown)
 
     def aim(self, x: float, y: float) -> Point:
         super().aim(x, y)
         return self.placement.back(x, y, AREA) or PARKED
 
     async def scroll(self, dx: float, dy: float, at: Point | None = None) -> None:
-        """A whole screen is the task's area, not the canvas, of which it may be a small part."""
-        width, height = self.size
-        middle = self.placement.scaled(AREA)
+        """By pixels of the canvas; without a point over the middle of the task, wherever that is shown."""
+        middle, zoom = self.placement.scaled(AREA), self.placement.zoom
         here = at or (self.placement.left + middle[0] // 2, self.placement.top + middle[1] // 2)
-        await super().scroll(dx * WIDTH / width, dy * HEIGHT / height, here)
-
-
-def _placed(png: bytes, placement: Placement) -> bytes:
-    """The task as the browser drew it, already at its zoom, on the canvas."""
-    with Image.open(io.BytesIO(png)) as image:
-        canvas = replace(placement, zoom=1.0).place(image.convert("RGB"))
-    written = io.BytesIO()
-    canvas.save(written, "PNG", compress_level=1)
-    return written.getvalue()
+        await super().scroll(dx / zoom, dy / zoom, here)
 
 
 class VariedMiniWoBSuite(MiniWoBSuite):
@@ -104,13 +89,11 @@ class VariedMiniWoBSuite(MiniWoBSuite):
 
     name = "miniwob-varied"
     near = 15  # the task is a part of the canvas
+    page = VariedMiniWoB
 
     @property
     def environment(self) -> EnvironmentInfo:
         return EnvironmentInfo(name=self.name)
-
-    def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
-        return miniwob_pool(MiniWoBConfig(pages=pages, browsers=browsers), VariedMiniWoB)
 
     def teacher(self, env: MiniWoBEnvironment) -> OracleTeacher:
         assert isinstance(env, VariedMiniWoB)
@@ -119,20 +102,10 @@ class VariedMiniWoBSuite(MiniWoBSuite):
 
 @dataclass(frozen=True)
 class MovedTeacher(OracleTeacher):
-    """The oracle, whose points are moved to where the canvas shows them."""
+    """The oracle, whose points are moved to where the canvas shows them, and who scrolls as far as on the bare task."""
 
     placement: Placement
 
     async def ask(self) -> Action | None:
         action = await super().ask()
-        if action is None:
-            return None
-        axes = {"x": 0, "to_x": 0, "y": 1, "to_y": 1}
-        given = {name: getattr(action, name, None) for name in axes}
-        return action.model_copy(
-            update={
-                name: self.placement.moved(axes[name], value, AREA)
-                for name, value in given.items()
-                if value is not None
-            }
-        )
+        return None if action is None else self.placement.move(action, AREA)

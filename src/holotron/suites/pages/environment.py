@@ -11,8 +11,10 @@ from typing import ClassVar
 from holotron.actions.action import Action
 from holotron.env.browser.dom_queries import QUERIES
 from holotron.env.browser.launch import LaunchOptions
+from holotron.env.browser.local_input import moved, wheeled
 from holotron.env.browser.local_page import LocalPage
 from holotron.env.browser.local_pool import EnvironmentPool, OpenPage
+from holotron.env.browser.wire import port_arguments
 from holotron.env.environment import Observation, TaskStatus
 from holotron.env.errors import ActionFailed
 from holotron.env.executor import Point, execute
@@ -129,11 +131,10 @@ class PageEnvironment(LocalPage):
     async def scroll(self, dx: float, dy: float, at: Point | None = None) -> None:
         width, height = self.size
         x, y = at or (width // 2, height // 2)
-        mouse = self.opened.page.mouse
-        await self.guarded(mouse.move(x, y))
+        await self.send(moved(x, y))
         # The browser scrolls some time after the wheel has turned, so the page is asked whether and when.
         moves = dy != 0 and await self.evaluate(f"__page.will_scroll({x}, {y}, {dy})")
-        await self.guarded(mouse.wheel(dx, dy))
+        await self.send(wheeled(x, y, dx, dy))
         if moves:
             await self.evaluate("__page.scrolled().then(() => true)")
 
@@ -154,6 +155,7 @@ def plain(text: str) -> str:
 
 
 ARGUMENTS = (
+    *port_arguments(),
     "--host-resolver-rules=MAP * ~NOTFOUND",  # the pages bring everything with them
     "--disable-partial-raster",  # redrawn parts of a page get edges that differ from those of a page drawn at once
 )

@@ -10,9 +10,8 @@ from typing import Any
 
 from holotron.actions.action import Action
 from holotron.agent.agent import Ending
-from holotron.agent.policy_format import PAGE_KINDS
+from holotron.agent.formats.base import PAGE_KINDS
 from holotron.env.task import Task
-from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.pages.environment import PageEnvironment, page_pool
 from holotron.suites.pages.starts import STOPPING_FROM, draw_start, put_at
 from holotron.suites.pages.task import all_templates
@@ -30,10 +29,7 @@ class PagesSuite(Suite[PageEnvironment]):
     near = 12  # rows of lists are no more than twice as high
     max_steps = 30
     tells_done = True
-
-    @property
-    def environment(self) -> EnvironmentInfo:
-        return EnvironmentInfo(name="pages")
+    page: type[PageEnvironment] = PageEnvironment
 
     def names(self, split: str | None = None) -> tuple[str, ...]:
         return tuple(found.name for found in all_templates(None if split is None else split == "held-out"))
@@ -49,7 +45,7 @@ class PagesSuite(Suite[PageEnvironment]):
         )
 
     def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
-        return page_pool(pages, browsers)
+        return page_pool(pages, browsers, self.page)
 
     @asynccontextmanager
     async def begin(self, pool: Any, task: Task) -> AsyncIterator[PageEnvironment]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import io
 import random
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from PIL import Image
 
 from holotron.env.environment import Observation
-from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.kit.variation import (
     FONTS,
     HELD_OUT_FONTS,
@@ -21,7 +19,7 @@ from holotron.suites.kit.variation import (
     ZOOM_BAND,
     draw_number,
 )
-from holotron.suites.pages.environment import PageEnvironment, page_pool
+from holotron.suites.pages.environment import PageEnvironment
 from holotron.suites.pages.style import PageStyle, is_dark
 from holotron.suites.pages.suite import PagesSuite
 from holotron.suites.pages.task import PageTask, draw_task
@@ -88,10 +86,4 @@ class VariedPagesSuite(PagesSuite):
     """The templates, protocols and teachers of generated pages; seeds for evaluation look as none for training do."""
 
     name = "pages-varied"
-
-    @property
-    def environment(self) -> EnvironmentInfo:
-        return EnvironmentInfo(name=self.name)
-
-    def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
-        return page_pool(pages, browsers, VariedPage)
+    page = VariedPage

@@ -38,7 +38,7 @@ class GroundSettings:
     asks: samples of one screen, each with questions of its own: drawing costs more than asking.
     mix: weights of the sources. held_out: other seeds, and pages of templates and themes kept from training.
     folders: where the source "packages" looks for HTML; none stands for the usual places. at_once: screens that one
-    worker has in the works. varied: screens on canvases and in views of drawn sizes.
+    worker has in the works. varied: pages in views of all sizes.
     """
 
     out: Path

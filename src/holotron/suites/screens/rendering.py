@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from PIL import Image
-from playwright.async_api import CDPSession, Error, Page
+from playwright.async_api import Error, Page
 
 from holotron.env.browser.launch import LaunchOptions
 from holotron.env.browser.local_pool import SharedContext, close_quietly
 from holotron.env.browser.pool import Browsers
+from holotron.env.browser.wire import PageSession
 from holotron.env.errors import InfrastructureError
 from holotron.suites.screens.labels import ScreenElement, Writing, from_page
 
@@ -130,7 +131,7 @@ class Renderer:
 
 
 class _Tab:
-    def __init__(self, page: Page, cdp: CDPSession) -> None:
+    def __init__(self, page: Page, cdp: PageSession) -> None:
         self.page, self._cdp = page, cdp
         self.drawn = 0
 

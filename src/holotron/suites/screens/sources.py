@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from holotron.episodes.examples import Example
-from holotron.suites.kit.variation import draw_placement
 from holotron.suites.libraries.manifest import require_libraries
 from holotron.suites.miniwob.environment import MiniWoBConfig
 from holotron.suites.miniwob.pool import MiniWoBPool, miniwob_pool
@@ -19,7 +18,6 @@ from holotron.suites.screens.libraries import make_library_page
 from holotron.suites.screens.miniwob import draw_miniwob
 from holotron.suites.screens.packages import find_files, make_package_page
 from holotron.suites.screens.pages import make_page
-from holotron.suites.screens.placing import placed
 from holotron.suites.screens.questions import ask
 from holotron.suites.screens.rendering import Document, Renderer, RenderingError, Shot
 from holotron.suites.screens.widgets import make_widgets
@@ -33,7 +31,7 @@ REAL_TRIES = 4
 class Sources:
     """Makes samples: `async with Sources() as sources: await sources.samples("widgets", 17)`.
 
-    asks: samples of one screen, each with questions of its own. varied: small screens lie on drawn canvases, pages are
+    asks: samples of one screen, each with questions of its own. varied: generated pages are
     drawn in views of all sizes.
     """
 
@@ -79,7 +77,7 @@ class Sources:
             return await self._real_shot(source, seed)
         for trial in range(TRIES):  # these screens can all be drawn: what fails is a browser
             try:
-                return self._placed(await self._made_shot(source, seed), source, seed)
+                return await self._made_shot(source, seed)
             except (RenderingError, MiniWoBError) as error:
                 print(f"{source} {seed}, try {trial + 1} of {TRIES}: {error}", file=sys.stderr, flush=True)
         return None
@@ -91,13 +89,6 @@ class Sources:
             return await self.renderer.draw(make_page(seed, held_out=self._held_out, varied=self._varied))
         assert self._miniwob is not None
         return await draw_miniwob(self._miniwob, seed)
-
-    def _placed(self, shot: Shot, source: str, seed: int) -> Shot:
-        """A small screen on a canvas, where they vary."""
-        if not self._varied or source == "pages":
-            return shot
-        chance = random.Random(f"canvas/{source}/{seed}")
-        return placed(shot, draw_placement(chance, (shot.width, shot.height), self._held_out, zooms=range(100, 101)))
 
     async def _real_shot(self, source: str, seed: int) -> Shot | None:
         """Of the first page that can be drawn and shows something."""
@@ -127,10 +118,7 @@ class Sources:
             shots = await self.renderer.draw_sheet([make_widgets(seed) for seed in seeds])
         except RenderingError:
             return await self.each("widgets", seeds)
-        return [
-            self._asked(self._placed(shot, "widgets", seed), "widgets", seed)
-            for shot, seed in zip(shots, seeds, strict=True)
-        ]
+        return [self._asked(shot, "widgets", seed) for shot, seed in zip(shots, seeds, strict=True)]
 
     def _asked(self, shot: Shot, source: str, seed: int) -> list[Example]:
         size = {"size": [shot.width, shot.height]}

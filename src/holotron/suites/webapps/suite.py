@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from holotron.agent.agent import Ending
-from holotron.agent.policy_format import PAGE_KINDS
+from holotron.agent.formats.base import PAGE_KINDS
 from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.suite import EvalProtocol, Suite, SuiteError

@@ -6,6 +6,7 @@ import { count, percent } from "./format.js";
 const share = (value) => percent(value, 1);
 const number = (value) => String(+value.toPrecision(3));
 const FIGURES = [
+  ["even_success", "Success, all tasks alike", share],
   ["success", "Success", share],
   ["reward", "Reward", number],
   ["steps_per_second", "Steps/s", number],

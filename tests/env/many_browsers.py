@@ -5,19 +5,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from holotron.bench.measuring import process_memory, quantile
-from holotron.bench.report import machine, print_figures
+from holotron.bench.measuring import quantile
+from holotron.bench.report import machine, print_figures, write_json
 from holotron.env.browser.environment import BrowserEnv
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.pool import Browsers
 from holotron.env.errors import EnvError
 from holotron.env.safety.policy import SafetyPolicy
 from holotron.plan.workload import parse_size
+from tests.process_memory import process_memory
 
 PAGE = b"""<!doctype html><title>A form</title><style>body { font: 16px sans-serif; margin: 2rem }</style>
 <h1>Order</h1><p>Choose what you like.</p><label>Name <input id=name></label>
@@ -96,10 +98,21 @@ def _memory(root: int) -> int:
     return sum(map(process_memory, family))
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
-    """`holotron bench browsers`."""
+def main() -> None:
+    parser = argparse.ArgumentParser(description="many browsers at once: alive, steps/s, memory")
+    parser.add_argument("--sessions", type=int, default=100)
+    parser.add_argument("--processes", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--size", default="1280x800", help="WIDTHxHEIGHT of the view")
+    parser.add_argument("--out", type=Path, help="also write the figures to this file")
+    options = parser.parse_args()
     size = parse_size("--size", options.size)
-    report = machine() | asyncio.run(measure_browsers(options.sessions, options.processes, options.seconds, size))
-    if not options.json:
-        print_figures(report, digits=2)
-    return report
+    report = machine() | {"command": "python -m tests.env.many_browsers " + " ".join(sys.argv[1:])}
+    report |= asyncio.run(measure_browsers(options.sessions, options.processes, options.seconds, size))
+    print_figures(report, digits=2)
+    if options.out:
+        write_json(options.out, report)
+
+
+if __name__ == "__main__":
+    main()

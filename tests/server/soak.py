@@ -30,10 +30,11 @@ from typing import Any
 import httpx
 from PIL import Image
 
-from holotron.bench.measuring import process_memory, quantile
-from holotron.bench.report import machine
+from holotron.bench.measuring import quantile
+from holotron.bench.report import machine, write_json
 from holotron.bench.screens import png
-from holotron.bench.tiny import write_checkpoint
+from tests.process_memory import process_memory
+from tests.tiny_checkpoint import write_checkpoint
 
 CHAT = "/v1/chat/completions"
 SAMPLES = 60  # of memory, over the whole time
@@ -284,17 +285,28 @@ async def server(model: str, random_weights: bool) -> AsyncIterator[tuple[str, l
         process.wait(60)
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
-    """`holotron bench soak`."""
+def main() -> None:
+    parser = argparse.ArgumentParser(description="many clients against a server for minutes: no error, no leak")
+    parser.add_argument("--model", help="folder or preset to serve (default: a tiny one with random weights)")
+    parser.add_argument("--random", action="store_true", help="random weights in the shape of the preset")
+    parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=1800)
+    parser.add_argument("--think", type=float, default=0, help="mean seconds between two requests of a client")
+    parser.add_argument("--out", type=Path, help="also write the figures to this file")
+    options = parser.parse_args()
 
-    async def main(model: str) -> dict[str, Any]:
+    async def measure(model: str) -> dict[str, Any]:
         async with server(model, options.random) as (url, pids):
             tell = partial(print, file=sys.stderr, flush=True)
             return await soak(url, pids, options.clients, options.seconds, options.think, tell)
 
     with tempfile.TemporaryDirectory() as folder:
-        report = asyncio.run(main(options.model or str(write_checkpoint(Path(folder) / "tiny"))))
-    report["model"] = options.model or "tiny"
-    if not options.json:
-        print(json.dumps({k: v for k, v in report.items() if k != "memory_mib"}, indent=1))
-    return report
+        report = asyncio.run(measure(options.model or str(write_checkpoint(Path(folder) / "tiny"))))
+    report |= {"model": options.model or "tiny", "command": "python -m tests.server.soak " + " ".join(sys.argv[1:])}
+    print(json.dumps({k: v for k, v in report.items() if k != "memory_mib"}, indent=1))
+    if options.out:
+        write_json(options.out, report)
+
+
+if __name__ == "__main__":
+    main()

@@ -27,10 +27,11 @@ import httpx
 from PIL import Image
 
 from holotron.bench.measuring import quantile
-from holotron.bench.report import machine
+from holotron.bench.report import machine, write_json
 from holotron.bench.screens import draw_screen, png
-from holotron.bench.soak import CHAT, server
-from holotron.bench.tiny import write_checkpoint
+from tests.tiny_checkpoint import write_checkpoint
+
+from .soak import CHAT, server
 
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 WATCH_SECONDS = 0.02
@@ -325,12 +326,10 @@ def _data_url(kind: int, photo: bool = False) -> str:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """`holotron bench edge`."""
-
     def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    async def main(model: str) -> dict[str, Any]:
+    async def measure(model: str) -> dict[str, Any]:
         async with server(model, False) as (url, pids):
             parts = options.parts.split(",")
             report: dict[str, Any] = {}
@@ -350,8 +349,30 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         return report
 
     with tempfile.TemporaryDirectory() as folder:
-        report = machine() | {"load_average": round(os.getloadavg()[0], 1), "cores": os.cpu_count()}
-        report |= asyncio.run(main(str(write_checkpoint(Path(folder) / "tiny"))))
-    if not options.json:
-        print(json.dumps(report, indent=1))
+        report = machine() | {
+            "command": "make edge",
+            "load_average": round(os.getloadavg()[0], 1),
+            "cores": os.cpu_count(),
+        }
+        report |= asyncio.run(measure(str(write_checkpoint(Path(folder) / "tiny"))))
     return report
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="the HTTP process under hostile bodies, screenshots, leaving clients")
+    parser.add_argument("--parts", default="hostile,screens,cancel", help="which of these")
+    parser.add_argument("--body", default="", help="only hostile bodies whose name has this in it")
+    parser.add_argument("--agents", type=int, default=300, help="that send screenshots; half of as many streams leave")
+    parser.add_argument("--streams", type=int, default=8, help="that run beside hostile bodies")
+    parser.add_argument("--seconds", type=float, default=4, help="for each body each time, and a third for screenshots")
+    parser.add_argument("--repeats", type=int, default=5, help="of each body; streams are told by the median")
+    parser.add_argument("--out", type=Path, help="also write the figures to this file")
+    options = parser.parse_args()
+    report = run(options)
+    print(json.dumps(report, indent=1))
+    if options.out:
+        write_json(options.out, report)
+
+
+if __name__ == "__main__":
+    main()
