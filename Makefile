@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CLIENTS := .venv-clients
 
+# Where it is set, as in many containers, every process would compile all that it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help run test browser examples pictures docs wheel test-attacks test-realapps test-webapps test-clients test-gpu
 .PHONY: test-docs fuzz soak edge lint clean learn-small grounding judge-kills annotate-kills fleet-kills
@@ -44,13 +47,13 @@ test-clients: $(CLIENTS)/.installed ## the client libraries, in an environment o
 	CLIENTS_RESULT=benchmarks/results/clients.json $(CLIENTS)/bin/python -m pytest tests/clients -n0
 
 edge: $(STAMP) ## hostile bodies, screenshots and clients that leave; the result goes to benchmarks/results
-	$(BIN)/holotron bench edge --out benchmarks/results/edge.json
+	$(BIN)/python -m tests.server.edge --out benchmarks/results/edge.json
 
 fuzz: $(STAMP) ## 20,000 generated and broken requests to every operation; the result goes to benchmarks/results
 	$(BIN)/python -m tests.server.campaign --out benchmarks/results/fuzz.json
 
 soak: $(STAMP) ## 200 clients against a server for half an hour; the result goes to benchmarks/results
-	$(BIN)/holotron bench soak --think 10 --out benchmarks/results/soak-200.json
+	$(BIN)/python -m tests.server.soak --think 10 --out benchmarks/results/soak-200.json
 
 learn-small: $(STAMP) browser ## online RL learns a bandit and a page, and is killed ten times; the result goes to benchmarks/results
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.train.rl --out benchmarks/results/grpo-small.json
