@@ -9,6 +9,7 @@ import weakref
 import pytest
 import torch
 
+from holotron.engine import weights as weights_module
 from holotron.engine.errors import EngineError, SessionBusy, SessionClosed
 from holotron.engine.sampling_params import SamplingParams
 from holotron.engine.session_state import Residency
@@ -88,6 +89,23 @@ def test_one_number_that_is_none_is_found_among_all_weights(value):
             read_weights(model, {name: changed})
     with pytest.raises(EngineError, match=r"number too large for torch\.bfloat16"):
         read_weights(model.to(torch.bfloat16), {name: torch.full_like(parameter, 3.4e38)})
+
+
+def test_numbers_of_another_type_are_looked_through_in_little_memory(monkeypatch):
+    model = _alike(1).to(torch.bfloat16)
+    given = dict(_alike(2).named_parameters())
+    looked_at = []
+    largest = weights_module._largest
+    monkeypatch.setattr(weights_module, "_largest", lambda tensors: looked_at.append(len(tensors)) or largest(tensors))
+    assert read_weights(model, given).whole
+    assert looked_at == [len(given)]
+    looked_at.clear()
+    monkeypatch.setattr(weights_module, "COPIED", 1)
+    read_weights(model, given)
+    assert looked_at == [1] * len(given) + [0]
+    for name in given:
+        with pytest.raises(EngineError, match=f"{name} holds NaN or infinity"):
+            read_weights(model, {**given, name: torch.full_like(given[name], torch.nan)})
 
 
 def test_a_checksum_is_of_names_and_bits_and_of_nothing_else(monkeypatch):

@@ -28,6 +28,7 @@ NUMBERS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 # Of each width of a number, the whole number of as many bits; two of 64, whose highest would hardly count in a sum.
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
 GOLDEN = -7046029254386353131  # 2**64 by the golden ratio, as a signed number
+COPIED = 2**28  # bytes of numbers of another type that are looked through at once
 SUMMED = {"cuda": 2**24, "cpu": 2**17}  # values at once: a GPU wants few operations, a CPU what its cache holds
 
 
@@ -55,22 +56,29 @@ def read_weights(model: Model, source: str | Path | Mapping[str, Tensor]) -> New
         source = stored
     known = _names(model)
     found: list[tuple[str, Stored, Tensor]] = []
-    names, kept = list[str](), list[Tensor]()
+    kept, copied = list[tuple[str, Tensor]](), 0
     for name, tensor in source.items():
         if name not in known:
             if not _is_passed_over(name, source, model):
                 raise EngineError(f"the model has no weight {name}; one of its names is {next(iter(known))}")
             continue
-        names.append(name)
         parameter, part = known[name]
         target = part.part_of(own[parameter])
         given, kind = _fitting(name, tensor, target, source), torch.float32 if target.dtype == FP8 else target.dtype
         found.append((parameter, part, given))
-        kept.append(given if given.dtype == kind else given.to(kind))  # of 8 bits, scales make it large enough
-    for name, tensor, largest in zip(names, kept, _largest(kept), strict=True):
+        kept.append((name, given.to(kind)))  # of 8 bits, scales make it large enough
+        copied += 0 if given.dtype == kind else kept[-1][1].nbytes
+        if copied >= COPIED:
+            _refuse_infinite(kept)
+            kept, copied = [], 0
+    _refuse_infinite(kept)
+    return NewWeights(tuple(found), _fills(model, found))
+
+
+def _refuse_infinite(tensors: Sequence[tuple[str, Tensor]]) -> None:
+    for (name, tensor), largest in zip(tensors, _largest([tensor for _, tensor in tensors]), strict=True):
         if not isfinite(largest):
             raise EngineError(f"{name} holds NaN or infinity, or a number too large for {tensor.dtype}")
-    return NewWeights(tuple(found), _fills(model, found))
 
 
 def join_weights(model: Model, parts: Iterable[NewWeights]) -> NewWeights:
@@ -135,8 +143,10 @@ def copy_weights(model: Model, weights: NewWeights) -> None:
     targets, values = list[Tensor](), list[Tensor]()
     for name, part, tensor in weights.tensors:
         if name in scales:
-            tensor, scale_O = quantized(tensor.to(model.device))
+            rounded, scale_O = quantized(tensor.to(model.device))
             scales[name].copy_(scale_O)
+            part.part_of(own[name]).copy_(rounded)  # at once: all of them would take the model's memory again
+            continue
         targets.append(part.part_of(own[name]))
         values.append(tensor)
     if targets:
