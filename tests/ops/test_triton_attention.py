@@ -41,36 +41,31 @@ def draw(*shape, seed, dtype=torch.float32):
 class Pages:
     """Pages in shuffled order, written for sessions of these lengths; everything that is not written is NaN."""
 
-    def __init__(self, lengths, kv_heads, page_size, head_dim, seed=0, dtype=torch.float32, k_scale=1.0, v_scale=1.0):
+    def __init__(self, lengths, kv_heads, page_size, head_dim, seed=0, dtype=torch.float32):
         counts = [-(-length // page_size) for length in lengths]
         order = torch.randperm(sum(counts) + 2, generator=torch.Generator().manual_seed(seed)).tolist()
         unused = order.pop()
         self.k = torch.full((len(order) + 1, kv_heads, page_size, head_dim), NAN).to(dtype)
         self.v = self.k.clone()
-        self.scales = {"k_scale": k_scale, "v_scale": v_scale}
         self.lengths = tuple(lengths)
         rows = []
         for i, (length, count) in enumerate(zip(lengths, counts, strict=True)):
             row = [order.pop() for _ in range(count)]
             places = torch.tensor([row[n // page_size] * page_size + n % page_size for n in range(length)]).long()
             k, v = draw(length, kv_heads, head_dim, seed=seed + i), draw(length, kv_heads, head_dim, seed=seed + 50 + i)
-            plain.write_pages(k * k_scale * 2, v * v_scale * 2, self.k, self.v, places, **self.scales)
+            plain.write_pages(k * 2, v * 2, self.k, self.v, places)
             rows.append(row + [unused] * (max(counts) + 1 - count))
         self.table = torch.tensor(rows)
 
-    def widened(self):
-        """The same pages, dequantised to 32 bits."""
-        return self.k.float() * self.scales["k_scale"], self.v.float() * self.scales["v_scale"]
-
     def expected(self, q, packing=None):
         packing = packing or Packing((1,) * len(q))
-        y = plain.paged_attention(q.float(), *self.widened(), self.table, self.lengths, packing)
+        y = plain.paged_attention(q.float(), self.k.float(), self.v.float(), self.table, self.lengths, packing)
         return y.to(q.dtype)
 
 
 def decode(q, pages, **options):
     lengths = torch.tensor(pages.lengths, dtype=torch.int32)
-    return paged_decode_attention(q, pages.k, pages.v, pages.table, lengths, **pages.scales, **options)
+    return paged_decode_attention(q, pages.k, pages.v, pages.table, lengths, **options)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +156,7 @@ def test_decode_bf16():
 
 def test_decode_fp8():
     """Exact for what the pages hold."""
-    pages = Pages((1, 64, 150), 2, 64, 64, dtype=FP8, k_scale=0.25, v_scale=3.0)
+    pages = Pages((1, 64, 150), 2, 64, 64, dtype=FP8)
     q = draw(3, 10, 64, seed=7)
     y = decode(q, pages, splits=2)
     torch.testing.assert_close(y, pages.expected(q), rtol=1e-5, atol=1e-5)
@@ -190,8 +185,8 @@ SESSIONS = [((1, 0), (17, 0)), ((16, 16), (0, 5), (5, 43)), ((33, 31),), ((40, 9
 def prefill(name, q, pages, packing):
     arguments = q, pages.k, pages.v, pages.table, pages.lengths, packing
     if name == "triton":
-        return paged_flash_prefill(*arguments, **pages.scales, tuning=PrefillTuning(rows=16, block=32))
-    return paged_prefill_attention(*arguments, **pages.scales, way=name)
+        return paged_flash_prefill(*arguments, tuning=PrefillTuning(rows=16, block=32))
+    return paged_prefill_attention(*arguments, way=name)
 
 
 @pytest.mark.parametrize("name", ["formula", "triton"])
@@ -209,8 +204,7 @@ def test_prefill(name, sessions, page_size, group, head_dim):
 @pytest.mark.parametrize(("dtype", "bounds"), [(torch.bfloat16, BF16), (FP8, {"rtol": 1e-5, "atol": 1e-5})])
 def test_prefill_narrow_pages(name, dtype, bounds):
     packing = Packing((20, 7))
-    scales = {"k_scale": 0.5, "v_scale": 2.0} if dtype == FP8 else {}
-    pages = Pages((50, 20), 2, 16, 32, dtype=dtype, **scales)
+    pages = Pages((50, 20), 2, 16, 32, dtype=dtype)
     qkv = draw(27, 8, 32, seed=12, dtype=torch.float32 if dtype == FP8 else dtype)
     y = prefill(name, qkv[:, 1:7], pages, packing)
     torch.testing.assert_close(y, pages.expected(qkv[:, 1:7], packing), **bounds)
@@ -267,11 +261,10 @@ def test_merge_of_unequal_parts():
 @pytest.mark.parametrize("length", [1, 16, 17, 40])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, FP8])
 def test_gather(length, dtype):
-    pages = Pages((3, length), 3, 16, 16, dtype=dtype, k_scale=0.5 if dtype == FP8 else 1.0)
-    scale = pages.scales["k_scale"]
-    k_KED = gather_pages(pages.k, pages.table[1], length, scale=scale, dtype=torch.float32)
+    pages = Pages((3, length), 3, 16, 16, dtype=dtype)
+    k_KED = gather_pages(pages.k, pages.table[1], length, dtype=torch.float32)
     count = -(-length // 16)
-    expected = pages.widened()[0][pages.table[1, :count]].transpose(1, 2).flatten(0, 1)[:length].transpose(0, 1)
+    expected = pages.k.float()[pages.table[1, :count]].transpose(1, 2).flatten(0, 1)[:length].transpose(0, 1)
     assert torch.equal(k_KED, expected)
     assert k_KED.stride() == (16, 48, 1)
 
@@ -293,15 +286,13 @@ def test_write(dtype):
 
 def test_write_fp8():
     """Rounded as PyTorch rounds, clamped where the format ends."""
-    scales = {"k_scale": 1.7, "v_scale": 0.013}
     # Just above what the format holds: the interpreter errs where rounding up reaches a power of two.
     k, v = ((80 * draw(6, 2, 16, seed=seed)).to(FP8).float() * 1.02 for seed in (0, 1))
-    k, v = k * scales["k_scale"], v * scales["v_scale"]
     k[0, 0, 0], k[1, 1, 1], v[2, 0, 3] = float("inf"), -float("inf"), 1e30
     places = torch.tensor([0, 5, 31, 17, 40, 8])
     written, expected = ([torch.zeros(3, 2, 16, 16).to(FP8) for _ in range(2)] for _ in range(2))
-    write_pages(k, v, *written, places, **scales)
-    plain.write_pages(k, v, *expected, places, **scales)
+    write_pages(k, v, *written, places)
+    plain.write_pages(k, v, *expected, places)
     for ours, theirs in zip(written, expected, strict=True):
         assert torch.equal(ours.float(), theirs.float())
         assert not ours.float().isnan().any()
@@ -312,10 +303,9 @@ def test_fp8_roundtrip_error():
     length, kv_heads, head_dim = 60, 2, 32
     k, v = draw(length, kv_heads, head_dim, seed=0), draw(length, kv_heads, head_dim, seed=1)
     q = draw(1, 6, head_dim, seed=2)
-    scales = {"k_scale": k.abs().max().item() / 448, "v_scale": v.abs().max().item() / 448}
     k_pages, v_pages = (torch.zeros(4, kv_heads, 16, head_dim).to(FP8) for _ in range(2))
-    plain.write_pages(k, v, k_pages, v_pages, torch.arange(length), **scales)
-    y = paged_decode_attention(q, k_pages, v_pages, torch.arange(4)[None], torch.tensor([length]), **scales, splits=2)
+    plain.write_pages(k, v, k_pages, v_pages, torch.arange(length))
+    y = paged_decode_attention(q, k_pages, v_pages, torch.arange(4)[None], torch.tensor([length]), splits=2)
     exact = plain._attend(q, k, v)
     # e4m3 has 3 bits after the leading one: values are off by 1/16 of themselves at most. A score is off by at most
     # |q|·|k|/16 summed over channels, which moves no weight by more than exp(2 · that).

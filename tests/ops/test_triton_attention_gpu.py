@@ -38,11 +38,11 @@ def draw(*shape, seed=0, dtype=BF16):
     return torch.randn(*shape, generator=generator, device="cuda", dtype=torch.float32).to(dtype)
 
 
-def store(k, v, k_pages, v_pages, places, k_scale=1.0, v_scale=1.0):
+def store(k, v, k_pages, v_pages, places):
     """The plain write_pages; 8-bit pages as bytes, for not every release can index them otherwise."""
     page, offset = places // k_pages.shape[2], places % k_pages.shape[2]
-    for x, pages, scale in ((k, k_pages, k_scale), (v, v_pages, v_scale)):
-        narrow = plain_attention._narrow(x, pages.dtype, scale)
+    for x, pages in ((k, k_pages), (v, v_pages)):
+        narrow = plain_attention._narrow(x, pages.dtype)
         if pages.dtype == FP8:
             narrow, pages = narrow.view(torch.uint8), pages.view(torch.uint8)
         pages[page, :, offset] = narrow
@@ -51,13 +51,12 @@ def store(k, v, k_pages, v_pages, places, k_scale=1.0, v_scale=1.0):
 class Pages:
     """Shuffled pages of sessions of these lengths; all that is not written is NaN."""
 
-    def __init__(self, lengths, page_size=64, dtype=BF16, spare=2, scales=None):
+    def __init__(self, lengths, page_size=64, dtype=BF16, spare=2):
         counts = [-(-length // page_size) for length in lengths]
         total = sum(counts) + spare
         order = torch.randperm(total, generator=torch.Generator().manual_seed(0)).tolist()
         self.k = torch.full((total, KV_HEADS, page_size, HEAD_DIM), math.nan, device="cuda", dtype=BF16).to(dtype)
         self.v = self.k.clone()
-        self.scales = scales or {}
         self.host_lengths = tuple(lengths)
         self.lengths = torch.tensor(lengths, device="cuda", dtype=torch.int32)
         self.entries = []
@@ -67,11 +66,9 @@ class Pages:
             k, v = (draw(length, KV_HEADS, HEAD_DIM, seed=2 * i + j) for j in range(2))
             n = torch.arange(length)
             places = table[i].long()[n // page_size] * page_size + n % page_size
-            store(k, v, self.k, self.v, places.cuda(), **self.scales)
+            store(k, v, self.k, self.v, places.cuda())
             if dtype == FP8:  # what was stored, not what was meant
-                narrow = plain_attention._narrow
-                k = narrow(k, FP8, self.scales["k_scale"]).double() * self.scales["k_scale"]
-                v = narrow(v, FP8, self.scales["v_scale"]).double() * self.scales["v_scale"]
+                k, v = (plain_attention._narrow(x, FP8).double() for x in (k, v))
             self.entries.append((k, v))
         self.table = table.cuda()
 
@@ -118,11 +115,11 @@ def test_decode_bf16():
 
 
 def test_decode_fp8():
-    pages = Pages(LENGTHS, dtype=FP8, scales={"k_scale": 0.02, "v_scale": 0.013})
+    pages = Pages(LENGTHS, dtype=FP8)
     q = draw(len(LENGTHS), 40, HEAD_DIM, seed=99)
     expected = pages.expected(q, [1] * len(LENGTHS))
     for block in (64, 128):
-        y = paged_decode_attention(q, *pages.arguments, pages.lengths, **pages.scales, tuning=DecodeTuning(block=block))
+        y = paged_decode_attention(q, *pages.arguments, pages.lengths, tuning=DecodeTuning(block=block))
         assert_near(y, expected, BF16_ERROR)
 
 
@@ -184,9 +181,9 @@ def _prefill_everyhow(pages, q, packing):
     arguments = q, *pages.arguments, pages.host_lengths, packing
     for name in WAYS:
         if name != "formula":
-            yield name, lambda name=name: paged_prefill_attention(*arguments, **pages.scales, way=name)
+            yield name, lambda name=name: paged_prefill_attention(*arguments, way=name)
     for tuning in (PrefillTuning(), PrefillTuning(block=128, num_stages=2), PrefillTuning(rows=64, num_warps=4)):
-        yield str(tuning), lambda tuning=tuning: paged_flash_prefill(*arguments, **pages.scales, tuning=tuning)
+        yield str(tuning), lambda tuning=tuning: paged_flash_prefill(*arguments, tuning=tuning)
 
 
 def _check_prefill(pages, sessions, heads, bound=BF16_ERROR):
@@ -210,9 +207,7 @@ def test_prefill_bf16():
 
 def test_prefill_fp8():
     sessions = ((1000, 9000),)
-    scales = {"k_scale": 0.02, "v_scale": 0.013}
-    # Gathered keys and values are rounded to bf16 after scaling.
-    _check_prefill(Pages([9000], dtype=FP8, scales=scales), sessions, 40, 2 * BF16_ERROR)
+    _check_prefill(Pages([9000], dtype=FP8), sessions, 40, 2 * BF16_ERROR)
 
 
 def test_a_library_kernel_works():
@@ -225,17 +220,17 @@ def test_write_and_gather():
     qkv = draw(2368, 56, HEAD_DIM)
     k, v = 3 * qkv[:, 40:48], qkv[:, 48:]
     places = torch.randperm(60 * 64, generator=torch.Generator().manual_seed(0))[:2368].cuda()
-    for dtype, scales in ((BF16, {}), (FP8, {"k_scale": 0.011, "v_scale": 0.5})):
+    for dtype in (BF16, FP8):
         ours, theirs = ([torch.zeros(60, KV_HEADS, 64, HEAD_DIM, device="cuda").to(dtype) for _ in "kv"] for _ in "ab")
         skipping = places.clone()
         skipping[::7] = -1
-        write_pages(k, v, *ours, skipping, **scales)
-        store(k[skipping >= 0], v[skipping >= 0], *theirs, skipping[skipping >= 0], **scales)
+        write_pages(k, v, *ours, skipping)
+        store(k[skipping >= 0], v[skipping >= 0], *theirs, skipping[skipping >= 0])
         for a, b in zip(ours, theirs, strict=True):
             assert torch.equal(a.view(torch.uint8), b.view(torch.uint8)), f"{dtype} pages differ"
         row = torch.arange(59, -1, -1, device="cuda")
-        entries = gather_pages(ours[0], row, 3000, scale=0.7, dtype=BF16)
-        expected = (theirs[0].float() * 0.7).to(BF16).flip(0).transpose(1, 2).flatten(0, 1)[:3000].transpose(0, 1)
+        entries = gather_pages(ours[0], row, 3000, dtype=BF16)
+        expected = theirs[0].to(BF16).flip(0).transpose(1, 2).flatten(0, 1)[:3000].transpose(0, 1)
         assert torch.equal(entries, expected), f"gathered {dtype} pages differ"
 
 

@@ -144,17 +144,16 @@ def _prefill(device: torch.device) -> Iterator[Case]:
         k, v = (_random_pages(-(-entries // 64), 64, dtype, device) for _ in range(2))
         table = _table([-(-entries // 64)], device)
         shape = f"L={NEW} E={entries} Z=64 {str(dtype)[6:]}"
-        scale = 0.01 if dtype == FP8 else 1.0
-        gather = partial(gather_pages, k, table[0], entries, scale=scale, dtype=BF16)
+        gather = partial(gather_pages, k, table[0], entries, dtype=BF16)
         moved = entries * KV_HEADS * HEAD_DIM * (2 + k.element_size())
         yield Case("gather_pages", shape, "keys alone", gather, nbytes=moved)
         arguments = q, k, v, table, (entries,), Packing((NEW,))
         for way in WAYS:
             if way != "formula":
-                compute = partial(paged_prefill_attention, *arguments, k_scale=scale, v_scale=scale, way=way)
+                compute = partial(paged_prefill_attention, *arguments, way=way)
                 yield Case("paged_prefill_attention", shape, f"{way}, with gather", compute, flops=flops)
         for tuning in PREFILL_TUNINGS:
-            compute = partial(paged_flash_prefill, *arguments, k_scale=scale, v_scale=scale, tuning=tuning)
+            compute = partial(paged_flash_prefill, *arguments, tuning=tuning)
             config = f"rows={tuning.rows} block={tuning.block} warps={tuning.num_warps} stages={tuning.num_stages}"
             yield Case("paged_flash_prefill", shape, config, compute, flops=flops)
     yield from _library_attention(q, flops)

@@ -19,7 +19,7 @@ from holotron.model.batch import Batch, Memory
 from holotron.model.model import Model
 from holotron.model.mrope import mrope_positions
 from holotron.ops import Packing
-from holotron.ops.recording import recorded, wait_for_device
+from holotron.ops.recording import record, wait_for_device
 
 # Decode batches are padded to one of these, so that a handful of graphs covers every size.
 BUCKETS = (1, 2, 4, 8, 12, 16, *range(24, 128, 8), *range(128, 256, 32), *range(256, 513, 64))
@@ -328,15 +328,8 @@ class DecodeGraph:
         self._input[5 * rows :] = 1
         self._host = torch.zeros(6 * rows, dtype=torch.long).pin_memory()
         self._copied = torch.cuda.Event()
-        self._graph = torch.cuda.CUDAGraph()
-        # A first run outside the graph compiles the kernels; slot 0 and page 0 take what it writes.
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            self._forward()
-        torch.cuda.current_stream().wait_stream(stream)
-        with recorded(self._graph):
-            self._logits = self._forward()
+        # Slot 0 and page 0 take what the first run writes.
+        self._graph, self._logits = record(self._forward, self._forward)
 
     def _forward(self) -> Tensor:
         tokens, positions, places, adapters_T, slots, lengths = self._input.split(self._rows)

@@ -15,7 +15,7 @@ from holotron.model.grids import Grid
 from holotron.model.model import Model
 from holotron.model.tiling import patches_of_whole_images
 from holotron.model.vision import VisionTower
-from holotron.ops.recording import recorded
+from holotron.ops.recording import record
 
 BUCKETS = (1, 2, 4, 8, 16, 32)  # images of a graph; those that are missing are whatever was there before
 MOST_WIDTH = 512  # of a tower
@@ -76,15 +76,7 @@ class TowerGraph:
         self._pixels_IHWC = torch.zeros(count, *size, dtype=torch.uint8, device=model.device)
         self._host_IHWC = torch.zeros(count, *size, dtype=torch.uint8).pin_memory()
         self._copied = torch.cuda.Event()
-        self._graph = torch.cuda.CUDAGraph()
-        # A first run outside the graph compiles kernels and makes what is made once.
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            self._forward()
-        torch.cuda.current_stream().wait_stream(stream)
-        with recorded(self._graph):
-            self._tokens_ITD = self._forward()
+        self._graph, self._tokens_ITD = record(self._forward, self._forward)
 
     def _forward(self) -> Tensor:
         vision = self._model.config.vision

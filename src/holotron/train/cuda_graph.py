@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from holotron.ops.recording import recorded
+from holotron.ops.recording import record
 from holotron.train.batches import TrainingBatch
 
 WARM_UPS = 3
@@ -52,21 +52,20 @@ class CudaGraphStep:
         self._tables = self._batch.tables()
         self._patches = patches_PV.clone()
         self._positions = positions_PW.detach().clone().requires_grad_()
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UPS):  # what is compiled or tuned on first use
-                self._clear_gradients()
-                self._of(self._batch, self._patches, self._positions)[0].backward()
-            self._clear_gradients()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with recorded(graph):  # other threads go on meanwhile: the one that pins batches, for one
-            losses = self._of(self._batch, self._patches, self._positions)
-            losses[0].backward()
-            self._losses = tuple(loss.detach() for loss in losses)
-        self._graph = graph
+        # Other threads go on meanwhile: the one that pins batches, for one.
+        self._graph, self._losses = record(self._backward, self._warm_up)
         self._outside = [parameter for parameter in self._parameters if parameter.grad is None]
+
+    def _backward(self) -> tuple[Tensor, ...]:
+        losses = self._of(self._batch, self._patches, self._positions)
+        losses[0].backward()
+        return tuple(loss.detach() for loss in losses)
+
+    def _warm_up(self) -> None:
+        for _ in range(WARM_UPS):  # what is compiled or tuned on first use
+            self._clear_gradients()
+            self._backward()
+        self._clear_gradients()
 
     def _clear_gradients(self) -> None:
         for parameter in [*self._parameters, self._positions]:

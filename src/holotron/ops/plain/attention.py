@@ -30,17 +30,14 @@ def write_pages(
     k_pages_NKZD: Tensor,
     v_pages_NKZD: Tensor,
     places_T: Tensor,
-    *,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
 ) -> None:
     """Store the keys and values of new tokens, each at page · page size + offset.
 
-    Pages in 8 bits get value / scale, clamped to what the format holds.
+    For pages in 8 bits they are clamped to what the format holds.
     """
     page, offset = places_T // k_pages_NKZD.shape[2], places_T % k_pages_NKZD.shape[2]
-    k_pages_NKZD[page, :, offset] = _narrow(k_TKD, k_pages_NKZD.dtype, k_scale)
-    v_pages_NKZD[page, :, offset] = _narrow(v_TKD, v_pages_NKZD.dtype, v_scale)
+    k_pages_NKZD[page, :, offset] = _narrow(k_TKD, k_pages_NKZD.dtype)
+    v_pages_NKZD[page, :, offset] = _narrow(v_TKD, v_pages_NKZD.dtype)
 
 
 def paged_attention(
@@ -50,9 +47,6 @@ def paged_attention(
     page_table_SM: Tensor,
     kv_lengths: Sequence[int],
     packing: Packing,
-    *,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
 ) -> Tensor:
     """Each new token attends to all that its session's pages hold up to itself.
 
@@ -62,21 +56,14 @@ def paged_attention(
     outputs = []
     for sequence, length in enumerate(kv_lengths):
         pages = page_table_SM[sequence, : -(-length // page_size)]
-        k_EKD = k_pages_NKZD[pages].transpose(1, 2).flatten(0, 1)[:length].to(q_THD.dtype) * k_scale
-        v_EKD = v_pages_NKZD[pages].transpose(1, 2).flatten(0, 1)[:length].to(q_THD.dtype) * v_scale
+        k_EKD = k_pages_NKZD[pages].transpose(1, 2).flatten(0, 1)[:length].to(q_THD.dtype)
+        v_EKD = v_pages_NKZD[pages].transpose(1, 2).flatten(0, 1)[:length].to(q_THD.dtype)
         outputs.append(_attend(q_THD[packing.starts[sequence] : packing.starts[sequence + 1]], k_EKD, v_EKD))
     return torch.cat(outputs)
 
 
 def paged_step_attention(
-    q_SHD: Tensor,
-    k_pages_NKZD: Tensor,
-    v_pages_NKZD: Tensor,
-    page_table_SM: Tensor,
-    kv_lengths_S: Tensor,
-    *,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
+    q_SHD: Tensor, k_pages_NKZD: Tensor, v_pages_NKZD: Tensor, page_table_SM: Tensor, kv_lengths_S: Tensor
 ) -> Tensor:
     """paged_attention for one new token per session, all sessions at once."""
     page_size = k_pages_NKZD.shape[2]
@@ -85,12 +72,12 @@ def paged_step_attention(
 
     seen_SE = torch.arange(widest * page_size, device=q_SHD.device) < kv_lengths_S[:, None]
 
-    def gathered(pages_NKZD: Tensor, scale: float) -> Tensor:
-        entries_SKED = pages_NKZD[table_SM].to(q_SHD.dtype).transpose(1, 2).flatten(2, 3) * scale
+    def gathered(pages_NKZD: Tensor) -> Tensor:
+        entries_SKED = pages_NKZD[table_SM].to(q_SHD.dtype).transpose(1, 2).flatten(2, 3)
         # What lies beyond a session's entries belongs to others; zeroed, since even unseen a NaN would spread.
         return entries_SKED.masked_fill(~seen_SE[:, None, :, None], 0)
 
-    k_SKED, v_SKED = gathered(k_pages_NKZD, k_scale), gathered(v_pages_NKZD, v_scale)
+    k_SKED, v_SKED = gathered(k_pages_NKZD), gathered(v_pages_NKZD)
     y_SHLD = F.scaled_dot_product_attention(
         q_SHD[:, :, None],
         k_SKED,
@@ -120,11 +107,11 @@ def attention_by_rows(q_IHPD: Tensor, k_IHPD: Tensor, v_IHPD: Tensor) -> Tensor:
     return out_BPD.view(images, heads, positions, size)
 
 
-def _narrow(x: Tensor, dtype: torch.dtype, scale: float) -> Tensor:
+def _narrow(x: Tensor, dtype: torch.dtype) -> Tensor:
     if dtype != torch.float8_e4m3fn:
         return x.to(dtype)
     limit = torch.finfo(dtype).max
-    return (x.float() / scale).clamp(-limit, limit).to(dtype)
+    return x.float().clamp(-limit, limit).to(dtype)
 
 
 def _attend(q_LHD: Tensor, k_EKD: Tensor, v_EKD: Tensor) -> Tensor:

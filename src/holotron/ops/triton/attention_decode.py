@@ -59,8 +59,6 @@ def paged_decode_attention(
     page_table_SM: Tensor,
     kv_lengths_S: Tensor,
     *,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
     out: Tensor | None = None,
     workspace: DecodeWorkspace | None = None,
     splits: int | None = None,
@@ -68,9 +66,9 @@ def paged_decode_attention(
 ) -> Tensor:
     """Each session's token attends to all kv_lengths_S entries of its pages, itself (already written) included.
 
-    Pages in 8 bits hold value / scale. A length of 0 gives zeros. Never waits for the device: the number of splits is
-    the workspace's, or `splits`, or chosen from the shapes; each session divides its own length among them. A
-    workspace may be made for more sessions than there are.
+    A length of 0 gives zeros. Never waits for the device: the number of splits is the workspace's, or `splits`, or
+    chosen from the shapes; each session divides its own length among them. A workspace may be made for more sessions
+    than there are.
     """
     sessions, heads, head_dim = q_SHD.shape
     kv_heads, page_size = k_pages_NKZD.shape[1], k_pages_NKZD.shape[2]
@@ -92,8 +90,7 @@ def paged_decode_attention(
         kv_lengths_S,
         workspace.partial_SHXD,
         workspace.lse_SHX,
-        k_scale * LOG2_E / math.sqrt(head_dim),
-        v_scale,
+        LOG2_E / math.sqrt(head_dim),
         *q_SHD.stride()[:2],
         *k_pages_NKZD.stride()[:3],
         *v_pages_NKZD.stride()[:3],
@@ -184,7 +181,6 @@ def _decode_split_kernel(
     partial_ptr,
     lse_ptr,
     score_scale,
-    v_scale,
     q_stride_s,
     q_stride_h,
     k_stride_n,
@@ -249,7 +245,7 @@ def _decode_split_kernel(
     worked = first < last
     sum_G = tl.where(worked, sum_G, 1.0)  # top is -inf there, and so is the logarithm
     tl.store(lse_ptr + row, top_G + tl.log2(sum_G), mask=real)
-    partial_GD = acc_GD * (v_scale / sum_G)[:, None]
+    partial_GD = acc_GD * (1.0 / sum_G)[:, None]
     written = g < tl.where(worked, GROUP, 0)
     tl.store(partial_ptr + row[:, None] * D + d[None, :], partial_GD, mask=written[:, None])
 

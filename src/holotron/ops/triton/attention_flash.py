@@ -40,8 +40,6 @@ def paged_flash_prefill(
     kv_lengths: Sequence[int],
     packing: Packing,
     *,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
     tuning: PrefillTuning | None = None,
     sequences: tuple[int, ...] | None = None,
 ) -> Tensor:
@@ -63,8 +61,7 @@ def paged_flash_prefill(
             page_table_SM,
             out_THD,
             tiles_Q5,
-            k_scale * LOG2_E / math.sqrt(head_dim),
-            v_scale,
+            LOG2_E / math.sqrt(head_dim),
             page_table_SM.stride(0),
             *q_THD.stride()[:2],
             *k_pages_NKZD.stride()[:3],
@@ -110,7 +107,6 @@ def _flash_kernel(
     out_ptr,
     tiles_ptr,
     score_scale,
-    v_scale,
     table_stride_s,
     q_stride_t,
     q_stride_h,
@@ -188,6 +184,6 @@ def _flash_kernel(
         acc_RD = tl.dot(weights_RB.to(COMPUTE), v_BD, acc_RD * shrink_R[:, None], input_precision="ieee")
         top_R = new_top_R
 
-    y_RD = acc_RD * (v_scale / sum_R)[:, None]
+    y_RD = acc_RD * (1.0 / sum_R)[:, None]
     out_offsets = row_64[:, None] * out_stride_t + head * out_stride_h + d[None, :]
     tl.store(out_ptr + out_offsets, y_RD.to(out_ptr.dtype.element_ty), mask=real[:, None])

@@ -65,8 +65,6 @@ class Way:
 WAYS: dict[str, Way] = {
     "cudnn": Way(flash, cudnn, history_step=4096, query_step=128),
     "flash": Way(flash),
-    "cudnn_exact": Way(cudnn, cudnn),
-    "flash_parts": Way(flash, flash),
     "formula": Way(formula, formula),
 }
 PREFERRED = ("cudnn", "flash")

@@ -35,8 +35,6 @@ def paged_prefill_attention(
     kv_lengths: Sequence[int],
     packing: Packing,
     *,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
     way: str | None = None,
 ) -> Tensor:
     """Each new token attends to its session's entries up to itself.
@@ -47,7 +45,7 @@ def paged_prefill_attention(
     shape = q_THD.shape[1], k_pages_NKZD.shape[1], q_THD.shape[2]
     chosen = way or working_way(q_THD.device, q_THD.dtype, *shape)
     pages = k_pages_NKZD, v_pages_NKZD, page_table_SM
-    flash = partial(paged_flash_prefill, q_THD, *pages, kv_lengths, packing, k_scale=k_scale, v_scale=v_scale)
+    flash = partial(paged_flash_prefill, q_THD, *pages, kv_lengths, packing)
     if chosen is None:
         return flash()
     lengths = list(zip(packing.lengths, kv_lengths, strict=True))
@@ -57,11 +55,9 @@ def paged_prefill_attention(
     outputs = []
     for sequence, (new, entries) in enumerate(lengths):
         if new and sequence not in short:
-            table_row = page_table_SM[sequence]
-            k_KED = gather_pages(k_pages_NKZD, table_row, entries, scale=k_scale, dtype=q_THD.dtype)
-            v_KED = gather_pages(v_pages_NKZD, table_row, entries, scale=v_scale, dtype=q_THD.dtype)
-            start = packing.starts[sequence]
-            outputs.append((slice(start, start + new), attend(q_THD[start : start + new], k_KED, v_KED, WAYS[chosen])))
+            row_M, rows = page_table_SM[sequence], slice(packing.starts[sequence], packing.starts[sequence] + new)
+            k_KED, v_KED = (gather_pages(each, row_M, entries, dtype=q_THD.dtype) for each in pages[:2])
+            outputs.append((rows, attend(q_THD[rows], k_KED, v_KED, WAYS[chosen])))
     if not short and len(outputs) == 1:
         return outputs[0][1]
     out_THD = flash(tuning=SHORT_TUNING, sequences=tuple(short))

@@ -19,13 +19,10 @@ def write_pages(
     k_pages_NKZD: Tensor,
     v_pages_NKZD: Tensor,
     places_T: Tensor,
-    *,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
 ) -> None:
     """Store new keys and values, each at page · page size + offset; at place -1 nothing is stored.
 
-    Pages in 8 bits get value / scale, clamped to what the format holds.
+    For pages in 8 bits they are clamped to what the format holds.
     """
     tokens, kv_heads, head_dim = k_TKD.shape
     if tokens == 0:
@@ -38,8 +35,6 @@ def write_pages(
         k_pages_NKZD,
         v_pages_NKZD,
         places_T,
-        k_scale,
-        v_scale,
         *k_TKD.stride()[:2],
         *v_TKD.stride()[:2],
         *k_pages_NKZD.stride()[:3],
@@ -55,10 +50,8 @@ def write_pages(
     )
 
 
-def gather_pages(
-    pages_NKZD: Tensor, table_row_M: Tensor, length: int, *, scale: float = 1.0, dtype: torch.dtype | None = None
-) -> Tensor:
-    """The first `length` entries of one session, [K, E, D], times scale, in `dtype` (the pages' own unless told).
+def gather_pages(pages_NKZD: Tensor, table_row_M: Tensor, length: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """The first `length` entries of one session, [K, E, D], in `dtype` (the pages' own unless told).
 
     In memory the entries come first: strides then do not depend on the length, which cuDNN would plan anew for.
     """
@@ -69,24 +62,21 @@ def gather_pages(
             pages_NKZD,
             table_row_M,
             out_EKD,
-            scale,
             length,
             *pages_NKZD.stride()[:3],
             D=head_dim,
             D_PAD=triton.next_power_of_2(head_dim),
             Z=page_size,
             Z_PAD=triton.next_power_of_2(page_size),
-            SCALED=scale != 1.0,
             num_warps=4,
         )
     return out_EKD.transpose(0, 1)
 
 
 @triton.jit
-def _narrow(x, scale, QUANTISED: tl.constexpr, LIMIT: tl.constexpr, TYPE: tl.constexpr):
+def _narrow(x, QUANTISED: tl.constexpr, LIMIT: tl.constexpr, TYPE: tl.constexpr):
     if QUANTISED:
-        x = tl.div_rn(x.to(tl.float32), scale)
-        x = tl.minimum(tl.maximum(x, -LIMIT), LIMIT)
+        x = tl.minimum(tl.maximum(x.to(tl.float32), -LIMIT), LIMIT)
     return x.to(TYPE)
 
 
@@ -98,8 +88,6 @@ def _write_kernel(
     k_pages_ptr,
     v_pages_ptr,
     places_ptr,
-    k_scale,
-    v_scale,
     k_stride_t,
     k_stride_k,
     v_stride_t,
@@ -125,11 +113,10 @@ def _write_kernel(
     head = tl.arange(0, KV_HEADS_PAD)[:, None]
     d = tl.arange(0, D_PAD)[None, :]
     mask = (head < tl.where(place >= 0, KV_HEADS, 0)) & (d < D)
-    scale_KD = tl.zeros((KV_HEADS_PAD, D_PAD), tl.float32)
     k_KD = tl.load(k_ptr + token * k_stride_t + head * k_stride_k + d, mask=mask, other=0.0)
     v_KD = tl.load(v_ptr + token * v_stride_t + head * v_stride_k + d, mask=mask, other=0.0)
-    k_KD = _narrow(k_KD, scale_KD + k_scale, QUANTISED, LIMIT, k_pages_ptr.dtype.element_ty)
-    v_KD = _narrow(v_KD, scale_KD + v_scale, QUANTISED, LIMIT, v_pages_ptr.dtype.element_ty)
+    k_KD = _narrow(k_KD, QUANTISED, LIMIT, k_pages_ptr.dtype.element_ty)
+    v_KD = _narrow(v_KD, QUANTISED, LIMIT, v_pages_ptr.dtype.element_ty)
     k_row = page * k_pages_stride_n + offset * k_pages_stride_z
     v_row = page * v_pages_stride_n + offset * v_pages_stride_z
     tl.store(k_pages_ptr + k_row + head * k_pages_stride_k + d, k_KD, mask=mask)
@@ -141,7 +128,6 @@ def _gather_kernel(
     pages_ptr,
     table_ptr,
     out_ptr,
-    scale,
     length,
     stride_n,
     stride_k,
@@ -150,7 +136,6 @@ def _gather_kernel(
     D_PAD: tl.constexpr,
     Z: tl.constexpr,
     Z_PAD: tl.constexpr,
-    SCALED: tl.constexpr,
 ):
     index = tl.program_id(0)
     kv_head = tl.program_id(1)
@@ -160,7 +145,5 @@ def _gather_kernel(
     entry = index * Z + z
     mask = (z < Z) & (entry < length) & (d < D)
     x_ZD = tl.load(pages_ptr + page * stride_n + kv_head * stride_k + z * stride_z + d, mask=mask, other=0.0)
-    if SCALED:
-        x_ZD = x_ZD.to(tl.float32) * scale
     row = entry.to(tl.int64) * tl.num_programs(1) + kv_head
     tl.store(out_ptr + row * D + d, x_ZD.to(out_ptr.dtype.element_ty), mask=mask)
