@@ -4,7 +4,7 @@ import pytest
 
 from holotron.plan.efficiency import Efficiency
 from holotron.plan.errors import PlanError
-from holotron.plan.gpus import GPUS, MIB, gpu
+from holotron.plan.gpus import GPUS, MIB, gpu, known_gpu
 
 
 def test_known_cards():
@@ -58,3 +58,22 @@ def test_measured_host_link():
 def test_shares_must_be_positive():
     with pytest.raises(PlanError, match=r"vision is 0\.0"):
         Efficiency(vision=0.0)
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA H100 PCIe", "H100-PCIE"),
+        ("NVIDIA GH200 480GB", "GH200"),
+        ("NVIDIA A100-SXM4-80GB", "A100-80GB"),
+        ("NVIDIA GeForce RTX 4090", "RTX-4090"),
+        ("NVIDIA L40S", "L40S"),
+    ],
+)
+def test_the_names_that_drivers_give(told: str, name: str) -> None:
+    assert known_gpu(told) is GPUS[name]
+
+
+def test_a_gpu_that_is_not_known_is_taken_for_none_like_it() -> None:
+    assert known_gpu("NVIDIA L40") is None

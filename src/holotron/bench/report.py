@@ -15,7 +15,7 @@ from holotron.bench.agent import AgentWorkload
 from holotron.engine.config import EngineConfig
 from holotron.model.config import ModelConfig
 from holotron.plan.errors import PlanError
-from holotron.plan.gpus import GPUS, Gpu
+from holotron.plan.gpus import known_gpu
 from holotron.plan.memory import Precision, session_bytes
 from holotron.plan.roofline import step_cost
 
@@ -41,20 +41,11 @@ def _shareable(words: list[str]) -> list[str]:
     return [Path(word).name if word.startswith("/") else word for word in words]
 
 
-def known_gpu() -> Gpu | None:
-    """The planner's entry for the device at hand."""
-    if not torch.cuda.is_available():
-        return None
-    name = torch.cuda.get_device_name().upper().replace("NVIDIA ", "")
-    matches = [gpu for key, gpu in GPUS.items() if key.upper() in name.replace(" ", "-")]
-    return max(matches, key=lambda gpu: len(gpu.name)) if matches else None
-
-
 def limit(
     model: ModelConfig, load: AgentWorkload, stored: Precision, history: int, batch: int
 ) -> dict[str, Any] | None:
     """The planner's limit for this workload on this device, if it knows the device."""
-    gpu = known_gpu()
+    gpu = known_gpu(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
     if gpu is None:
         return None
     try:

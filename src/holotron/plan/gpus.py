@@ -46,6 +46,13 @@ GPUS: dict[str, Gpu] = {entry.name: entry for entry in _GPUS}
 _BY_KEY = {entry.name.lower(): entry for entry in _GPUS}
 
 
+def known_gpu(device_name: str) -> Gpu | None:
+    """The GPU that a driver calls so, such as 'NVIDIA H100 80GB HBM3'; None where it is none of these."""
+    told = set(device_name.upper().replace("-", " ").split())
+    matches = (entry for entry in _GPUS if told.issuperset(entry.name.split("-")))
+    return max(matches, key=lambda entry: len(entry.name), default=None)
+
+
 def gpu(name: str) -> Gpu:
     """The GPU of that name, in any case and with '-', '_' or a space between its parts."""
     key = "-".join(name.lower().replace("_", " ").replace("-", " ").split())

@@ -10,19 +10,15 @@ import torch
 from holotron.model.config import ModelConfig, QwenVisionConfig, VisionConfig
 from holotron.model.model import Model
 from holotron.ops import FixedPacking
+from holotron.plan.gpus import known_gpu
 from holotron.train.batches import TrainingBatch
 from holotron.train.forward import PARTLY, Recompute, layer_choices
 
-# Dense 16-bit matrix products a second, as the makers give them.
-PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "B200": 2250e12}
-
 
 def peak_flops(device: torch.device) -> float | None:
-    """The device's peak, or None where it is not known."""
-    if device.type != "cuda":
-        return None
-    name = torch.cuda.get_device_name(device)
-    return next((peak for part, peak in PEAKS.items() if part in name), None)
+    """Dense 16-bit matrix products a second, as the device's maker gives them; None where it is not known."""
+    gpu = known_gpu(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    return None if gpu is None else gpu.bf16_flops
 
 
 @dataclass(frozen=True)
