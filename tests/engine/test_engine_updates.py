@@ -29,54 +29,50 @@ def seer():
 # ---- weights -----------------------------------------------------------------------------------------------------
 
 
-def test_weights_change_while_sessions_run(tmp_path):
+async def test_weights_change_while_sessions_run(tmp_path):
     model, other, third = (_alike(seed) for seed in (1, 2, 3))
     save_checkpoint(third, tmp_path / "third")
     expected = {seed: greedy_continuation(m, [1, 2, 3], 5) for seed, m in ((1, model), (2, other), (3, third))}
+    with engine_for(model, max_context=6000, pages=2000) as engine:
 
-    async def main():
-        with engine_for(model, max_context=6000, pages=2000) as engine:
+        async def fresh():
+            answer = await engine.open_session().generate([1, 2, 3], GREEDY)
+            assert len(set(answer.epochs)) == 1
+            return answer.token_ids, answer.epochs[0]
 
-            async def fresh():
-                answer = await engine.open_session().generate([1, 2, 3], GREEDY)
-                assert len(set(answer.epochs)) == 1
-                return answer.token_ids, answer.epochs[0]
+        kept, anew = engine.open_session(), engine.open_session(on_update="recompute")
+        dropped = engine.open_session(on_update="drop")
+        for session in (kept, anew, dropped):
+            assert (await session.generate([1, 2, 3], GREEDY)).token_ids == expected[1]
+        running = asyncio.create_task(engine.open_session().generate([7], LONG))
+        await asyncio.sleep(0.02)
 
-            kept, anew = engine.open_session(), engine.open_session(on_update="recompute")
-            dropped = engine.open_session(on_update="drop")
-            for session in (kept, anew, dropped):
-                assert (await session.generate([1, 2, 3], GREEDY)).token_ids == expected[1]
-            running = asyncio.create_task(engine.open_session().generate([7], LONG))
-            await asyncio.sleep(0.02)
+        own = dict(other.named_parameters())
+        name = next(iter(own))
+        for bad, message in (
+            ({**own, name: own[name][:-1]}, "has shape"),
+            ({**own, name: own[name].detach() * torch.nan}, "NaN or infinity"),
+            ({**own, "nothing.weight": own[name]}, "no weight nothing.weight"),
+        ):
+            with pytest.raises(EngineError, match=message):
+                engine.update_weights(bad)
+        with pytest.raises((OSError, ValueError), match="nowhere"):
+            engine.update_weights(tmp_path / "nowhere")
+        assert await fresh() == (expected[1], 0)
 
-            own = dict(other.named_parameters())
-            name = next(iter(own))
-            for bad, message in (
-                ({**own, name: own[name][:-1]}, "has shape"),
-                ({**own, name: own[name].detach() * torch.nan}, "NaN or infinity"),
-                ({**own, "nothing.weight": own[name]}, "no weight nothing.weight"),
-            ):
-                with pytest.raises(EngineError, match=message):
-                    engine.update_weights(bad)
-            with pytest.raises((OSError, ValueError), match="nowhere"):
-                engine.update_weights(tmp_path / "nowhere")
-            assert await fresh() == (expected[1], 0)
-
-            assert engine.update_weights(own) == 1
-            assert await fresh() == (expected[2], 1)
-            said = await anew.generate([4], GREEDY)
-            assert said.token_ids == greedy_continuation(other, [1, 2, 3, *expected[1], 4], 5)
-            assert (said.epochs[-1], anew.info.epoch, kept.info.epoch) == (1, 1, 0)
-            with pytest.raises(SessionClosed):
-                await dropped.generate([4], GREEDY)
-            await kept.generate([4], GREEDY)
-            assert engine.update_weights(tmp_path / "third") == 2
-            assert await fresh() == (expected[3], 2)
-            assert not running.done()
-            running.cancel()
-            check(engine)
-
-    asyncio.run(main())
+        assert engine.update_weights(own) == 1
+        assert await fresh() == (expected[2], 1)
+        said = await anew.generate([4], GREEDY)
+        assert said.token_ids == greedy_continuation(other, [1, 2, 3, *expected[1], 4], 5)
+        assert (said.epochs[-1], anew.info.epoch, kept.info.epoch) == (1, 1, 0)
+        with pytest.raises(SessionClosed):
+            await dropped.generate([4], GREEDY)
+        await kept.generate([4], GREEDY)
+        assert engine.update_weights(tmp_path / "third") == 2
+        assert await fresh() == (expected[3], 2)
+        assert not running.done()
+        running.cancel()
+        check(engine)
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
@@ -133,68 +129,56 @@ def test_a_checksum_is_of_names_and_bits_and_of_nothing_else(monkeypatch):
     assert len({told, *found}) == 1 + len(found)
 
 
-def test_every_token_knows_the_weights_that_drew_it():
+async def test_every_token_knows_the_weights_that_drew_it():
     model, other = _alike(1), _alike(2)
-
-    async def main():
-        with engine_for(model, max_context=6000, pages=2000) as engine:
-            session, epochs = engine.open_session(), []
-            async for event in session.stream([1, 2], LONG):
-                epochs += [event.epoch] * len(event.token_ids)
-                if len(epochs) == 10:
-                    engine.update_weights(dict(other.named_parameters()))
-                if epochs.count(1) == 5:
-                    break
-            assert epochs[:10] == [0] * 10
-            assert epochs == sorted(epochs)
-            await settle(session)
-            whole = await session.generate([3], GREEDY)
-            assert (whole.epochs, whole.forced) == ([1] * 5, [False] * 5)
-
-    asyncio.run(main())
+    with engine_for(model, max_context=6000, pages=2000) as engine:
+        session, epochs = engine.open_session(), []
+        async for event in session.stream([1, 2], LONG):
+            epochs += [event.epoch] * len(event.token_ids)
+            if len(epochs) == 10:
+                engine.update_weights(dict(other.named_parameters()))
+            if epochs.count(1) == 5:
+                break
+        assert epochs[:10] == [0] * 10
+        assert epochs == sorted(epochs)
+        await settle(session)
+        whole = await session.generate([3], GREEDY)
+        assert (whole.epochs, whole.forced) == ([1] * 5, [False] * 5)
 
 
 @pytest.mark.parametrize("ends_alike", [True, False])
-def test_a_stateless_request_never_goes_on_from_other_weights(ends_alike):
+async def test_a_stateless_request_never_goes_on_from_other_weights(ends_alike):
     model, other = _alike(1), _alike(2)
     history = [1, 2, 3, 4, 5, 6]
-
-    async def main():
-        with engine_for(model) as engine:
-            session, _ = engine.continue_or_open(history)
-            said = (await session.generate(history, GREEDY)).token_ids
-            request = [*history, *(said if ends_alike else ()), 7, 8]
-            expected = greedy_continuation(other, request, 5)
-            engine.update_weights(dict(other.named_parameters()))
-            again, known = engine.continue_or_open(request)
-            assert known == 0
-            assert again.id != session.id
-            assert (await again.generate(request, GREEDY)).token_ids == expected
-            assert again.info.epoch == 1
-            # Whoever prefers the memory of earlier weights to computing anew may say so.
-            engine.session(again.id).close()
-            old, known = engine.continue_or_open(request, any_epoch=True)
-            assert known >= len(history)
-            assert old.info.epoch == 0
-            check(engine)
-
-    asyncio.run(main())
+    with engine_for(model) as engine:
+        session, _ = engine.continue_or_open(history)
+        said = (await session.generate(history, GREEDY)).token_ids
+        request = [*history, *(said if ends_alike else ()), 7, 8]
+        expected = greedy_continuation(other, request, 5)
+        engine.update_weights(dict(other.named_parameters()))
+        again, known = engine.continue_or_open(request)
+        assert known == 0
+        assert again.id != session.id
+        assert (await again.generate(request, GREEDY)).token_ids == expected
+        assert again.info.epoch == 1
+        # Whoever prefers the memory of earlier weights to computing anew may say so.
+        engine.session(again.id).close()
+        old, known = engine.continue_or_open(request, any_epoch=True)
+        assert known >= len(history)
+        assert old.info.epoch == 0
+        check(engine)
 
 
-def test_a_session_whose_memory_was_computed_anew_is_of_the_new_weights():
+async def test_a_session_whose_memory_was_computed_anew_is_of_the_new_weights():
     model, other = _alike(1), _alike(2)
-
-    async def main():
-        with engine_for(model, host_bytes=0) as engine:
-            session = engine.open_session()
-            await session.generate([1, 2, 3], GREEDY)
-            session.park()  # there is no room for it: it is computed again
-            engine.update_weights(dict(other.named_parameters()))
-            assert (await session.generate([4], GREEDY)).token_ids
-            assert session.info.epoch == 1
-            check(engine)
-
-    asyncio.run(main())
+    with engine_for(model, host_bytes=0) as engine:
+        session = engine.open_session()
+        await session.generate([1, 2, 3], GREEDY)
+        session.park()  # there is no room for it: it is computed again
+        engine.update_weights(dict(other.named_parameters()))
+        assert (await session.generate([4], GREEDY)).token_ids
+        assert session.info.epoch == 1
+        check(engine)
 
 
 def _alike(seed):
@@ -211,70 +195,63 @@ def _alike(seed):
 
 
 @pytest.mark.parametrize("host_bytes", [2**24, 0])
-def test_sleep_gives_the_memory_back_and_waking_changes_nothing(seer, host_bytes):
-    async def main():
-        with engine_for(seer, host_bytes=host_bytes) as engine:
-            one = await engine.prepare_image(screenshot(0))
-            tokens, places = with_image(one)
-            sessions = [engine.open_session() for _ in range(3)]
-            histories = []
-            for i, session in enumerate(sessions):
-                said = await session.generate([*tokens, i], GREEDY, images=places)
-                histories.append([*tokens, i, *said.token_ids])
-            memory = engine.loop.runner.memory
-            pools = [weakref.ref(tensor) for tensor in vars(memory).values()]
-            pools.append(weakref.ref(engine.loop.runner._table))
-            del memory
+async def test_sleep_gives_the_memory_back_and_waking_changes_nothing(seer, host_bytes):
+    with engine_for(seer, host_bytes=host_bytes) as engine:
+        one = await engine.prepare_image(screenshot(0))
+        tokens, places = with_image(one)
+        sessions = [engine.open_session() for _ in range(3)]
+        histories = []
+        for i, session in enumerate(sessions):
+            said = await session.generate([*tokens, i], GREEDY, images=places)
+            histories.append([*tokens, i, *said.token_ids])
+        memory = engine.loop.runner.memory
+        pools = [weakref.ref(tensor) for tensor in vars(memory).values()]
+        pools.append(weakref.ref(engine.loop.runner._table))
+        del memory
 
-            busy = asyncio.create_task(sessions[0].generate([4], SamplingParams(100, 0.0, ignore_eos=True)))
-            while not sessions[0].info.running:
-                await asyncio.sleep(0)
-            with pytest.raises(SessionBusy, match="1 sessions are at work"):
-                engine.sleep()
-            histories[0] += [4, *(await busy).token_ids]
-
-            engine.sleep(weights=True)
+        busy = asyncio.create_task(sessions[0].generate([4], SamplingParams(100, 0.0, ignore_eos=True)))
+        while not sessions[0].info.running:
+            await asyncio.sleep(0)
+        with pytest.raises(SessionBusy, match="1 sessions are at work"):
             engine.sleep()
-            gc.collect()
-            assert [pool() for pool in pools] == [None] * 5
-            assert all(info.device_bytes == 0 for info in engine.sessions())
-            assert {info.residency for info in engine.sessions()} == {Residency.HOST if host_bytes else Residency.NONE}
-            assert not sessions[0].resume()
-            sessions[0].park()
-            waiting = [asyncio.create_task(s.generate([5], GREEDY)) for s in sessions]
-            waiting.append(asyncio.create_task(engine.open_session().generate([5], GREEDY)))
-            forked = asyncio.create_task(sessions[2].fork(1)[0].generate([5], GREEDY))
-            await asyncio.sleep(0.05)
-            assert not any(request.done() for request in waiting)
-            engine.sleep()  # it does already, whoever waits
-            engine.wake()
-            engine.wake()
-            answers = await asyncio.gather(*waiting)
-            for history, answer in zip(histories, answers, strict=False):
-                assert answer.token_ids == seen_continuation(seer, [*history, 5], [one.image])
-            assert (await forked).token_ids == answers[2].token_ids
-            assert answers[3].token_ids == seen_continuation(seer, [5], [])
-            check(engine)
-            engine.sleep()
+        histories[0] += [4, *(await busy).token_ids]
 
-    asyncio.run(main())
+        engine.sleep(weights=True)
+        engine.sleep()
+        gc.collect()
+        assert [pool() for pool in pools] == [None] * 5
+        assert all(info.device_bytes == 0 for info in engine.sessions())
+        assert {info.residency for info in engine.sessions()} == {Residency.HOST if host_bytes else Residency.NONE}
+        assert not sessions[0].resume()
+        sessions[0].park()
+        waiting = [asyncio.create_task(s.generate([5], GREEDY)) for s in sessions]
+        waiting.append(asyncio.create_task(engine.open_session().generate([5], GREEDY)))
+        forked = asyncio.create_task(sessions[2].fork(1)[0].generate([5], GREEDY))
+        await asyncio.sleep(0.05)
+        assert not any(request.done() for request in waiting)
+        engine.sleep()  # it does already, whoever waits
+        engine.wake()
+        engine.wake()
+        answers = await asyncio.gather(*waiting)
+        for history, answer in zip(histories, answers, strict=False):
+            assert answer.token_ids == seen_continuation(seer, [*history, 5], [one.image])
+        assert (await forked).token_ids == answers[2].token_ids
+        assert answers[3].token_ids == seen_continuation(seer, [5], [])
+        check(engine)
+        engine.sleep()
 
 
-def test_weights_can_change_in_sleep_and_a_sleeper_can_be_closed():
+async def test_weights_can_change_in_sleep_and_a_sleeper_can_be_closed():
     model, other = _alike(1), _alike(2)
-
-    async def main():
-        with engine_for(model) as engine:
-            session = engine.open_session(on_update="recompute")
-            said = (await session.generate([1, 2], GREEDY)).token_ids
-            engine.sleep(weights=True)
-            engine.update_weights(dict(other.named_parameters()))
-            engine.wake()
-            answer = await session.generate([3], GREEDY)
-            assert answer.token_ids == greedy_continuation(other, [1, 2, *said, 3], 5)
-            engine.sleep()
-            waiting = asyncio.create_task(session.generate([3], GREEDY))
-            await asyncio.sleep(0.01)
-        assert (await waiting).finish_reason == "cancelled"
-
-    asyncio.run(main())
+    with engine_for(model) as engine:
+        session = engine.open_session(on_update="recompute")
+        said = (await session.generate([1, 2], GREEDY)).token_ids
+        engine.sleep(weights=True)
+        engine.update_weights(dict(other.named_parameters()))
+        engine.wake()
+        answer = await session.generate([3], GREEDY)
+        assert answer.token_ids == greedy_continuation(other, [1, 2, *said, 3], 5)
+        engine.sleep()
+        waiting = asyncio.create_task(session.generate([3], GREEDY))
+        await asyncio.sleep(0.01)
+    assert (await waiting).finish_reason == "cancelled"

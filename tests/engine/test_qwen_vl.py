@@ -1,6 +1,5 @@
 """Qwen's vision-language models in sessions: the logits and answers of transformers, whatever happens in between."""
 
-import asyncio
 from functools import partial
 
 import pytest
@@ -119,25 +118,21 @@ def turn_with(image: ProcessedImage, seed: int) -> tuple:
     return tokens, GREEDY, placed([(len(before), image)])
 
 
-def test_a_request_without_a_session_goes_on_behind_images():
+async def test_a_request_without_a_session_goes_on_behind_images():
     model = tiny_model(seed=8, **tiny_qwen("qwen3"))
-
-    async def main():
-        with engine_for(model) as engine:
-            prepared = await engine.prepare_image(screenshot(3))
-            prompt = [1, 2, *[IMAGE_TOKEN] * prepared.image.tokens, 3, 4]
-            images = [(2, prepared)]
-            session, known = engine.continue_or_open(prompt, images)
-            assert known == 0
-            said = (await session.generate(prompt, GREEDY, images=images)).token_ids
-            longer = [*prompt, *said, 5, 6]
-            other, known = engine.continue_or_open(longer, images)
-            assert known >= len(prompt)
-            answer = (await other.generate(longer[known:], GREEDY)).token_ids
-            alone = await engine.open_session().generate(longer, GREEDY, images=images)
-            assert answer == alone.token_ids
-
-    asyncio.run(main())
+    with engine_for(model) as engine:
+        prepared = await engine.prepare_image(screenshot(3))
+        prompt = [1, 2, *[IMAGE_TOKEN] * prepared.image.tokens, 3, 4]
+        images = [(2, prepared)]
+        session, known = engine.continue_or_open(prompt, images)
+        assert known == 0
+        said = (await session.generate(prompt, GREEDY, images=images)).token_ids
+        longer = [*prompt, *said, 5, 6]
+        other, known = engine.continue_or_open(longer, images)
+        assert known >= len(prompt)
+        answer = (await other.generate(longer[known:], GREEDY)).token_ids
+        alone = await engine.open_session().generate(longer, GREEDY, images=images)
+        assert answer == alone.token_ids
 
 
 def test_old_screenshots_cannot_be_given_back():

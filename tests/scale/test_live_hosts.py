@@ -86,16 +86,13 @@ def test_a_model_is_shared_with_those_who_know_its_key() -> None:
         asyncio.run(ask(known))
 
 
-def test_a_lost_connection_is_made_again() -> None:
-    async def both() -> None:
-        with SharedModelHost(Recited("first"), HOST) as shared:
-            model = shared.shared()
-            chat = await model.open()
-        with pytest.raises(ModelUnavailable):
-            await chat.say([Message("user", "Hello")])
-        with SharedModelHost(Recited("second"), HOST) as shared:
-            model.port, model.key = shared.shared().port, shared.shared().key
-            assert (await (await model.open()).say([Message("user", "Hello")])).text == "second"
-            await model.aclose()
-
-    asyncio.run(both())
+async def test_a_lost_connection_is_made_again() -> None:
+    with SharedModelHost(Recited("first"), HOST) as shared:
+        model = shared.shared()
+        chat = await model.open()
+    with pytest.raises(ModelUnavailable):
+        await chat.say([Message("user", "Hello")])
+    with SharedModelHost(Recited("second"), HOST) as shared:
+        model.port, model.key = shared.shared().port, shared.shared().key
+        assert (await (await model.open()).say([Message("user", "Hello")])).text == "second"
+        await model.aclose()

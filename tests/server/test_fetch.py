@@ -152,7 +152,7 @@ def test_slow_resolving_counts_too() -> None:
         asyncio.run(run())
 
 
-def test_https_checks_the_name_in_the_certificate(tmp_path: Path) -> None:
+async def test_https_checks_the_name_in_the_certificate(tmp_path: Path) -> None:
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     names = [str(tmp_path / name) for name in ("key.pem", "certificate.pem")]
@@ -170,17 +170,14 @@ def test_https_checks_the_name_in_the_certificate(tmp_path: Path) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]
 
-    async def run() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-        port = server.sockets[0].getsockname()[1]
-        policy = FetchPolicy((f"*:{port}",), allow_private=True)
-        async with aclosing(Fetcher(policy, resolve)) as fetcher:
-            with pytest.raises(FetchFailed, match=r"self.signed"):
-                await fetcher.fetch(f"https://a.test:{port}/")
-        trusting = ssl.create_default_context(cafile=names[1])
-        async with server, aclosing(Fetcher(policy, resolve, trusting)) as fetcher:
-            assert await fetcher.fetch(f"https://a.test:{port}/") == BODY
-            with pytest.raises(FetchFailed, match="match"):
-                await fetcher.fetch(f"https://b.test:{port}/")
-
-    asyncio.run(run())
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    policy = FetchPolicy((f"*:{port}",), allow_private=True)
+    async with aclosing(Fetcher(policy, resolve)) as fetcher:
+        with pytest.raises(FetchFailed, match=r"self.signed"):
+            await fetcher.fetch(f"https://a.test:{port}/")
+    trusting = ssl.create_default_context(cafile=names[1])
+    async with server, aclosing(Fetcher(policy, resolve, trusting)) as fetcher:
+        assert await fetcher.fetch(f"https://a.test:{port}/") == BODY
+        with pytest.raises(FetchFailed, match="match"):
+            await fetcher.fetch(f"https://b.test:{port}/")

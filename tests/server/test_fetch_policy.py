@@ -208,7 +208,7 @@ def test_a_public_address_is_connected_to(address: str, monkeypatch: pytest.Monk
     assert connected == [address]
 
 
-def test_a_name_is_resolved_once_and_its_checked_address_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_is_resolved_once_and_its_checked_address_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     connected = []
 
     async def connect(self: object, host: str, *rest: object) -> None:
@@ -222,16 +222,13 @@ def test_a_name_is_resolved_once_and_its_checked_address_is_used(monkeypatch: py
         resolved.append((host, port))
         return [PUBLIC] if len(resolved) == 1 else ["127.0.0.1"]
 
-    async def run() -> None:
-        async with aclosing(Fetcher(FetchPolicy(("*",)), resolve)) as fetcher:
-            with pytest.raises(FetchFailed):
-                await fetcher.fetch("https://rebind.example.com/")
-            assert (resolved, connected) == ([("rebind.example.com", 443)], [PUBLIC])
-            with pytest.raises(FetchRefused, match="not public"):
-                await fetcher.fetch("https://rebind.example.com/")
-            assert connected == [PUBLIC]
-
-    asyncio.run(run())
+    async with aclosing(Fetcher(FetchPolicy(("*",)), resolve)) as fetcher:
+        with pytest.raises(FetchFailed):
+            await fetcher.fetch("https://rebind.example.com/")
+        assert (resolved, connected) == ([("rebind.example.com", 443)], [PUBLIC])
+        with pytest.raises(FetchRefused, match="not public"):
+            await fetcher.fetch("https://rebind.example.com/")
+        assert connected == [PUBLIC]
 
 
 def test_the_next_address_is_tried_where_one_fails() -> None:

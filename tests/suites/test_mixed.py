@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from holotron.train.rl.config import GrpoRecipe, RolloutConfig
 from holotron.train.rl.rollout import Rollout
 
 
-def test_tasks_of_both_are_begun_in_their_own_worlds() -> None:
+async def test_tasks_of_both_are_begun_in_their_own_worlds() -> None:
     suite = find_suite("miniwob+pages")
     names = suite.names()
     assert {name.split("/")[0] for name in names} == {"miniwob", "pages"}
@@ -26,18 +25,14 @@ def test_tasks_of_both_are_begun_in_their_own_worlds() -> None:
     tasks = [suite.task("miniwob/click-test", 7), suite.task(page, 7)]
     assert [(task.benchmark, task.name) for task in tasks] == [("miniwob", "click-test"), ("pages", page[6:])]
     assert suite.page_of(tasks[0]) != suite.page_of(suite.task("miniwob/click-link", 7))
-
-    async def main() -> None:
-        async with suite.pool(1) as pool:
-            for task, kind in zip(tasks, (MiniWoBEnvironment, PageEnvironment), strict=True):
-                async with suite.begin(pool, task) as env:
-                    assert isinstance(env, kind)
-                    assert (await env.observe()).image
-                    # A near miss is no success by the rules of either.
-                    ended = await suite.judge(env, task, Ending("done", reward=0.5), suite.rule)
-                    assert ended.success is False
-
-    asyncio.run(main())
+    async with suite.pool(1) as pool:
+        for task, kind in zip(tasks, (MiniWoBEnvironment, PageEnvironment), strict=True):
+            async with suite.begin(pool, task) as env:
+                assert isinstance(env, kind)
+                assert (await env.observe()).image
+                # A near miss is no success by the rules of either.
+                ended = await suite.judge(env, task, Ending("done", reward=0.5), suite.rule)
+                assert ended.success is False
 
 
 def test_each_is_asked_for_the_actions_that_make_sense_there(tmp_path: Path) -> None:
