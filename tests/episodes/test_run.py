@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from pydantic import BaseModel
 
@@ -72,7 +74,7 @@ async def test_stopping_and_extracting_in_vain(site):
     assert "no Hours could be made" in result.detail
 
 
-async def test_what_cannot_be_is_said(tmp_path):
+def test_what_cannot_be_is_said(tmp_path):
     (tmp_path / "page.html").touch()
     for url in (f"{tmp_path}/page.html", f"file://{tmp_path}/page.html"):
         with pytest.raises(ValueError, match=r"is a file, .* http\.server --directory .*8000/page\.html"):
@@ -81,8 +83,12 @@ async def test_what_cannot_be_is_said(tmp_path):
         holotron.run("x", "http://localhost", model="a", endpoint="b")
     with pytest.raises(ValueError, match="must begin with http"):
         holotron.run("x", "ftp://localhost")
-    with pytest.raises(RuntimeError, match=r"await holotron\.arun"):
-        holotron.run("x", "http://localhost")
+
+    async def inside():
+        with pytest.raises(RuntimeError, match=r"await holotron\.arun"):
+            holotron.run("x", "http://localhost")
+
+    asyncio.run(inside())
 
 
 def test_prices(tmp_path):

@@ -21,7 +21,7 @@ from holotron.ops.packing import Packing
 from holotron.ops.plain import attention as plain_attention
 from holotron.ops.plain import norm as plain_norm
 from holotron.ops.triton import norm
-from holotron.ops.triton.attention_decode import DecodeTuning, DecodeWorkspace, paged_decode_attention
+from holotron.ops.triton.attention_decode import DecodeTuning, paged_decode_attention
 from holotron.ops.triton.attention_flash import PrefillTuning, paged_flash_prefill
 from holotron.ops.triton.attention_library import WAYS, working_way
 from holotron.ops.triton.attention_prefill import paged_prefill_attention
@@ -157,17 +157,15 @@ def test_decode_in_a_graph():
     table = torch.zeros(4, pages.table.shape[1], device="cuda", dtype=torch.int32)
     table[:2] = pages.table
     lengths = torch.tensor([100, 20, 1, 1], device="cuda", dtype=torch.int32)
-    out = torch.empty_like(q)
-    workspace = DecodeWorkspace.allocate(8, 40, HEAD_DIM, 16, q.device)
 
     def step():
-        paged_decode_attention(q, pages.k, pages.v, table, lengths, out=out, workspace=workspace)
+        return paged_decode_attention(q, pages.k, pages.v, table, lengths)
 
     step()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        step()
+        out = step()
     lengths[:2] = pages.lengths
     graph.replay()
     torch.cuda.synchronize()

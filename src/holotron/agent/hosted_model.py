@@ -307,8 +307,7 @@ class HostedChat:
         told = list(new)
         if self._model.decode:  # there are many workers and one parent, whose threads take the engine's time
             told = await asyncio.to_thread(lambda: [_decoded(message) for message in new])
-        reply: Reply = await self._model.ask("say", self.number, told, wanted)
-        return reply
+        return await self._model.ask("say", self.number, told, wanted)
 
     async def close(self) -> None:
         with suppress(ModelUnavailable):  # a host that is gone has closed everything

@@ -17,7 +17,7 @@ from torch.nn.attention.bias import causal_lower_right
 from holotron.bench.kernels import Case
 from holotron.ops.packing import Packing
 from holotron.ops.triton import norm
-from holotron.ops.triton.attention_decode import DecodeTuning, DecodeWorkspace, paged_decode_attention
+from holotron.ops.triton.attention_decode import DecodeTuning, paged_decode_attention
 from holotron.ops.triton.attention_flash import PrefillTuning, paged_flash_prefill
 from holotron.ops.triton.attention_library import WAYS, cudnn
 from holotron.ops.triton.attention_prefill import attend, merge, paged_prefill_attention
@@ -112,12 +112,7 @@ def _decode_case(
     k, v = _resized(k_pages, page_size), _resized(v_pages, page_size)
     table = _table([-(-n // page_size) for n in lengths], q_SHD.device)
     kv_lengths = torch.tensor(lengths, dtype=torch.int32, device=q_SHD.device)
-    sessions, heads, head_dim = q_SHD.shape
-    workspace = DecodeWorkspace.allocate(sessions, heads, head_dim, splits, q_SHD.device) if splits else None
-    out = torch.empty(q_SHD.shape, dtype=q_SHD.dtype, device=q_SHD.device)
-    compute = partial(
-        paged_decode_attention, q_SHD, k, v, table, kv_lengths, out=out, workspace=workspace, tuning=tuning
-    )
+    compute = partial(paged_decode_attention, q_SHD, k, v, table, kv_lengths, splits=splits, tuning=tuning)
     tokens = sum(lengths)
     shape = f"S={len(lengths)} tokens={tokens} {ages} H={q_SHD.shape[1]} Z={page_size} {str(k.dtype)[6:]}"
     config = f"splits={splits or 'auto'} block={tuning.block} warps={tuning.num_warps} stages={tuning.num_stages}"
@@ -207,7 +202,6 @@ def _elementwise(device: torch.device) -> Iterator[Case]:
             ("add_rms_norm", partial(norm.add_rms_norm, x, delta, weight, EPS), 4 * x.nbytes),
             ("gated_rms_norm", partial(norm.gated_rms_norm, inner, gate, gate_weight, EPS, GROUPS), 3 * inner.nbytes),
             ("relu_squared", partial(norm.relu_squared, wide), 2 * wide.nbytes),
-            ("relu_squared in place", partial(norm.relu_squared, wide, out=wide), 2 * wide.nbytes),
         ]
         for name, compute, nbytes in variants:
             yield Case(name, f"T={tokens}", "", compute, nbytes=nbytes)

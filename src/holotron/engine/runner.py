@@ -300,8 +300,7 @@ def places_of(session: SessionState, entry: int, count: int, page_size: int) -> 
     first = entry // page_size
     entries = np.arange(entry, entry + count)
     pages = np.array(session.pages[first : (entry + count - 1) // page_size + 1])
-    places: NDArray[np.int64] = pages[entries // page_size - first] * page_size + entries % page_size
-    return places
+    return pages[entries // page_size - first] * page_size + entries % page_size
 
 
 @dataclass(frozen=True)

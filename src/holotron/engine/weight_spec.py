@@ -42,8 +42,7 @@ class TensorSpec:
     def torch_dtype(self) -> torch.dtype:
         import torch
 
-        dtype: torch.dtype = getattr(torch, self.dtype.removeprefix("torch."))
-        return dtype
+        return getattr(torch, self.dtype.removeprefix("torch."))
 
     @property
     def bytes(self) -> int:

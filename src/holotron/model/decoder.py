@@ -81,8 +81,7 @@ class Decoder(nn.Module):
         if rows_N is None:
             return _add_and_norm(x_TD, delta_TD, self.norm_f)[1]
         assert delta_TD is not None
-        out: Tensor = self.norm_f((x_TD + delta_TD)[rows_N])
-        return out
+        return self.norm_f((x_TD + delta_TD)[rows_N])
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits in float32 at least: sampling and log-probabilities need the precision."""

@@ -87,8 +87,7 @@ class QwenVisionTower(nn.Module):
         windowed = whole if images.windows is None else PackedLayout(images.windows, rotation)
 
         def merge(merger: nn.Module, x_XW: Tensor) -> Tensor:
-            out: Tensor = merger(images.corners(x_XW).unflatten(0, (-1, 4)).flatten(1))
-            return out
+            return merger(images.corners(x_XW).unflatten(0, (-1, 4)).flatten(1))
 
         return self._blocks(x_XW, windowed, whole, merge)
 

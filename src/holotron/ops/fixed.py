@@ -58,8 +58,7 @@ def move_rows(x: Tensor, from_R: Tensor, is_filled_R: Tensor, to_Q: Tensor, is_m
     gradient is then a look-up as well; without the way back it would be a sum over colliding indices, which a GPU does
     one after another.
     """
-    moved: Tensor = _MoveRows.apply(x, from_R, is_filled_R, to_Q, is_moved_Q)  # type: ignore[no-untyped-call]
-    return moved
+    return _MoveRows.apply(x, from_R, is_filled_R, to_Q, is_moved_Q)  # type: ignore[no-untyped-call]
 
 
 def ssd_scan(

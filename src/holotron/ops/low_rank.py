@@ -63,5 +63,4 @@ _linear.register_autograd(_gradient, setup_context=_keep)
 
 def low_rank_linear(x_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, A_RI: Tensor, B_OR: Tensor) -> Tensor:
     """W x + b + B (A x), all of one type; gradients for x, A and B alone."""
-    out: Tensor = _linear(x_TI, weight_OI, bias_O, A_RI, B_OR)[0]
-    return out
+    return _linear(x_TI, weight_OI, bias_O, A_RI, B_OR)[0]

@@ -168,8 +168,7 @@ class TaskQueue:
         """The next; None if there are no more to be played here."""
         while not (self._left or self._closed.is_set()):
             with suppress(queue.Empty):
-                task: Task = self._queue.get(timeout=PATIENCE)
-                return task
+                return self._queue.get(timeout=PATIENCE)
         return None
 
     def leave(self) -> None:

@@ -95,8 +95,7 @@ class Suite(ABC, Generic[E]):
 
     def lease(self, pool: Any, task: Task) -> AbstractAsyncContextManager[E]:
         """An environment of the pool for the task."""
-        leased: AbstractAsyncContextManager[E] = pool.lease()
-        return leased
+        return pool.lease()
 
     @asynccontextmanager
     async def begin(self, pool: Any, task: Task) -> AsyncIterator[E]:

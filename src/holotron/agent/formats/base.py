@@ -213,8 +213,7 @@ def with_points(policy_format: PolicyFormat, change: Callable[[Space], Space]) -
         return change(super(kind, self).points(size))  # type: ignore[arg-type]
 
     kind: Callable[..., Any] = type(policy_format.name, (type(policy_format),), {"points": points})
-    made: PolicyFormat = kind(**{each.name: getattr(policy_format, each.name) for each in fields(policy_format)})
-    return made
+    return kind(**{each.name: getattr(policy_format, each.name) for each in fields(policy_format)})
 
 
 def _secret_notices(past: Sequence[Taken], seen: Seen) -> list[str]:

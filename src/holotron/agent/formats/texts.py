@@ -17,8 +17,7 @@ def contract_text(name: str) -> str:
 
 def contract_json(name: str) -> dict[str, Any]:
     """A fresh copy, which the caller may change."""
-    value: dict[str, Any] = json.loads(contract_text(name))
-    return value
+    return json.loads(contract_text(name))
 
 
 def filled(name: str, **values: str) -> str:

@@ -90,8 +90,7 @@ class IsolatedWorld:
         if "exceptionDetails" in answer:
             # The script is ours, so this is about the page, and its text may hold anything.
             raise Error("a script failed in the page")
-        result: dict[str, Any] = answer["result"]
-        return result
+        return answer["result"]
 
 
 def _gone(error: Error) -> Exception:

@@ -109,8 +109,7 @@ async def _ask(tab: LiveTab, least: float, cap: float, deadline: float) -> dict[
     """What the quiet script says, or None if its document went away."""
     try:
         async with asyncio.timeout_at(deadline):
-            answer: dict[str, Any] = await tab.world.run(QUIET, QUIET_MS, least, max(cap, 0.0) * 1000)
-            return answer
+            return await tab.world.run(QUIET, QUIET_MS, least, max(cap, 0.0) * 1000)
     except (IsolatedWorldGone, TimeoutError):
         return None
 

@@ -230,8 +230,7 @@ def scale_tensor(name: str, headers: dict[str, TensorHeader], tensors: Any, devi
     named = name + int8.SUFFIX if header.dtype == "I8" else fp8_scales.scale_of(name, headers)
     elsewhere = headers[named].file != header.file
     with open_tensors(headers[named].file, device) if elsewhere else nullcontext(tensors) as holder:
-        scale: Tensor = holder.get_tensor(named)
-        return scale
+        return holder.get_tensor(named)
 
 
 def unpacked(data: Tensor, scale: Tensor | None) -> Tensor:

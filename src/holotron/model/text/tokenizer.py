@@ -72,13 +72,11 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """The tokenizer as the text of a tokenizer.json."""
-        text: str = self._tokenizer.to_str()
-        return text
+        return self._tokenizer.to_str()
 
     def find(self, token: str) -> int | None:
         """The id of one token, if there is such a token."""
-        id_: int | None = self._tokenizer.token_to_id(token)
-        return id_
+        return self._tokenizer.token_to_id(token)
 
     def id_of(self, token: str) -> int:
         """The id of one token, which must exist."""

@@ -31,21 +31,6 @@ class DecodeTuning:
     num_stages: int = 3
 
 
-@dataclass(frozen=True)
-class DecodeWorkspace:
-    """Partial results of the splits; kept by the caller where launches are captured in a CUDA graph."""
-
-    partial_SHXD: Tensor  # X splits, each normalised by its own sum
-    lse_SHX: Tensor  # base-2 logarithm of that sum; -inf where a split had nothing to read
-
-    @classmethod
-    def allocate(cls, sessions: int, heads: int, head_dim: int, splits: int, device: torch.device) -> DecodeWorkspace:
-        return cls(
-            torch.empty(sessions, heads, splits, head_dim, dtype=torch.float32, device=device),
-            torch.empty(sessions, heads, splits, dtype=torch.float32, device=device),
-        )
-
-
 def choose_splits(sessions: int, kv_heads: int, max_pages: int, device: torch.device) -> int:
     """How many programs share one session and head. Looks at shapes only, so that launches can be captured."""
     wanted = -(-_processors(device) * PROGRAMS_PER_PROCESSOR // (sessions * kv_heads))
@@ -59,28 +44,24 @@ def paged_decode_attention(
     page_table_SM: Tensor,
     kv_lengths_S: Tensor,
     *,
-    out: Tensor | None = None,
-    workspace: DecodeWorkspace | None = None,
     splits: int | None = None,
     tuning: DecodeTuning | None = None,
 ) -> Tensor:
     """Each session's token attends to all kv_lengths_S entries of its pages, itself (already written) included.
 
-    A length of 0 gives zeros. Never waits for the device: the number of splits is the workspace's, or `splits`, or
-    chosen from the shapes; each session divides its own length among them. A workspace may be made for more sessions
-    than there are.
+    A length of 0 gives zeros. Never waits for the device: the number of splits is chosen from the shapes where it is
+    not given; each session divides its own length among them.
     """
     sessions, heads, head_dim = q_SHD.shape
     kv_heads, page_size = k_pages_NKZD.shape[1], k_pages_NKZD.shape[2]
     check_shapes(q_SHD, k_pages_NKZD, v_pages_NKZD)
     # Half the bytes leave half the work per program: two warps keep more loads in flight (1.40 against 1.54 ms).
     tuning = tuning or DecodeTuning(num_warps=2 if k_pages_NKZD.itemsize == 1 else 4)
-    if workspace is None:
-        splits = splits or choose_splits(sessions, kv_heads, page_table_SM.shape[1], q_SHD.device)
-        workspace = DecodeWorkspace.allocate(sessions, heads, head_dim, splits, q_SHD.device)
-    splits = workspace.partial_SHXD.shape[2]
-    if out is None:
-        out = torch.empty(q_SHD.shape, dtype=q_SHD.dtype, device=q_SHD.device)
+    splits = splits or choose_splits(sessions, kv_heads, page_table_SM.shape[1], q_SHD.device)
+    # Of each split its result, normalised by its own sum, and that sum's base-2 logarithm: -inf where it read nothing.
+    partial_SHXD = q_SHD.new_empty(sessions, heads, splits, head_dim, dtype=torch.float32)
+    lse_SHX = q_SHD.new_empty(sessions, heads, splits, dtype=torch.float32)
+    out = torch.empty(q_SHD.shape, dtype=q_SHD.dtype, device=q_SHD.device)
     group = heads // kv_heads
     _decode_split_kernel[(sessions, kv_heads, splits)](
         q_SHD,
@@ -88,8 +69,8 @@ def paged_decode_attention(
         v_pages_NKZD,
         page_table_SM,
         kv_lengths_S,
-        workspace.partial_SHXD,
-        workspace.lse_SHX,
+        partial_SHXD,
+        lse_SHX,
         LOG2_E / math.sqrt(head_dim),
         *q_SHD.stride()[:2],
         *k_pages_NKZD.stride()[:3],
@@ -105,8 +86,8 @@ def paged_decode_attention(
         num_stages=tuning.num_stages,
     )
     _decode_merge_kernel[(sessions, heads)](
-        workspace.partial_SHXD,
-        workspace.lse_SHX,
+        partial_SHXD,
+        lse_SHX,
         out,
         *out.stride()[:2],
         splits,
@@ -263,7 +244,7 @@ def _decode_merge_kernel(
     worked = lse_X != float("-inf")  # NaN counts: it must not vanish here
     top = tl.max(lse_X, 0)
     weights_X = tl.where(worked, tl.exp2(lse_X - top), 0.0)
-    # Splits without work never wrote their part of the workspace.
+    # Splits without work never wrote their part.
     partial_XD = tl.load(partial_ptr + (row + x)[:, None] * D + d[None, :], mask=worked[:, None], other=0.0)
     total = tl.sum(weights_X, 0)
     y_D = tl.sum(partial_XD * weights_X[:, None], 0) / tl.where(total > 0.0, total, 1.0)

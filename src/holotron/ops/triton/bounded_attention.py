@@ -77,5 +77,4 @@ def bounded_attention(
     q_THP: Tensor, k_THP: Tensor, v_THP: Tensor, bounds_S: Tensor, longest: int, causal: bool
 ) -> Tensor:
     """Attention inside each [bounds[i], bounds[i+1]); `longest` is the most tokens between two bounds."""
-    out: Tensor = _attention(q_THP.contiguous(), k_THP.contiguous(), v_THP.contiguous(), bounds_S, longest, causal)[0]
-    return out
+    return _attention(q_THP.contiguous(), k_THP.contiguous(), v_THP.contiguous(), bounds_S, longest, causal)[0]

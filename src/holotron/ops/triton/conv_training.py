@@ -214,5 +214,4 @@ _conv.register_autograd(_gradient, setup_context=_keep)
 
 def causal_conv(x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, same_TJ: Tensor) -> Tensor:
     """silu(conv(x)); same: whether the token j + 1 places before is of the same sequence."""
-    out: Tensor = _conv(x_TC, weight_CK, bias_C, same_TJ)
-    return out
+    return _conv(x_TC, weight_CK, bias_C, same_TJ)

@@ -64,8 +64,7 @@ _attention.register_autograd(_gradient, setup_context=_keep)
 
 def even_attention(q_THP: Tensor, k_TKP: Tensor, v_TKP: Tensor, each: int, causal: bool) -> Tensor:
     """Each token attends to its own sequence of `each` tokens; causal: to itself and those before it."""
-    out: Tensor = _attention(q_THP, k_TKP, v_TKP, each, causal)[0]
-    return out
+    return _attention(q_THP, k_TKP, v_TKP, each, causal)[0]
 
 
 def _cut(part_THP: Tensor, each: int) -> Tensor:

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from holotron.ops.plain.fp8 import QuantizedRows
-from holotron.ops.triton.norm import normalise, warps
+from holotron.ops.triton.norm import launch_rms_norm, store_quantized, warps
 
 
 def quantize_rows(x_TI: Tensor, out: QuantizedRows | None = None) -> QuantizedRows:
@@ -49,22 +49,7 @@ def add_rms_norm_fp8(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tu
     """The plain add_rms_norm_fp8: the same bits as the two ops one after another."""
     assert x.stride(1) == delta.stride(1) == 1
     total, out = torch.empty(x.shape, dtype=x.dtype, device=x.device), QuantizedRows.empty_like(x)
-    if out.values_TI.numel():
-        block = triton.next_power_of_2(x.shape[1])
-        _add_rms_norm_quantize_kernel[(len(x),)](
-            x,
-            delta,
-            weight,
-            total,
-            out.values_TI,
-            out.scale_T,
-            eps,
-            x.stride(0),
-            delta.stride(0),
-            SIZE=x.shape[1],
-            BLOCK=block,
-            num_warps=warps(block),
-        )
+    launch_rms_norm(x, delta, weight, total, out.values_TI, out.scale_T, eps)
     return total, out
 
 
@@ -110,15 +95,6 @@ def fp8_linear(
     return out_TO if bias_O is None else out_TO + bias_O
 
 
-@triton.jit
-def _store_quantized(y, largest, values_ptr, scale_ptr, index, mask):
-    """largest: of the row's absolute values."""
-    scale = tl.maximum(largest / 448.0, 1.1754943508222875e-38)
-    y = tl.minimum(tl.maximum(y / scale, -448.0), 448.0)
-    tl.store(values_ptr + index, y.to(values_ptr.dtype.element_ty), mask=mask)
-    tl.store(scale_ptr, scale)
-
-
 # Scales may be written from any row on: one compilation serves all.
 @triton.jit(do_not_specialize_on_alignment=["scale_ptr"])
 def _quantize_kernel(
@@ -131,33 +107,7 @@ def _quantize_kernel(
     if ACTIVATION == "relu_squared":
         y = tl.where(y > 0.0, y, 0.0)
         y = (y * y).to(x_ptr.dtype.element_ty).to(tl.float32)
-    _store_quantized(y, tl.max(tl.abs(y), 0), values_ptr + row * SIZE, scale_ptr + row, i, mask)
-
-
-@triton.jit
-def _add_rms_norm_quantize_kernel(
-    x_ptr,
-    delta_ptr,
-    weight_ptr,
-    total_ptr,
-    values_ptr,
-    scale_ptr,
-    eps,
-    x_stride,
-    delta_stride,
-    SIZE: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    row = tl.program_id(0).to(tl.int64)
-    i = tl.arange(0, BLOCK)
-    mask = i < SIZE
-    x = tl.load(x_ptr + row * x_stride + i, mask=mask, other=0.0).to(tl.float32)
-    delta = tl.load(delta_ptr + row * delta_stride + i, mask=mask, other=0.0).to(tl.float32)
-    total = (x + delta).to(total_ptr.dtype.element_ty)
-    tl.store(total_ptr + row * SIZE + i, total, mask=mask)
-    y = normalise(total.to(tl.float32), weight_ptr, i, mask, eps, SIZE)
-    y = y.to(total_ptr.dtype.element_ty).to(tl.float32)
-    _store_quantized(y, tl.max(tl.abs(y), 0), values_ptr + row * SIZE, scale_ptr + row, i, mask)
+    store_quantized(y, tl.max(tl.abs(y), 0), values_ptr + row * SIZE, scale_ptr + row, i, mask)
 
 
 @triton.jit(do_not_specialize_on_alignment=["scale_ptr"])
@@ -187,4 +137,4 @@ def _gated_rms_norm_quantize_kernel(
     y *= tl.load(weight_ptr + at, mask=mask, other=0.0).to(tl.float32)
     y = y.to(x_ptr.dtype.element_ty).to(tl.float32)
     largest = tl.max(tl.max(tl.abs(y), 1), 0)
-    _store_quantized(y, largest, values_ptr + row * (SIZE * GROUPS), scale_ptr + row, at, mask)
+    store_quantized(y, largest, values_ptr + row * (SIZE * GROUPS), scale_ptr + row, at, mask)

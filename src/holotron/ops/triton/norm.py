@@ -15,36 +15,32 @@ ELEMENTWISE_BLOCK = 4096
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """x / rms(x) · weight over the last axis."""
-    rows = _rows(x)
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    if out.numel():
-        block = triton.next_power_of_2(x.shape[-1])
-        _rms_norm_kernel[(len(rows),)](
-            rows, weight, out, eps, rows.stride(0), SIZE=x.shape[-1], BLOCK=block, num_warps=warps(block)
-        )
+    launch_rms_norm(_rows(x), None, weight, None, out, None, eps)
     return out
 
 
 def add_rms_norm(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """(x + delta, its RMS norm): the sum is rounded to x's type first, as if the two were separate."""
-    x_rows, delta_rows = _rows(x), _rows(delta)
     total, out = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for _ in range(2))
-    if out.numel():
-        block = triton.next_power_of_2(x.shape[-1])
-        _add_rms_norm_kernel[(len(x_rows),)](
-            x_rows,
-            delta_rows,
-            weight,
-            total,
-            out,
-            eps,
-            x_rows.stride(0),
-            delta_rows.stride(0),
-            SIZE=x.shape[-1],
-            BLOCK=block,
-            num_warps=warps(block),
-        )
+    launch_rms_norm(_rows(x), _rows(delta), weight, total, out, None, eps)
     return total, out
+
+
+def launch_rms_norm(
+    rows: Tensor,
+    delta: Tensor | None,
+    weight: Tensor,
+    total: Tensor | None,
+    out: Tensor,
+    scale: Tensor | None,
+    eps: float,
+) -> None:
+    """The norm of each row, of its sum with that of `delta` where there is one; with `scale`, `out` is in 8 bits."""
+    if out.numel():
+        block, delta_stride = triton.next_power_of_2(rows.shape[1]), 0 if delta is None else delta.stride(0)
+        place = rows, delta, weight, total, out, scale, eps, rows.stride(0), delta_stride
+        _rms_norm_kernel[(len(rows),)](*place, SIZE=rows.shape[1], BLOCK=block, num_warps=warps(block))
 
 
 def gated_rms_norm(
@@ -73,19 +69,14 @@ def gated_rms_norm(
     return out
 
 
-def relu_squared(x: Tensor, out: Tensor | None = None) -> Tensor:
-    """max(x, 0)², elementwise; `out` may be x itself."""
-    rows = _rows(x)
-    if out is None:
-        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    if out.shape != x.shape or out.stride(-1) != 1:
-        raise ValueError(f"out must have the shape {tuple(x.shape)}, its last axis side by side")
-    out_rows = out.view(-1, x.shape[-1]) if out.dim() != 2 else out
+def relu_squared(x: Tensor) -> Tensor:
+    """max(x, 0)², elementwise."""
+    rows, out = _rows(x), torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if x.numel():
         size = x.shape[-1]
         block = min(ELEMENTWISE_BLOCK, triton.next_power_of_2(size))
         _relu_squared_kernel[(len(rows), triton.cdiv(size, block))](
-            rows, out_rows, rows.stride(0), out_rows.stride(0), SIZE=size, BLOCK=block, num_warps=warps(block)
+            rows, out, rows.stride(0), SIZE=size, BLOCK=block, num_warps=warps(block)
         )
     return out
 
@@ -109,22 +100,22 @@ def normalise(x, weight_ptr, index, mask, eps, SIZE: tl.constexpr):
 
 
 @triton.jit
-def _rms_norm_kernel(x_ptr, weight_ptr, out_ptr, eps, x_stride, SIZE: tl.constexpr, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    i = tl.arange(0, BLOCK)
-    mask = i < SIZE
-    x = tl.load(x_ptr + row * x_stride + i, mask=mask, other=0.0).to(tl.float32)
-    y = normalise(x, weight_ptr, i, mask, eps, SIZE)
-    tl.store(out_ptr + row * SIZE + i, y.to(out_ptr.dtype.element_ty), mask=mask)
+def store_quantized(y, largest, values_ptr, scale_ptr, index, mask):
+    """In 8 bits. largest: of the row's absolute values."""
+    scale = tl.maximum(largest / 448.0, 1.1754943508222875e-38)
+    y = tl.minimum(tl.maximum(y / scale, -448.0), 448.0)
+    tl.store(values_ptr + index, y.to(values_ptr.dtype.element_ty), mask=mask)
+    tl.store(scale_ptr, scale)
 
 
 @triton.jit
-def _add_rms_norm_kernel(
+def _rms_norm_kernel(
     x_ptr,
     delta_ptr,
     weight_ptr,
     total_ptr,
     out_ptr,
+    scale_ptr,
     eps,
     x_stride,
     delta_stride,
@@ -135,11 +126,17 @@ def _add_rms_norm_kernel(
     i = tl.arange(0, BLOCK)
     mask = i < SIZE
     x = tl.load(x_ptr + row * x_stride + i, mask=mask, other=0.0).to(tl.float32)
-    delta = tl.load(delta_ptr + row * delta_stride + i, mask=mask, other=0.0).to(tl.float32)
-    total = (x + delta).to(total_ptr.dtype.element_ty)
-    tl.store(total_ptr + row * SIZE + i, total, mask=mask)
-    y = normalise(total.to(tl.float32), weight_ptr, i, mask, eps, SIZE)
-    tl.store(out_ptr + row * SIZE + i, y.to(out_ptr.dtype.element_ty), mask=mask)
+    if delta_ptr is not None:
+        delta = tl.load(delta_ptr + row * delta_stride + i, mask=mask, other=0.0).to(tl.float32)
+        total = (x + delta).to(total_ptr.dtype.element_ty)
+        tl.store(total_ptr + row * SIZE + i, total, mask=mask)
+        x = total.to(tl.float32)
+    y = normalise(x, weight_ptr, i, mask, eps, SIZE)
+    if scale_ptr is None:
+        tl.store(out_ptr + row * SIZE + i, y.to(out_ptr.dtype.element_ty), mask=mask)
+    else:
+        y = y.to(total_ptr.dtype.element_ty).to(tl.float32)
+        store_quantized(y, tl.max(tl.abs(y), 0), out_ptr + row * SIZE, scale_ptr + row, i, mask)
 
 
 @triton.jit
@@ -158,10 +155,10 @@ def _gated_rms_norm_kernel(
 
 
 @triton.jit
-def _relu_squared_kernel(x_ptr, out_ptr, x_stride, out_stride, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+def _relu_squared_kernel(x_ptr, out_ptr, x_stride, SIZE: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = i < SIZE
     x = tl.load(x_ptr + row * x_stride + i, mask=mask, other=0.0).to(tl.float32)
     y = tl.where(x > 0.0, x, 0.0)
-    tl.store(out_ptr + row * out_stride + i, (y * y).to(out_ptr.dtype.element_ty), mask=mask)
+    tl.store(out_ptr + row * SIZE + i, (y * y).to(out_ptr.dtype.element_ty), mask=mask)

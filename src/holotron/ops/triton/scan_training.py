@@ -422,7 +422,6 @@ def ssd_scan(
 ) -> Tensor:  # fmt: skip
     """The recurrence over sequences cut into chunks: the first token of each and how many it has, the first chunk of
     each sequence and how many it has, and how many tokens are no padding."""
-    out: Tensor = _scan(
+    return _scan(
         x_THP, dt_TH, A_H, B_TGN, C_TGN, D_H, starts_C, counts_C, first_S, counts_S, used_1, chunk
     )  # fmt: skip
-    return out

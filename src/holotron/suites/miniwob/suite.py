@@ -65,8 +65,7 @@ class MiniWoBSuite(Suite[MiniWoBEnvironment]):
         return task.name
 
     def lease(self, pool: Any, task: Task) -> AbstractAsyncContextManager[MiniWoBEnvironment]:
-        leased: AbstractAsyncContextManager[MiniWoBEnvironment] = pool.lease(lambda env: env.task == task.name)
-        return leased
+        return pool.lease(lambda env: env.task == task.name)
 
     def teacher(self, env: MiniWoBEnvironment) -> OracleTeacher:
         if env.task not in load_oracles():
