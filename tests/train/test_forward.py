@@ -157,7 +157,7 @@ def test_each_kind_of_layer_is_compiled_once_and_whole(
     config: ModelConfig, kinds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More layers and other batches are the same programs. On a CPU two ops loop over tables, and stand aside here."""
-    monkeypatch.setattr(fixed, "_carry", lambda kept_CH, added_CHPN, *_: added_CHPN)
+    monkeypatch.setattr(fixed, "plain_carry", lambda kept_CH, added_CHPN, *_: added_CHPN)
     monkeypatch.setattr(fixed, "attention", lambda q, k, v, packing, causal: q * (packing.bounds_S[1] > 0))
     counter = CompileCounter()
     compile_whole = partial(torch.compile, dynamic=False, fullgraph=True, backend=counter)

@@ -202,7 +202,7 @@ class HostedModel:
     def __init__(
         self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, decode: bool = True
     ) -> None:
-        self._name, self.decode = name, decode
+        self.name, self.decode = name, decode
         self._writer = writer
         self._numbers = count()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -216,10 +216,6 @@ class HostedModel:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     @property
     def is_lost(self) -> bool:
@@ -278,7 +274,7 @@ class HostedModel:
         return self._schemas[key]
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        problem = ModelUnavailable(f"{self._name} is gone: the parent process closed the connection")
+        problem = ModelUnavailable(f"{self.name} is gone: the parent process closed the connection")
         try:
             while True:
                 request, value = await _read(reader)

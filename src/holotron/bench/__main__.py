@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.what == "suite":
         given = (options.cases, options.folder, options.common, options.budget, options.resume)
-        run_suite(*given, parser.parse_args, _load, _suite_report)
+        run_suite(*given, parser.parse_args, _load, {"agent": _agent_report, "phases": _phases_report})
         return 0
     if options.what == "trace":
         print(f"{write_trace(options.store, options.out)} episodes in {options.out}")
@@ -285,10 +285,6 @@ def _ages(text: str, steps: int) -> tuple[int, int]:
     if not (low.isdigit() and high.isdigit() and int(low) < int(high) <= steps):
         raise SystemExit(f"--ages is {text!r}; it must be LOW-HIGH with LOW < HIGH, up to the {steps} of --steps")
     return int(low), int(high)
-
-
-def _suite_report(options: argparse.Namespace, model: Model) -> dict[str, Any]:
-    return (_phases_report if options.what == "phases" else _agent_report)(options, model)
 
 
 def _phases(options: argparse.Namespace) -> dict[str, Any]:

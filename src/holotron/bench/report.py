@@ -25,7 +25,8 @@ def machine() -> dict[str, Any]:
     words = sys.argv[2:] if sys.argv[1:2] == ["bench"] else sys.argv[1:]  # `holotron bench`, or this package by itself
     facts: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "command": "holotron bench " + " ".join(_shareable(words)),
+        # As others can repeat it: without the folders of this machine.
+        "command": " ".join(["holotron bench", *(Path(word).name if word[:1] == "/" else word for word in words)]),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": platform.processor() or platform.machine(),
@@ -34,11 +35,6 @@ def machine() -> dict[str, Any]:
         facts["device"] = torch.cuda.get_device_name()
         facts["cuda"] = torch.version.cuda
     return facts
-
-
-def _shareable(words: list[str]) -> list[str]:
-    """A command as others can repeat it: without the folders of this machine."""
-    return [Path(word).name if word.startswith("/") else word for word in words]
 
 
 def limit(

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def run_suite(
     resume: bool,
     parse: Parse,
     load: Callable[[argparse.Namespace], Model],
-    run: Callable[[argparse.Namespace, Model], dict[str, Any]],
+    measures: Mapping[str, Callable[[argparse.Namespace, Model], dict[str, Any]]],
 ) -> None:
     """Run the cases one after another, a model for all cases that use it; a case that fails does not stop the rest.
 
@@ -109,7 +109,7 @@ def run_suite(
                 model = None
                 _free()
                 model, loaded = load(options), (options.model, options.weights)
-            report = run(options, model) | {"case": name, "command": line}
+            report = measures[options.what](options, model) | {"case": name, "command": line}
             report["seconds_of_the_case"] = time.monotonic() - started
         except Exception:
             traceback.print_exc()

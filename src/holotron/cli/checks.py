@@ -89,6 +89,7 @@ PACKAGES = (
     Package("fastapi", "0.115"),
     Package("uvicorn", "0.34"),
     Package("httpx", "0.28"),
+    Package("httpcore", "1.0.9"),
     Package("idna", "3.7"),
     Package("prometheus-client", "0.21", module="prometheus_client"),
     Package("playwright", "1.49"),

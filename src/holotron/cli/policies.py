@@ -253,27 +253,22 @@ async def opened(
         async with open_endpoint(chosen.endpoint, chosen.name, style) as endpoint:
             yield endpoint
         return
-    if chosen.local is not None and not chosen.random:
-        if engines > 1:
-            from holotron.agent.model_processes import ModelProcesses
-
-            copy = partial(warmed_model, chosen.local, style, device, -(-sessions // engines))
-            with ExitStack() as stack:
-                with interruptible():
-                    copies = stack.enter_context(ModelProcesses(engines, chosen.local, copy))
-                yield copies
-        else:
-            with ExitStack() as stack:
-                with interruptible():
-                    policy = stack.enter_context(warmed_model(chosen.local, style, device, sessions))
-                yield policy
-        return
-    from holotron.agent.in_process import EngineModel
-    from holotron.engine.build import EngineOptions, build_engine
-    from holotron.server.loading import load_texts
-
-    options = EngineOptions(model=chosen.model or "", random=True, device=device)
     with ExitStack() as stack:
         with interruptible():
-            texts, engine = load_texts(options), stack.enter_context(build_engine(options))
-        yield EngineModel(engine, texts.prompts, style)
+            policy: ChatModel
+            if chosen.random or chosen.local is None:
+                from holotron.agent.in_process import EngineModel
+                from holotron.engine.build import EngineOptions, build_engine
+                from holotron.server.loading import load_texts
+
+                options = EngineOptions(model=chosen.model or "", random=True, device=device)
+                texts = load_texts(options)
+                policy = EngineModel(stack.enter_context(build_engine(options)), texts.prompts, style)
+            elif engines > 1:
+                from holotron.agent.model_processes import ModelProcesses
+
+                copy = partial(warmed_model, chosen.local, style, device, -(-sessions // engines))
+                policy = stack.enter_context(ModelProcesses(engines, chosen.local, copy))
+            else:
+                policy = stack.enter_context(warmed_model(chosen.local, style, device, sessions))
+        yield policy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -21,6 +22,9 @@ from holotron.ops import multiplies_bf16
 
 __all__ = ["EngineOptions", "build_engine", "engine_config", "load_model"]
 
+# Of an engine's configuration: what is taken from the options as it is.
+SAME = {field.name for field in fields(EngineConfig)} & {field.name for field in fields(EngineOptions)}
+SAME -= {"max_context", "state_dtype", "kv_dtype", "disk_folder"}
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 
 
@@ -75,20 +79,12 @@ def engine_config(options: EngineOptions, model: ModelConfig, device: torch.devi
         tokens_per_session=min(options.tokens_per_session, context),
         sessions=options.sessions,
         dtype=dtype,
-        page_size=options.page_size,
-        prefill_tokens=options.prefill_tokens,
-        prefill_every=options.prefill_every,
-        target_token_latency=options.target_token_latency,
-        target_step_latency=options.target_step_latency,
-        reads_late=options.reads_late,
-        max_running=options.max_running,
         max_context=context,
-        checkpoints=options.checkpoints,
         state_dtype=DTYPES[options.state_dtype],
         kv_dtype=DTYPES[options.kv_dtype] if options.kv_dtype else None,
         host_bytes=int(options.host_gib * GIB),
         disk_bytes=int(options.disk_gib * GIB),
         disk_folder=Path(options.disk_folder) if options.disk_folder else None,
         image_cache_bytes=int(options.image_cache_mib * 2**20),
-        cuda_graphs=options.cuda_graphs,
+        **{name: getattr(options, name) for name in SAME},
     )

@@ -98,7 +98,7 @@ class OffloadStore:
         if blocks is None:
             return self._save_to_disk(flat)
         with self._aside(flat):
-            for view, piece in zip(self._views(blocks, flat), flat.split(self._arena.block_size), strict=True):
+            for view, piece in self._pieces(blocks, flat):
                 view.copy_(piece, non_blocking=True)
         offloaded = OffloadedSession(flat.nbytes, blocks)
         self._on_host[offloaded] = None
@@ -119,9 +119,7 @@ class OffloadStore:
                 flat.copy_(from_disk)
             else:
                 assert offloaded.blocks is not None
-                for view, piece in zip(
-                    self._views(offloaded.blocks, flat), flat.split(self._arena.block_size), strict=True
-                ):
+                for view, piece in self._pieces(offloaded.blocks, flat):
                     piece.copy_(view, non_blocking=True)
             self._scatter(flat, slot, index)
         self.restored_bytes += offloaded.nbytes
@@ -228,8 +226,9 @@ class OffloadStore:
         for tensor in used:
             tensor.record_stream(self._stream)  # its memory is not reused before
 
-    def _views(self, blocks: list[int], flat: Tensor) -> list[Tensor]:
-        return self._arena.views(blocks, flat.nbytes)
+    def _pieces(self, blocks: list[int], flat: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each block of host memory with the bytes that belong there."""
+        return zip(self._arena.views(blocks, flat.nbytes), flat.split(self._arena.block_size), strict=True)
 
     def _make_room(self, nbytes: int) -> list[int] | None:
         """Room in host memory, moving the least recently offloaded to disk or giving them up for it."""

@@ -144,7 +144,7 @@ class Runner:
         """
         self._tell_pages()
         if not prefill and self._graphed(len(decode)):
-            return self._replay(decode, drawn)
+            return self._graph_of(*_graph_key(decode)).replay(decode, drawn)[: len(decode)]
         numbers = self._numbers(decode, prefill)
         if drawn is not None:
             self.take_drawn(numbers.tokens, decode, drawn)
@@ -270,9 +270,6 @@ class Runner:
             self._graph_of(rows, adapted)
             if rows >= sessions:
                 break
-
-    def _replay(self, decode: list[SessionState], drawn: UnreadTokens | None) -> Tensor:
-        return self._graph_of(*_graph_key(decode)).replay(decode, drawn)[: len(decode)]
 
     def _graph_of(self, rows: int, adapted: bool) -> DecodeGraph:
         key = (rows, adapted)

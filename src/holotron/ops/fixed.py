@@ -93,9 +93,9 @@ def ssd_scan(
     B_CHLN, C_CHLN = B_CGLN.repeat_interleave(per_group, 1), C_CGLN.repeat_interleave(per_group, 1)
     added_CHPN = (x_CHLP * to_end_CHL[..., None].to(dtype)).transpose(2, 3) @ B_CHLN
     kept_CHL = log_decay_CHL.exp()
-    entering_CHPN = _carry(
-        kept_CHL[..., -1].contiguous(), added_CHPN.to(kept_CHL.dtype), tables.first_S, tables.counts_S
-    )
+    carry = triton_carry if added_CHPN.is_cuda else plain_carry
+    left_CH, added_CHPN = kept_CHL[..., -1].contiguous(), added_CHPN.to(kept_CHL.dtype)
+    entering_CHPN = carry(left_CH, added_CHPN, tables.first_S, tables.counts_S)
     carried_CHLP = (C_CHLN * kept_CHL[..., None].to(dtype)) @ entering_CHPN.to(dtype).transpose(2, 3)
 
     y_CLHP = (inside_CHLP + carried_CHLP).transpose(1, 2)
@@ -106,12 +106,6 @@ def chunk_tables(tables: ScanTables) -> tuple[Tensor, Tensor, Tensor, Tensor, Te
     """The first token and the number of tokens of each chunk, the same of sequences in chunks, and the used tokens."""
     starts_C, counts_C = tables.tokens_CL[:, 0].int(), tables.is_filled_CL.sum(1, dtype=torch.int32)
     return starts_C, counts_C, tables.first_S, tables.counts_S, tables.is_used_T.sum(0, keepdim=True, dtype=torch.int32)
-
-
-def _carry(kept_CH: Tensor, added_CHPN: Tensor, first_S: Tensor, counts_S: Tensor) -> Tensor:
-    if added_CHPN.is_cuda:
-        return triton_carry(kept_CH, added_CHPN, first_S, counts_S)
-    return plain_carry(kept_CH, added_CHPN, first_S, counts_S)
 
 
 def causal_conv(x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, packing: FixedPacking) -> Tensor:

@@ -34,7 +34,7 @@ class Keys:
     """Compares keys by digests of equal length, all of them, so that the time it takes says nothing about any."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._keys = [(_digest(key), Caller(_fingerprint(key))) for key in settings.api_keys]
+        self._keys = [(digest := _digest(key), Caller(f"key-{digest.hex()[:12]}")) for key in settings.api_keys]
         self._admin = _digest(settings.admin_key) if settings.admin_key else None
         self._trainers = [ip_network(network) for network in settings.trainers]
 
@@ -103,10 +103,6 @@ def _bearer(request: Request) -> str:
 
 def _digest(key: str) -> bytes:
     return sha256(key.encode("utf-8", "surrogateescape")).digest()
-
-
-def _fingerprint(key: str) -> str:
-    return "key-" + _digest(key).hex()[:12]
 
 
 class Admission:

@@ -103,17 +103,14 @@ def _one(action: Action, space: Space) -> dict[str, Any]:
         case a.Type():
             return {"type": "type", "text": action.text}
         case a.Press():
-            return {"type": "keypress", "keys": [_KEY_NAMES.get(k, _upper(k)) for k in split_keys(action.keys)]}
+            named = ((key, key if len(key) == 1 else key.upper()) for key in split_keys(action.keys))
+            return {"type": "keypress", "keys": [_KEY_NAMES.get(key, upper) for key, upper in named]}
         case a.Scroll():
             right, down = to_scroll_pixels(action, space)
             return {"type": "scroll", **to_xy(*scroll_point(action), space), "scroll_x": right, "scroll_y": down}
         case a.Wait():
             return {"type": "screenshot"} if action.seconds == 0 else {"type": "wait"}
     raise inexpressible(action, NAME)
-
-
-def _upper(key: str) -> str:
-    return key if len(key) == 1 else key.upper()
 
 
 def _read(values: dict[str, Any], space: Space) -> list[Action]:

@@ -38,7 +38,7 @@ def find_chromium(*, window: bool = False) -> tuple[Path | None, str]:
             continue
         if location := shutil.which(command):
             return Path(location), "on the PATH"
-    cache = playwright_cache()
+    cache = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or "~/.cache/ms-playwright").expanduser()
     for name in PLAYWRIGHT_BINARIES:
         if window and _is_shell(name):
             continue
@@ -86,10 +86,6 @@ def isolation_arguments() -> list[str]:
         "--webrtc-ip-handling-policy=disable_non_proxied_udp",
         "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     ]
-
-
-def playwright_cache() -> Path:
-    return Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or "~/.cache/ms-playwright").expanduser()
 
 
 def _runnable(path: Path) -> bool:

@@ -232,28 +232,28 @@ class BrowserEnv(Surface):
         seconds = self.options.goto_seconds
         before = self._driver.events.last_refusal
 
+        def failed(why: str) -> ActionFailed:
+            return ActionFailed(self.options.secrets.redact(f"{url} {why}"))
+
         async def do() -> None:
             try:
                 await self._page.goto(url, wait_until="commit", timeout=seconds * 1000)
             except Error as error:
                 # Before refusals: a browser that meets such a certificate asks hosts of its own whether it is online.
                 if certificate := re.search(r"ERR_CERT_\w+", error.message):
-                    told = f"{url} could not be loaded: its certificate is not trusted here ({certificate[0]}); {TRUST}"
-                    raise ActionFailed(self.options.secrets.redact(told)) from None
+                    told = f"its certificate is not trusted here ({certificate[0]}); {TRUST}"
+                    raise failed(f"could not be loaded: {told}") from None
                 last = self._driver.events.last_refusal
                 if last is not None and last is not before:
                     raise Refused(f"going to {last.target} was refused: {last.rule}", last.rule) from None
                 if (reason := self._driver.problem(url)) is not None:
-                    told = self.options.secrets.redact(f"{url} could not be loaded: {reason}")
-                    raise ActionFailed(told) from None
+                    raise failed(f"could not be loaded: {reason}") from None
                 if isinstance(error, PlaywrightTimeout):
                     await self._driver.stop_loading(self._tab)
-                    told = f"{url} did not answer within {seconds:g} s; it is not waited for any longer"
-                    raise ActionFailed(self.options.secrets.redact(told)) from None
+                    raise failed(f"did not answer within {seconds:g} s; it is not waited for any longer") from None
                 for sign, words in UNREADABLE.items():
                     if sign in error.message:
-                        told = f"{url} could not be loaded: {words}"
-                        raise ActionFailed(self.options.secrets.redact(told)) from None
+                        raise failed(f"could not be loaded: {words}") from None
                 raise error
 
         await self._driver.act("goto", do, seconds + self.options.call_seconds)

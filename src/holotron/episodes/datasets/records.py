@@ -60,14 +60,10 @@ def source_files(source: Path, images: Path | None, names: Sequence[str] = ()) -
         return _listed(source, images) or [SourceFile(source, images or source.parent)]
     every = sorted(path for path in source.rglob("*") if path.is_file())
     kinds = [names] if names else [("*.json", "*.jsonl"), ("*.csv", "*.parquet")]
-    found = next((some for kind in kinds if (some := [path for path in every if _matches(path, kind)])), [])
+    found = next((some for kind in kinds if (some := [path for path in every if any(map(path.match, kind))])), [])
     if not found:
         raise DatasetError(f"{source} has no file {' or '.join(names or ('*.json', '*.jsonl', '*.csv', '*.parquet'))}")
     return [SourceFile(path, images or source) for path in found]
-
-
-def _matches(path: Path, patterns: Sequence[str]) -> bool:
-    return any(path.match(pattern) for pattern in patterns)
 
 
 def _listed(meta: Path, images: Path | None) -> list[SourceFile]:

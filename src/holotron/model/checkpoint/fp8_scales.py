@@ -20,11 +20,7 @@ STORED = "F8_E4M3"
 BLOCK = 128  # rows and columns that share a scale
 SUFFIXES = ("_scale_inv", "_scale")
 _SCALE_TYPES = ("F32", "F16", "BF16")
-_PASSED_OVER = re.compile(r"\.(input_scale|k_scale|v_scale)$")
-
-
-def is_passed_over(name: str) -> bool:
-    return _PASSED_OVER.search(name) is not None
+PASSED_OVER = re.compile(r"\.(input_scale|k_scale|v_scale)$")
 
 
 def scale_of(name: str, headers: Mapping[str, TensorHeader]) -> str:

@@ -141,7 +141,7 @@ def _plan(
     scales = {name + end for name in wanted if headers[name].dtype == "I8" for end in (int8.SUFFIX, int8.REST)}
     scales |= {fp8_scales.scale_of(name, headers) for name in wanted if headers[name].dtype == fp8_scales.STORED}
     if any(headers[name].dtype == fp8_scales.STORED for name in wanted):
-        scales |= {name for name in headers if fp8_scales.is_passed_over(name)}
+        scales |= {name for name in headers if fp8_scales.PASSED_OVER.search(name)}
     unexpected = [
         n for n in headers if n not in wanted and n not in scales and not is_kept(n) and not is_dropped(n) and n != tied
     ]

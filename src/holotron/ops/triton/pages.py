@@ -50,13 +50,13 @@ def write_pages(
     )
 
 
-def gather_pages(pages_NKZD: Tensor, table_row_M: Tensor, length: int, *, dtype: torch.dtype | None = None) -> Tensor:
-    """The first `length` entries of one session, [K, E, D], in `dtype` (the pages' own unless told).
+def gather_pages(pages_NKZD: Tensor, table_row_M: Tensor, length: int, *, dtype: torch.dtype) -> Tensor:
+    """The first `length` entries of one session, [K, E, D].
 
     In memory the entries come first: strides then do not depend on the length, which cuDNN would plan anew for.
     """
     _, kv_heads, page_size, head_dim = pages_NKZD.shape
-    out_EKD = torch.empty(length, kv_heads, head_dim, dtype=dtype or pages_NKZD.dtype, device=pages_NKZD.device)
+    out_EKD = torch.empty(length, kv_heads, head_dim, dtype=dtype, device=pages_NKZD.device)
     if length:
         _gather_kernel[(-(-length // page_size), kv_heads)](
             pages_NKZD,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -89,20 +90,20 @@ class EnginesBeside:
         return sent
 
     def warm_up(self, sessions: int) -> None:
-        self.model.call(_warm_up, -(-sessions // self.model.count))
+        self.model.call(_asked, "warm_up", -(-sessions // self.model.count))
 
     def tend(self) -> None:
         """ModelUnavailable where one of them is gone: the same command goes on."""
         self.model.check()
 
     def sleep(self) -> None:
-        self.model.call(_sleep)
+        self.model.call(_asked, "sleep")
 
     def wake(self) -> None:
-        self.model.call(_wake)
+        self.model.call(_asked, "wake")
 
     def score(self, sequence: Sequence) -> list[float] | None:
-        found: list[float] = self.model.call(_score, sequence)[0]
+        found: list[float] = self.model.call(_asked, "score", sequence)[0]
         return found
 
 
@@ -129,17 +130,6 @@ def _take(model: EngineModel, version: int) -> str:
     return bit_checksum((name, engine.model.get_parameter(name)) for name in staged.tensors)
 
 
-def _warm_up(model: EngineModel, sessions: int) -> None:
-    model.engine.warm_up(sessions, model.adapter)
-
-
-def _sleep(model: EngineModel) -> None:
-    model.engine.sleep()
-
-
-def _wake(model: EngineModel) -> None:
-    model.engine.wake()
-
-
-def _score(model: EngineModel, sequence: Sequence) -> list[float] | None:
-    return EngineHere(model).score(sequence)
+def _asked(model: EngineModel, what: str, *arguments: Any) -> Any:
+    """What an engine in this process would be asked."""
+    return getattr(EngineHere(model), what)(*arguments)
