@@ -9,10 +9,20 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "holotron"
 MOST_LINES = 76_500
 SHARED_RUN = 12
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten_at_the_end() -> Iterator[None]:
+    """All modules' trees are so many objects that collecting garbage in later tests would take seconds each time."""
+    yield
+    modules.cache_clear()
+    every_call.cache_clear()
 
 
 @cache

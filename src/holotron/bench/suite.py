@@ -105,17 +105,16 @@ def run_suite(
         print(f"== {name}: {line}", file=sys.stderr, flush=True)
         started = time.monotonic()
         try:
-            if model is None or (options.model, options.weights) != loaded:
+            if (options.model, options.weights) != loaded:
                 model = None
-                _free()
+            _free()
+            if model is None:
                 model, loaded = load(options), (options.model, options.weights)
             report = measures[options.what](options, model) | {"case": name, "command": line}
             report["seconds_of_the_case"] = time.monotonic() - started
         except Exception:
             traceback.print_exc()
             continue
-        finally:
-            _free()
         reports[name] = report
         write_json(folder / f"{name}.json", report)
         if "workload" in report:
