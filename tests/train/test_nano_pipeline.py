@@ -74,7 +74,8 @@ def test_every_recipe_is_used() -> None:
 
 def test_switches_are_tried_on_the_recipe_of_the_run() -> None:
     """A switch that the recipe has that way already would show nothing."""
-    steps = [parsed(step) for step in read_pipeline(ROOT / "pipelines" / "rl.toml").steps if " grpo " in step.run]
+    switches = read_pipeline(ROOT / "pipelines" / "rl-switches.toml")
+    steps = [parsed(step) for step in switches.steps if " grpo " in step.run]
     recipe, (plain, *tried) = ROOT / "recipes" / "grpo-miniwob.toml", [step["settings"] for step in steps]
     assert len(tried) == 3
     of_the_run = read_grpo_recipe(recipe, plain)
