@@ -194,4 +194,4 @@ def _warm_up(trainer: GrpoTrainer, screen: bytes, options: argparse.Namespace) -
         ("",) * options.steps,
     )
     weighed = [WeighedSequence(played, (0.0,) * options.steps)]
-    learner.update(learner.prepared(pack(trainer.packer, weighed, trainer.recipe.objective)), 0, 0)
+    learner.update(learner.passes(pack(trainer.packer, weighed, trainer.recipe.objective))[0], 0, 0)

@@ -96,11 +96,11 @@ class TrainingBatch:
     examples: int
 
     def to(self, device: torch.device) -> TrainingBatch:
-        return _mapped(self, lambda tensor: tensor.to(device, non_blocking=True))
+        return mapped(self, lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin(self) -> TrainingBatch:
         """In memory that a GPU can fetch from while it computes."""
-        return _mapped(self, Tensor.pin_memory)
+        return mapped(self, Tensor.pin_memory)
 
     def tables(self) -> list[Tensor]:
         """All tensors whose shape the budget fixes, in an order that is the same for all batches."""
@@ -110,21 +110,21 @@ class TrainingBatch:
             found.append(tensor)
             return tensor
 
-        _mapped(replace(self, pixels=()), note)
+        mapped(replace(self, pixels=()), note)
         return found
 
 
-def _mapped(value: T, function: Callable[[Tensor], Tensor]) -> T:
+def mapped(value: T, function: Callable[[Tensor], Tensor]) -> T:
     """The value with each tensor in it replaced."""
     new: Any = value
     if isinstance(value, Tensor):
         new = function(value)
     elif isinstance(value, tuple):
-        new = tuple(_mapped(item, function) for item in value)
+        new = tuple(mapped(item, function) for item in value)
     elif is_dataclass(value) and not isinstance(value, type):
-        new = type(value)(**{field.name: _mapped(getattr(value, field.name), function) for field in fields(value)})
-    mapped: T = new
-    return mapped
+        new = type(value)(**{field.name: mapped(getattr(value, field.name), function) for field in fields(value)})
+    found: T = new
+    return found
 
 
 class Packer:

@@ -121,7 +121,7 @@ def test_an_update_reaches_every_parameter_of_the_engine_bit_for_bit(tmp_path: P
         ids = asyncio.run(play(model, ASKED, store))
         reader = reader_of(learner, model, store)
         weighed = [WeighedSequence(played, (1.0, -0.5, 0.3)) for [played] in reader.read(*ids)]
-        batches = learner.prepared(pack(Packer(TINY, recipe.batch), weighed, recipe.objective))
+        batches = list(learner.passes(pack(Packer(TINY, recipe.batch), weighed, recipe.objective))[0])
         for step in range(2):
             report = learner.update(batches, step, 0)
         means = report.sums.means()

@@ -81,7 +81,7 @@ def test_tokens_are_weighed_by_a_constant_or_by_the_length_of_their_episode(tmp_
 def test_a_second_update_is_clipped_against_the_weights_before_the_first(tmp_path: Path) -> None:
     learner = learner_of(tmp_path, updates=2)
     before = plain(learner.model, learner, "no").detach()
-    first, second = (learner.prepared(batches(learner, answer)) for answer in ("left", "no"))
+    first, second = (list(learner.passes(batches(learner, answer))[0]) for answer in ("left", "no"))
     learner.update(first, 0, 0)
     now = plain(learner.model, learner, "no").detach()
     report = learner.update(second, 0, 0)
@@ -97,13 +97,18 @@ def test_a_second_update_is_clipped_against_the_weights_before_the_first(tmp_pat
 
 
 @pytest.mark.parametrize("cap", [0.0, 2.0])
-def test_a_second_epoch_learns_from_the_same_batches_and_is_clipped(tmp_path: Path, cap: float) -> None:
+def test_a_second_epoch_learns_from_the_same_batches_and_is_clipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: float
+) -> None:
     learner = learner_of(tmp_path, epochs=2, objective={"importance_cap": cap, "tokens": 8.0})
     before, engine = plain(learner.model, learner, "no").detach(), torch.from_numpy(played(learner, "no").engine)
-    once = learner.prepared(batches(learner, "no"))
+    passes, logprobs = list[RolloutBatch](), learner.logprobs
+    monkeypatch.setattr(learner, "logprobs", lambda batch: passes.append(batch) or logprobs(batch))
+    once, again = learner.passes(iter(batches(learner, "no")))  # packed while others are learned from
     first = learner.update(once, 0, 0)
     now = plain(learner.model, learner, "no").detach()
-    second = learner.update(once, 0, 0)
+    second = learner.update(again, 0, 0)
+    assert len(passes) == 2  # of them alone: the first says the log-probabilities before it
     old = before if cap else engine
     weight = (before - engine).exp().clamp_max(cap) if cap else torch.ones_like(before)
 
@@ -136,7 +141,7 @@ def test_a_replayed_success_is_not_weighted_by_how_unlikely_it_is_now(tmp_path: 
 def test_with_lora_the_divergence_is_from_the_model_without_it(tmp_path: Path) -> None:
     learner = learner_of(tmp_path, "[lora]\nrank = 4\n", objective={"kl": 0.3, "tokens": 8.0})
     learner.update(batches(learner, *ANSWERS), 0, 0)  # away from the beginning
-    [batch] = learner.prepared(batches(learner, *ANSWERS, advantage=0.0))
+    [[batch]] = learner.passes(batches(learner, *ANSWERS, advantage=0.0))
     base = load(tmp_path / "start", "cpu", torch.float32)
     reference, now = plain(base, learner, *ANSWERS), plain(learner.model, learner, *ANSWERS)
     assert batch.drawn.reference_N is not None

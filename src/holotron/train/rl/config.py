@@ -218,11 +218,6 @@ class GrpoRecipe(Recipe):
             if getattr(self, name):
                 raise RecipeError(f"{name} belongs to supervised stages; leave it out of a recipe for online RL")
 
-    @property
-    def updates_once(self) -> bool:
-        """One step of the optimiser an iteration: the trainer's log-probabilities before it are those it computes."""
-        return self.updates == 1 and self.epochs == 1
-
 
 def read_grpo_recipe(path: Path, settings: Sequence[str] = (), **changes: Any) -> GrpoRecipe:
     """As `read_recipe`, of a recipe for online RL."""

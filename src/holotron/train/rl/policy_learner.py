@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import tee
 from time import monotonic
 from typing import Any
 
@@ -137,28 +138,34 @@ class PolicyLearner(Learner):
         engine_N = torch.tensor(scored)[torch.from_numpy(sequence.learn)]
         return float((own_N[: len(engine_N)].cpu() - engine_N).abs().mean())
 
-    def prepared(self, batches: Iterable[RolloutBatch]) -> Iterable[RolloutBatch]:
-        """With the log-probabilities that stay while the weights change: those before, and those at the beginning.
+    def passes(self, batches: Iterable[RolloutBatch]) -> list[Iterable[RolloutBatch]]:
+        """The batches once for each epoch, with log-probabilities that stay while weights change: those before the
+        iteration, and those at the beginning of the run.
 
-        An iteration of one update needs no pass for the former: they are what that update computes itself. Where no
-        pass is needed at all, batches are taken as they come.
+        The former are what the first pass computes itself, unless other updates come before it. Where no pass is
+        needed for them, batches are taken as they come.
         """
-        config, once = self.recipe.objective, self.recipe.updates_once
-        if not config.kl and (once or (not config.importance_cap and self.recipe.epochs == 1)):
-            return batches
-        found = list(batches)
-        if config.importance_cap and not once:
-            found = [batch.with_logprobs(self._without_gradients(batch)) for batch in found]
+        config, found = self.recipe.objective, self._pinned(batches)
+        if config.importance_cap and self.recipe.updates > 1:
+            found = [replace(batch, measured=True) for batch in self._measured(found, "old_N")]
         if config.kl:
             with self.at_the_beginning():
-                found = [batch.with_logprobs(None, self._without_gradients(batch)) for batch in found]
-        return found
+                found = list(self._measured(found, "reference_N"))
+        first, *others = tee(found, self.recipe.epochs)
+        return [first, *((replace(batch, measured=True) for batch in other) for other in others)]
 
-    def _without_gradients(self, batch: RolloutBatch) -> Tensor:
-        with torch.no_grad():
-            found = self.logprobs(batch.to(self.device))[0].cpu()
-        self.let_go()
-        return found
+    def _pinned(self, batches: Iterable[RolloutBatch]) -> Iterable[RolloutBatch]:
+        """From other memory a GPU would copy only when it is done with all that came before."""
+        return (batch.pin() for batch in batches) if self.device.type == "cuda" else batches
+
+    def _measured(self, batches: Iterable[RolloutBatch], name: str) -> Iterator[RolloutBatch]:
+        """With the log-probabilities of now under a name; the device is not waited for."""
+        for batch in batches:
+            with torch.no_grad():
+                found_N, _ = self.logprobs(batch.to(self.device))
+            self.let_go()
+            getattr(batch.drawn, name).copy_(found_N, non_blocking=True)
+            yield batch
 
     @contextmanager
     def at_the_beginning(self) -> Iterator[None]:
@@ -187,7 +194,7 @@ class PolicyLearner(Learner):
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         sums, total = TokenSums(), torch.zeros((), device=self.device)
-        for batch in (batch.to(self.device) for batch in batches):
+        for batch in batches:
             total += self._policy_gradient(batch, sums, version)
         imitation: Tensor | None = None
         if imitated is not None:
@@ -198,12 +205,14 @@ class PolicyLearner(Learner):
             total, sums = self.ranks.sum(total), sums.over(self.ranks)
         return UpdateReport(sums, total, self.apply_gradients(step), imitation)
 
-    def _policy_gradient(self, batch: RolloutBatch, sums: TokenSums, version: int) -> Tensor:
-        config, drawn = self.recipe.objective, batch.drawn
+    def _policy_gradient(self, held: RolloutBatch, sums: TokenSums, version: int) -> Tensor:
+        config, batch = self.recipe.objective, held.to(self.device)
+        drawn = batch.drawn
         with self.forwards.passing():
             new_N, entropy_N = self.logprobs(batch)
-        if config.importance_cap and self.recipe.updates_once:
-            drawn = batch.with_logprobs(new_N.detach(), drawn.reference_N).drawn
+        if config.importance_cap and not held.measured:
+            drawn = replace(drawn, old_N=new_N.detach())
+            held.drawn.old_N.copy_(drawn.old_N, non_blocking=True)  # for the passes after this one
         found = policy_loss(new_N, agreed(drawn, batch.version_N) if config.importance_cap else drawn, config)
         loss = (found.loss_N * drawn.weight_N).sum()
         (loss * self.ranks.size).backward()  # gradients are averaged over the ranks

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Sequence as ListOf
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holotron.train.batches import Packer, TrainingBatch
+from holotron.train.batches import Packer, TrainingBatch, mapped
 from holotron.train.rl.config import ObjectiveConfig
 from holotron.train.rl.played import PlayedSequence
 from holotron.train.rl.policy_loss import DrawnTokens
@@ -66,24 +66,22 @@ class RolloutBatch:
     """allowed: what each token was drawn from, 32 tokens a word. version: the oldest of the weights
     that had to do with it: those that drew it and those that its episode was begun with.
 
-    Padding and tokens of replayed successes have NO_VERSION.
+    Padding and tokens of replayed successes have NO_VERSION. measured: `drawn.old_N` is known; else the first pass
+    over the batch says it.
     """
 
     batch: TrainingBatch
     drawn: DrawnTokens
     allowed_NW: Tensor
     version_N: Tensor
+    measured: bool = False
 
     def to(self, device: torch.device) -> RolloutBatch:
-        held = {f.name: getattr(self.drawn, f.name) for f in fields(DrawnTokens)}
-        moved: dict[str, Any] = {name: None if value is None else value.to(device) for name, value in held.items()}
-        return RolloutBatch(
-            self.batch.to(device), DrawnTokens(**moved), self.allowed_NW.to(device), self.version_N.to(device)
-        )
+        return mapped(self, lambda tensor: tensor.to(device, non_blocking=True))
 
-    def with_logprobs(self, old_N: Tensor | None = None, reference_N: Tensor | None = None) -> RolloutBatch:
-        old_N = self.drawn.old_N if old_N is None else old_N
-        return replace(self, drawn=replace(self.drawn, old_N=old_N, reference_N=reference_N))
+    def pin(self) -> RolloutBatch:
+        """In memory that a GPU can fetch from while it computes."""
+        return mapped(self, Tensor.pin_memory)
 
 
 def pack(packer: Packer, sequences: ListOf[WeighedSequence], config: ObjectiveConfig) -> list[RolloutBatch]:
@@ -135,7 +133,8 @@ def build_batch(
         DrawnTokens(
             advantage_N=_padded(np.concatenate(advantages), most),
             engine_N=engine_N,
-            old_N=engine_N,
+            old_N=engine_N.clone(),
+            reference_N=engine_N.clone() if config.kl else None,
             weight_N=_padded(np.concatenate(weights), most),
             answer_N=_padded(
                 np.concatenate([each.step + start for each, start in zip(played, starts, strict=False)]), most, np.int64

@@ -174,10 +174,10 @@ class GrpoTrainer:
             with watch.part("reading"):
                 weighed, answer_tokens = self._weighed(found, groups)
             with watch.part("logprobs"):  # besides those that the updates make
-                parts = [learner.prepared(self._packed(groups, *part)) for part in weighed]
+                parts = [learner.passes(self._packed(groups, *part)) for part in weighed]
             with watch.part("learning"):
-                version, again = self.ledger.version, recipe.epochs
-                batches = (_listening(collector, one) for one in parts * again)
+                version = self.ledger.version
+                batches = (_listening(collector, part[epoch]) for epoch in range(recipe.epochs) for part in parts)
                 updates = [learner.update(one, self.step, version, next(imitated, None)) for one in batches]
                 if self.device.type == "cuda":
                     torch.cuda.current_stream(self.device).synchronize()
