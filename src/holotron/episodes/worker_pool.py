@@ -43,6 +43,7 @@ class Share(Generic[T]):
     """One worker's part of a list that all take from, and the model that all ask.
 
     groups: places in the list that are better taken one after another by the same; all are one group unless told.
+    number: of the worker; copies of a model are asked by every so manieth.
     """
 
     items: Sequence[T]
@@ -50,6 +51,7 @@ class Share(Generic[T]):
     report: Callable[[Any], None] = lambda _: None
     groups: Sequence[Sequence[int]] = ()
     counts: Any = None  # of each group, how many items were taken, and how many take from it
+    number: int = 0
 
     def __post_init__(self) -> None:
         self.groups = self.groups or [range(len(self.items))]
@@ -138,7 +140,7 @@ async def share_out(
         try:
             for number in range(workers):
                 receiver, sender = spawn.Pipe(duplex=False)
-                arguments = (work, items, asked[number % len(asked)], groups, counts, sender)
+                arguments = (work, items, asked[number % len(asked)], groups, counts, number, sender)
                 processes.append(spawn.Process(target=_main, args=arguments, daemon=True))
                 processes[-1].start()
                 sender.close()
@@ -206,6 +208,7 @@ def _main(
     asked: ModelHandle | EndpointModel | None,
     groups: Sequence[Sequence[int]],
     counts: Any,
+    number: int,
     sender: Connection,
 ) -> None:
     """A worker's life."""
@@ -224,7 +227,7 @@ def _main(
             elif asked is not None:
                 stack.push_async_callback(asked.aclose)
                 model = asked
-            return await work(Share(items, model, lambda value: sender.send(("report", value)), groups, counts))
+            return await work(Share(items, model, lambda value: sender.send(("report", value)), groups, counts, number))
 
     try:
         sender.send(("result", asyncio.run(live())))

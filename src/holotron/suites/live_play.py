@@ -6,13 +6,15 @@ import asyncio
 import multiprocessing
 import queue
 import threading
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Self
 
 from holotron.agent.chat import ChatModel
+from holotron.agent.model_processes import ModelProcesses
 from holotron.env.task import Task, TaskKey
 from holotron.episodes.errors import Damaged, EpisodeError
 from holotron.episodes.fleet import Counters, Fleet
@@ -35,7 +37,8 @@ class Ended(NamedTuple):
 class LivePlay:
     """Plays tasks in a thread of its own, as a context manager. `ended` has what came of each, in the order of ends.
 
-    What the store has finished is not played again. Where a worker process dies, all are started anew with the tasks
+    Attempts at one task and seed that are put one after another are asked of one copy of the model, where their first
+    prompt is computed once. What the store has finished is not played again. Where a worker process dies, all are started anew with the tasks
     that were in hand. An error that is no episode's is raised by `take`. At its end what is being played is left.
     """
 
@@ -44,9 +47,11 @@ class LivePlay:
         self._work = partial(_work, how, -(-sessions // workers), browsers)
         self._store = EpisodeStore(how.store)
         self._ended: queue.Queue[Ended | BaseException] = queue.Queue()
-        self._in_hand: dict[TaskKey, Task] = {}
+        self._in_hand: dict[TaskKey, tuple[Task, int]] = {}  # with the copy that is asked
+        self._last: tuple[tuple[str, int | None], int] | None = None
         self._lock = threading.Lock()
-        self._tasks = TaskQueue()  # made anew with the processes
+        self._copies = min(workers, model.count) if isinstance(model, ModelProcesses) else 1
+        self._tasks = self._queues()  # made anew with the processes
         self._closing = False
         self._playing: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
         self._counted: list[dict[int, Counters]] = [{}]
@@ -58,7 +63,7 @@ class LivePlay:
 
     def __exit__(self, *_: object) -> None:
         self._closing = True
-        self._tasks.close()
+        self._close()
         if self._playing is not None:
             loop, task = self._playing
             with suppress(RuntimeError):  # it has ended by itself
@@ -72,8 +77,17 @@ class LivePlay:
             self._ended.put(Ended(task, info))
             return
         with self._lock:
-            self._in_hand[task.key] = task
-            self._tasks.put(task)
+            copy = self._copy_for(task.key)
+            self._in_hand[task.key] = task, copy
+            self._tasks[copy].put(task)
+
+    def _copy_for(self, key: TaskKey) -> int:
+        """That of the attempt before, else the one with the least in hand for each of its workers."""
+        if self._last is None or self._last[0] != key[:2]:
+            busy = Counter(copy for _, copy in self._in_hand.values())
+            workers = [len(range(copy, self._workers, self._copies)) for copy in range(self._copies)]
+            self._last = key[:2], min(range(self._copies), key=lambda copy: busy[copy] / workers[copy])
+        return self._last[1]
 
     def take(self, seconds: float | None = None) -> Ended | None:
         """The next that ended; None after so many seconds without one."""
@@ -129,7 +143,7 @@ class LivePlay:
         if not self._closing:
             await self._play(self._tasks)
 
-    async def _play(self, tasks: TaskQueue) -> None:
+    async def _play(self, tasks: Sequence[TaskQueue]) -> None:
         await share_out(
             partial(self._work, tasks), (), self._model, workers=self._workers, on_report=self._heard, together=True
         )
@@ -137,19 +151,27 @@ class LivePlay:
     def _begin_anew(self) -> None:
         with self._lock:
             self._counted.append({})
-            self._tasks.close()
-            self._tasks = TaskQueue()
+            self._close()
+            self._tasks = self._queues()
             left = list(self._in_hand.values())
             self._in_hand.clear()
-        for task in left:
+        for task, _ in left:
             self.put(task)
+
+    def _queues(self) -> list[TaskQueue]:
+        """One for each copy of the model."""
+        return [TaskQueue() for _ in range(self._copies)]
+
+    def _close(self) -> None:
+        for tasks in self._tasks:
+            tasks.close()
 
     def _heard(self, number: int, value: Counters | Ended) -> None:
         if isinstance(value, Counters):
             self._counted[-1][number] = value
             return
         with self._lock:
-            known = self._in_hand.pop(value.task.key, None)
+            known, _ = self._in_hand.pop(value.task.key, (None, 0))
         if known is not None:
             self._ended.put(Ended(known, value.info))
 
@@ -195,8 +217,9 @@ class Coming(AsyncIterator[Task]):
         return task
 
 
-async def _work(how: Play, sessions: int, browsers: int, tasks: TaskQueue, share: Share[Any]) -> None:
+async def _work(how: Play, sessions: int, browsers: int, queues: Sequence[TaskQueue], share: Share[Any]) -> None:
     """What one worker does."""
+    tasks = queues[share.number % len(queues)]  # those of the copy that it asks
     async with how.suite.pool(sessions, browsers) as pool:
         fleet = Fleet(
             EpisodeStore(how.store, sync="never"),

@@ -33,10 +33,17 @@ def held_by(model: EngineModel) -> dict[str, str]:
     return weight_checksums(model.engine.model)
 
 
+def not_taken(model: EngineModel) -> int:
+    """Sessions that were forked for a group and that nobody played."""
+    assert model.shared is not None
+    return sum(len(forked.result()) for forked in model.shared._ready.values())
+
+
 def test_a_run_against_copies_is_the_run_of_an_engine_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: Callable[[], list[BaseProcess]]
 ) -> None:
     seen: list[tuple[dict[str, str], ...]] = []
+    forked: list[list[int]] = []
     send = EnginesBeside.send
 
     def sent(self: EnginesBeside, learner: Learner, version: int) -> str:
@@ -45,6 +52,7 @@ def test_a_run_against_copies_is_the_run_of_an_engine_here(
             name: sha256(weight.numpy().tobytes()).hexdigest() for name, weight in learner.weights(averaged=False)
         }
         seen.append((learned, *self.model.call(held_by)))
+        forked.append(self.model.call(not_taken))
         return checksum
 
     expected = train(write_run(tmp_path / "1", steps=3), tmp_path / "here")
@@ -59,6 +67,7 @@ def test_a_run_against_copies_is_the_run_of_an_engine_here(
     for learned, *copies in seen:
         assert copies == [learned, learned]
     assert len({str(learned) for learned, *_ in seen}) == len(seen) == 4
+    assert forked == [[0, 0]] * 4  # a group is played by the copy that computed its prompt
 
 
 def test_a_wrong_checksum_ends_the_run(tmp_path: Path) -> None:
