@@ -110,7 +110,7 @@ def grpo(
         agent_failures(),
         failures,
         live_play(ray) as live,
-        Heartbeat("preparing the model and the browsers", to_stderr) as heartbeat,
+        Heartbeat("preparing the model and the browsers, then the first iteration", to_stderr) as heartbeat,
     ):
         with misuse(SuiteError, ValueError):
             trainer = GrpoTrainer(wanted, out, device, live=live)

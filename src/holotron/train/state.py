@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -53,9 +53,18 @@ class StateWriter:
         self._thread.shutdown()
 
     def begin(
-        self, step: int, model: nn.Module, optimizers: Optimizers, average: Average, cursors: dict[int, Cursor]
+        self,
+        step: int,
+        model: nn.Module,
+        optimizers: Optimizers,
+        average: Average,
+        cursors: dict[int, Cursor],
+        beside: Callable[[], None] = lambda: None,
     ) -> None:
-        """Copy the state to the host's memory, and begin to write it; one that is being written is waited for."""
+        """Copy the state to the host's memory, and begin to write it; one that is being written is waited for.
+
+        beside: writes what the first rank keeps besides, in the thread, before the state counts.
+        """
         from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
         self.end()
@@ -70,7 +79,7 @@ class StateWriter:
         }
         staged: Any = stager.stage(_tensors(model, optimizers, average))
         self._step = step
-        self._pending = self._thread.submit(self._write, staged, about)
+        self._pending = self._thread.submit(self._write, staged, about, beside)
 
     @property
     def broken(self) -> bool:
@@ -90,7 +99,7 @@ class StateWriter:
                 f"({reasons[0]}); {kept}. Make room and run the same again"
             ) from error
 
-    def _write(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+    def _write(self, tensors: dict[str, Tensor], about: dict[str, Any], beside: Callable[[], None]) -> None:
         from torch.distributed.checkpoint.filesystem import FileSystemWriter
         from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -100,6 +109,7 @@ class StateWriter:
             alone = self._group is None
             save(tensors, storage_writer=FileSystemWriter(place), process_group=self._group, no_dist=alone)
             if self._ranks.first:
+                beside()
                 sync_path(place)
                 with whole_file(self._folder / NAME) as partial:
                     partial.write_text(json.dumps(about), encoding="utf-8")

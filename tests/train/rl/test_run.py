@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,30 @@ def test_a_run_that_is_killed_and_stopped_equals_one_that_was_not(tmp_path: Path
     assert sum(line["kept"] for line in again) > 0
     with pytest.raises(TrainingError, match=r"holds a run of another recipe \(steps differ\); choose another --out"):
         train(path, out, steps=6)
+
+
+def test_disks_are_waited_for_beside_the_iterations_and_what_a_state_needs_is_there_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, str]] = []
+    behind: list[int] = []
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        name = Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
+        synced.append((threading.current_thread().name, name.split(".partial")[0]))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    recipe = read_grpo_recipe(write_run(tmp_path, steps=3))
+    GrpoTrainer(recipe, tmp_path / "run", "cpu").run(lambda _: behind.append(len(synced)))
+    assert {thread for thread, _ in synced[behind[0] : behind[-1]]} <= {"state_0"}
+    names = [name for thread, name in synced if thread == "state_0"]
+    assert names.count(".state.json") == 3
+    while names:
+        needed, names = names[: names.index(".state.json")], names[names.index(".state.json") + 2 :]
+        assert "metrics.jsonl" in needed
+        assert any(name.startswith(".ledger-") for name in needed)
 
 
 def test_a_run_whose_time_is_over_has_ended_well_and_goes_on_with_more_time(tmp_path: Path) -> None:

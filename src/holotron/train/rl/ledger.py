@@ -4,7 +4,9 @@ of tasks. Kept in a file beside each state, so that a run that was killed counts
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +43,10 @@ class Ledger:
         for name, value in more.items():
             self.totals[name] = self.totals.get(name, 0) + value
 
-    def save(self, folder: Path, step: int) -> None:
-        """Before the state of that step: one without the other is never looked for."""
+    def saving(self, folder: Path, step: int) -> Callable[[], None]:
+        """What writes it as it is now, before the state of that step: one without the other is never looked for."""
         value = asdict(self) | {"open": [asdict(group) for group in self.open.values()]}
-        write_whole(folder / NAME.format(step=step), json.dumps(value).encode(), sync=True)
+        return partial(write_whole, folder / NAME.format(step=step), json.dumps(value).encode(), sync=True)
 
     @classmethod
     def load(cls, folder: Path, step: int) -> Ledger:

@@ -18,6 +18,7 @@ import torch
 
 from holotron.engine.token_sampler import TokenSampler
 from holotron.env.workers import stop_signals
+from holotron.episodes.files import write_whole
 from holotron.train.batches import Packer, TrainingBatch
 from holotron.train.loader import BatchStream, Cursor, load_batches
 from holotron.train.meter import TrainingError
@@ -332,7 +333,7 @@ class GrpoTrainer:
         lines = [line for line in _told(path) if line["step"] <= self.step]
         self.ranks.gather(None)  # all have read it
         if path.exists() and self.ranks.first:
-            path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+            write_whole(path, "".join(f"{json.dumps(line)}\n" for line in lines).encode(), sync=True)
         taken = [line["seconds"] for line in lines]
         self._spent, self._last = sum(taken), taken[-1] if taken else 0.0
 
@@ -340,10 +341,14 @@ class GrpoTrainer:
         """Have the state of now written while the run goes on."""
         if self._kept == self.step:
             return
-        learner = self.learner
-        if self.ranks.first:
-            self.ledger.save(self.out, self.step)
-        states.begin(self.step, learner.model, learner.optimizers, learner.average, self.cursors)
+        learner, save = self.learner, self.ledger.saving(self.out, self.step)
+
+        def beside() -> None:
+            save()
+            with open(self.out / METRICS, "ab") as file:  # lines behind the last state are told again: they can be lost
+                os.fsync(file.fileno())
+
+        states.begin(self.step, learner.model, learner.optimizers, learner.average, self.cursors, beside)
         if self.ranks.first:
             Ledger.tidy(self.out, self._kept, self.step)  # the one before is whole, this one not yet
         self._kept = self.step
@@ -352,8 +357,6 @@ class GrpoTrainer:
         progress.evaluation = self.evaluation.result()
         with open(self.out / METRICS, "a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(progress)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
         if progress.alarm:
             log.warning(
                 "engine and trainer differ by %.3g in log-probabilities of the same weights, and %.3g is allowed: "
