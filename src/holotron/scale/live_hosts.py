@@ -33,6 +33,7 @@ class LiveHostPlay(LivePlay):
 
     async def _play(self, tasks: Sequence[TaskQueue]) -> None:
         [queue] = tasks  # hosts ask one model
+
         def on_change(counters: Counters) -> None:
             self._heard(0, replace(counters, running=0))
 

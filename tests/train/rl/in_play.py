@@ -3,7 +3,8 @@
     python -m tests.train.rl.in_play --learning 6 2.5 1.5 --set rollout.staleness=4
 
 An attempt takes 0.3 s and 0.85 s a step, 3 steps in the mean, as 224 sessions that play 240 steps/s together. Half of
-the groups end all alike. `--learning`: seconds of an iteration besides waiting for attempts.
+the groups end all alike. `--learning`: seconds of an iteration besides waiting for attempts. `--pause`: for which all
+sessions stand still in each, while engines change their weights.
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ class Sessions:
             self._begun += 1
             heappush(self._playing, (now + seconds, self._begun, steps, self._waiting.pop(0)))
 
+    def pause(self, seconds: float) -> None:
+        """All of them are where they are for so long."""
+        self._playing = [(end + seconds, *rest) for end, *rest in self._playing]  # type: ignore[misc]
+
     def take(self, seconds: float | None = None) -> Ended | None:
         until = self.now + (seconds or 0.0)
         if not self._playing or self._playing[0][0] > until:
@@ -80,7 +85,7 @@ def _info(task: Task, success: bool, steps: int) -> EpisodeInfo:
     )
 
 
-def simulate(recipe: GrpoRecipe, learning: float, iterations: int = 60) -> dict[str, float]:
+def simulate(recipe: GrpoRecipe, learning: float, iterations: int = 60, pause: float = 0.0) -> dict[str, float]:
     """Behind the first ten iterations: sessions at play, steps/s, the trainer's waiting, groups and their staleness."""
     recipe = replace(
         recipe, rollout=replace(recipe.rollout, shares={}), groups=replace(recipe.groups, replay=0), updates=1
@@ -97,6 +102,7 @@ def simulate(recipe: GrpoRecipe, learning: float, iterations: int = 60) -> dict[
         old += found.staleness
         ledger.version += 1
         sessions.now += learning
+        sessions.pause(pause)
     seconds = sessions.now - began[0]
     return {
         "sessions_at_play": (sessions.busy - began[1]) / seconds / sessions.count,
@@ -118,9 +124,10 @@ def main() -> None:
     parser.add_argument("--recipe", type=Path, default=RECIPE)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="settings of the recipe")
     parser.add_argument("--learning", type=float, nargs="+", default=[6.0, 2.5, 1.5], metavar="SECONDS")
+    parser.add_argument("--pause", type=float, default=0.0, metavar="SECONDS")
     given = parser.parse_args()
     for seconds in given.learning:
-        told = simulate(read_grpo_recipe(given.recipe, given.set), seconds)
+        told = simulate(read_grpo_recipe(given.recipe, given.set), seconds, pause=given.pause)
         print(f"{seconds} s:", ", ".join(f"{name} {value:.2f}" for name, value in told.items()), flush=True)
 
 
