@@ -31,9 +31,7 @@ class LiveHostPlay(LivePlay):
         self._each = -(-sessions // workers)
         self._opening = partial(opening, how, model, hosts=workers, sessions=self._each, browsers=browsers)
 
-    async def _play(self, tasks: Sequence[TaskQueue]) -> None:
-        [queue] = tasks  # hosts ask one model
-
+    async def _play(self, tasks: TaskQueue) -> None:
         def on_change(counters: Counters) -> None:
             self._heard(0, replace(counters, running=0))
 
@@ -43,7 +41,7 @@ class LiveHostPlay(LivePlay):
         run = HostRun(EpisodeStore(self._how.store), Share(()), Counters(), on_change, on_end)
 
         async def give() -> None:
-            async for task in Coming(queue):
+            async for task in Coming(tasks):
                 run.put(task)
             run.over.set()
 
@@ -52,7 +50,7 @@ class LiveHostPlay(LivePlay):
             try:
                 await run.play(hosts, self._each)
             finally:
-                queue.leave()  # a thread that still waits for a task would keep this process from ending
+                tasks.leave()  # a thread that still waits for a task would keep this process from ending
                 giving.cancel()
 
 

@@ -7,7 +7,7 @@ import multiprocessing
 import queue
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -38,8 +38,9 @@ class LivePlay:
     """Plays tasks in a thread of its own, as a context manager. `ended` has what came of each, in the order of ends.
 
     Attempts at one task and seed that are put one after another are asked of one copy of the model, where their first
-    prompt is computed once. What the store has finished is not played again. Where a worker process dies, all are started anew with the tasks
-    that were in hand. An error that is no episode's is raised by `take`. At its end what is being played is left.
+    prompt is computed once. What the store has finished is not played again. Where a worker process dies, all are
+    started anew with the tasks that were in hand. An error that is no episode's is raised by `take`. At its end what is
+    being played is left.
     """
 
     def __init__(self, how: Play, model: ChatModel, *, sessions: int, browsers: int = 1, workers: int = 1) -> None:
@@ -51,7 +52,7 @@ class LivePlay:
         self._last: tuple[tuple[str, int | None], int] | None = None
         self._lock = threading.Lock()
         self._copies = min(workers, model.count) if isinstance(model, ModelProcesses) else 1
-        self._tasks = self._queues()  # made anew with the processes
+        self._tasks = TaskQueue(self._copies)  # made anew with the processes
         self._closing = False
         self._playing: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
         self._counted: list[dict[int, Counters]] = [{}]
@@ -63,7 +64,7 @@ class LivePlay:
 
     def __exit__(self, *_: object) -> None:
         self._closing = True
-        self._close()
+        self._tasks.close()
         if self._playing is not None:
             loop, task = self._playing
             with suppress(RuntimeError):  # it has ended by itself
@@ -79,7 +80,7 @@ class LivePlay:
         with self._lock:
             copy = self._copy_for(task.key)
             self._in_hand[task.key] = task, copy
-            self._tasks[copy].put(task)
+            self._tasks.put(task, copy)
 
     def _copy_for(self, key: TaskKey) -> int:
         """That of the attempt before, else the one with the least in hand for each of its workers."""
@@ -143,7 +144,7 @@ class LivePlay:
         if not self._closing:
             await self._play(self._tasks)
 
-    async def _play(self, tasks: Sequence[TaskQueue]) -> None:
+    async def _play(self, tasks: TaskQueue) -> None:
         await share_out(
             partial(self._work, tasks), (), self._model, workers=self._workers, on_report=self._heard, together=True
         )
@@ -151,20 +152,12 @@ class LivePlay:
     def _begin_anew(self) -> None:
         with self._lock:
             self._counted.append({})
-            self._close()
-            self._tasks = self._queues()
+            self._tasks.close()
+            self._tasks = TaskQueue(self._copies)
             left = list(self._in_hand.values())
             self._in_hand.clear()
         for task, _ in left:
             self.put(task)
-
-    def _queues(self) -> list[TaskQueue]:
-        """One for each copy of the model."""
-        return [TaskQueue() for _ in range(self._copies)]
-
-    def _close(self) -> None:
-        for tasks in self._tasks:
-            tasks.close()
 
     def _heard(self, number: int, value: Counters | Ended) -> None:
         if isinstance(value, Counters):
@@ -177,20 +170,23 @@ class LivePlay:
 
 
 class TaskQueue:
-    """Tasks on their way to worker processes. Workers only read: what they write might keep them from ending."""
+    """Tasks on their way to worker processes, of each copy of a model that those ask.
 
-    def __init__(self) -> None:
+    Workers only read: what they write might keep them from ending.
+    """
+
+    def __init__(self, copies: int) -> None:
         spawn = multiprocessing.get_context("spawn")
-        self._queue, self._closed, self._left = spawn.Queue(), spawn.Event(), False
+        self._queues, self._closed, self._left = [spawn.Queue() for _ in range(copies)], spawn.Event(), False
 
-    def put(self, task: Task) -> None:
-        self._queue.put(task)
+    def put(self, task: Task, copy: int) -> None:
+        self._queues[copy].put(task)
 
-    def get(self) -> Task | None:
+    def get(self, worker: int) -> Task | None:
         """The next; None if there are no more to be played here."""
         while not (self._left or self._closed.is_set()):
             with suppress(queue.Empty):
-                return self._queue.get(timeout=PATIENCE)
+                return self._queues[worker % len(self._queues)].get(timeout=PATIENCE)
         return None
 
     def leave(self) -> None:
@@ -200,26 +196,26 @@ class TaskQueue:
     def close(self) -> None:
         """What is still in it is not played, nor waited for until it is sent."""
         self._closed.set()
-        self._queue.cancel_join_thread()
+        for each in self._queues:
+            each.cancel_join_thread()
 
 
 class Coming(AsyncIterator[Task]):
     """The tasks of a queue between processes, for several to iterate at once; one thread waits for all of them."""
 
-    def __init__(self, tasks: TaskQueue) -> None:
-        self._tasks, self._turn = tasks, asyncio.Lock()
+    def __init__(self, tasks: TaskQueue, worker: int = 0) -> None:
+        self._tasks, self._worker, self._turn = tasks, worker, asyncio.Lock()
 
     async def __anext__(self) -> Task:
         async with self._turn:
-            task = await asyncio.to_thread(self._tasks.get)
+            task = await asyncio.to_thread(self._tasks.get, self._worker)
         if task is None:
             raise StopAsyncIteration
         return task
 
 
-async def _work(how: Play, sessions: int, browsers: int, queues: Sequence[TaskQueue], share: Share[Any]) -> None:
+async def _work(how: Play, sessions: int, browsers: int, tasks: TaskQueue, share: Share[Any]) -> None:
     """What one worker does."""
-    tasks = queues[share.number % len(queues)]  # those of the copy that it asks
     async with how.suite.pool(sessions, browsers) as pool:
         fleet = Fleet(
             EpisodeStore(how.store, sync="never"),
@@ -232,6 +228,6 @@ async def _work(how: Play, sessions: int, browsers: int, queues: Sequence[TaskQu
             on_lost=lambda task: share.report(Ended(task, None)),
         )
         try:
-            await fleet.play(Coming(tasks))
+            await fleet.play(Coming(tasks, share.number))
         finally:
             tasks.leave()  # a thread that still waits for a task would keep this process from ending

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -73,8 +73,19 @@ class BatchBudget:
         return 4 * self.patches // side**2 + self.images if side else 0
 
 
+class Tensors:
+    """A dataclass of tensors, at any depth."""
+
+    def to(self, device: torch.device) -> Self:
+        return mapped(self, lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin(self) -> Self:
+        """In memory that a GPU can fetch from while it computes."""
+        return mapped(self, Tensor.pin_memory)
+
+
 @dataclass(frozen=True)
-class TrainingBatch:
+class TrainingBatch(Tensors):
     """`pixels` are the images, one tensor per size, in the order in which their patches are laid out."""
 
     token_ids_T: Tensor
@@ -94,13 +105,6 @@ class TrainingBatch:
     used_tokens: int
     used_patches: int
     examples: int
-
-    def to(self, device: torch.device) -> TrainingBatch:
-        return mapped(self, lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin(self) -> TrainingBatch:
-        """In memory that a GPU can fetch from while it computes."""
-        return mapped(self, Tensor.pin_memory)
 
     def tables(self) -> list[Tensor]:
         """All tensors whose shape the budget fixes, in an order that is the same for all batches."""

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import tee
-from time import monotonic
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -61,31 +59,6 @@ class TokenSums:
         return {name: mean(name) for name in sums} | counts
 
 
-class PassTimer:
-    """How long forward passes take the device, which is asked once it has done them."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._on_gpu, self._passes = device.type == "cuda", list[tuple[Any, Any]]()
-
-    @contextmanager
-    def passing(self) -> Iterator[None]:
-        began = self._now()
-        yield
-        self._passes.append((began, self._now()))
-
-    def read(self) -> float:
-        """Seconds since it was last read."""
-        passes, self._passes = self._passes, []
-        return float(sum(b.elapsed_time(e) / 1000 if self._on_gpu else e - b for b, e in passes))
-
-    def _now(self) -> Any:
-        return (
-            torch.cuda.current_stream().record_event(torch.cuda.Event(enable_timing=True))
-            if self._on_gpu
-            else monotonic()
-        )
-
-
 @dataclass(frozen=True)
 class UpdateReport:
     """What is told of a step of the optimiser; gradient: its norm. Read off the device when it is told."""
@@ -106,7 +79,6 @@ class PolicyLearner(Learner):
 
     def __init__(self, recipe: GrpoRecipe, device: torch.device, ranks: Ranks = Ranks()) -> None:
         super().__init__(recipe, device, ranks)
-        self.forwards = PassTimer(device)
         self._measure = compiled(logprobs_of_logits) if recipe.compile else logprobs_of_logits
         parameters = trained(self.model).items() if recipe.objective.kl else ()
         self._beginning = {name: parameter.detach().clone() for name, parameter in parameters}
@@ -208,8 +180,7 @@ class PolicyLearner(Learner):
     def _policy_gradient(self, held: RolloutBatch, sums: TokenSums, version: int) -> Tensor:
         config, batch = self.recipe.objective, held.to(self.device)
         drawn = batch.drawn
-        with self.forwards.passing():
-            new_N, entropy_N = self.logprobs(batch)
+        new_N, entropy_N = self.logprobs(batch)
         if config.importance_cap and not held.measured:
             drawn = replace(drawn, old_N=new_N.detach())
             held.drawn.old_N.copy_(drawn.old_N, non_blocking=True)  # for the passes after this one

@@ -115,12 +115,6 @@ class Stopwatch:
             self._ended(name, whole - self._inner)
             self._inner = before + whole
 
-    def move(self, seconds: float, part: str, to: str) -> None:
-        """Count some of a part's seconds to another."""
-        self._parts[part] = self._parts.get(part, 0.0) - seconds
-        self._parts[to] = self._parts.get(to, 0.0) + seconds
-        self._ended(f"{to}, of {part},", seconds)
-
     def read(self) -> dict[str, float]:
         parts, self._parts = self._parts, {}
         return parts

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holotron.train.batches import Packer, TrainingBatch, mapped
+from holotron.train.batches import Packer, Tensors, TrainingBatch
 from holotron.train.rl.config import ObjectiveConfig
 from holotron.train.rl.played import PlayedSequence
 from holotron.train.rl.policy_loss import DrawnTokens
@@ -62,7 +62,7 @@ def nothing(vocab_size: int) -> WeighedSequence:
 
 
 @dataclass(frozen=True)
-class RolloutBatch:
+class RolloutBatch(Tensors):
     """allowed: what each token was drawn from, 32 tokens a word. version: the oldest of the weights
     that had to do with it: those that drew it and those that its episode was begun with.
 
@@ -75,13 +75,6 @@ class RolloutBatch:
     allowed_NW: Tensor
     version_N: Tensor
     measured: bool = False
-
-    def to(self, device: torch.device) -> RolloutBatch:
-        return mapped(self, lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin(self) -> RolloutBatch:
-        """In memory that a GPU can fetch from while it computes."""
-        return mapped(self, Tensor.pin_memory)
 
 
 def pack(packer: Packer, sequences: ListOf[WeighedSequence], config: ObjectiveConfig) -> list[RolloutBatch]:

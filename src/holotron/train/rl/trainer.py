@@ -160,7 +160,7 @@ class GrpoTrainer:
 
         collector = self.rollout.collector(play, self.ledger, stopped, groups.begin, groups.drop, self.ranks)
         imitated, alone = self._imitated(), not recipe.rollout.staleness
-        watch.read(), learner.forwards.read()  # what came before is of no iteration
+        watch.read()  # what came before is of no iteration
         began, played = monotonic(), self._steps_of(play)
         while self.step < recipe.steps and not any(self.ranks.gather(self._stopped or self._is_over)):
             before = copy.deepcopy(self.ledger)
@@ -182,7 +182,6 @@ class GrpoTrainer:
                 updates = [learner.update(one, self.step, version, next(imitated, None)) for one in batches]
                 if self.device.type == "cuda":
                     torch.cuda.current_stream(self.device).synchronize()
-            watch.move(learner.forwards.read(), "learning", "logprobs")
             if alone:
                 engines.wake()
             self.ledger.version += bool(updates)
