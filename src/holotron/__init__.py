@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # as typing has it, which takes longer to import than all that Ctrl-C could come between
 if TYPE_CHECKING:
+    from typing import Any
+
     from holotron.agent.agent import Agent as Agent
     from holotron.agent.agent import Budget as Budget
     from holotron.agent.agent import Ending as Ending

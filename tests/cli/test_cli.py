@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -175,6 +176,18 @@ def test_ctrl_c_before_a_command_has_begun(monkeypatch):
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == 130
+
+
+def test_ctrl_c_while_commands_are_imported():
+    """Python tells of each module that it has imported, so that the interrupt comes in the middle of them."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    command = [sys.executable, "-X", "importtime", "-m", "holotron", "models"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as begun:
+        next(line for line in begun.stderr if line.strip().endswith("rich.errors"))
+        begun.send_signal(signal.SIGINT)
+        out, err = begun.communicate(timeout=60)
+    assert (begun.returncode, out) == (130, "")
+    assert "Traceback" not in err
 
 
 class SafetensorError(Exception):
