@@ -60,10 +60,43 @@ def scripted(*actions: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         server.shutdown()
 
 
+@needs_chromium
 def test_who_cannot_write_secrets_is_told() -> None:
-    words = ["run", "log in", "--url", "ftp://x", "--secret", "password=x"]
+    words = ["run", "log in", "--url", "http://127.0.0.1:1", "--secret", "password=x"]
     assert "does not write {{secret:NAME}}" in CliRunner().invoke(app, words).stderr
     assert "does not write" not in CliRunner().invoke(app, words[:-2]).stderr
+
+
+@needs_chromium
+def test_a_wrong_address_is_refused_before_anything_is_said() -> None:
+    done = CliRunner().invoke(app, ["run", "log in", "--url", "ftp://x", "--secret", "password=x"])
+    assert done.exit_code == 2
+    assert done.stderr == "error: the url is 'ftp://x'; it must begin with http:// or https://\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "x", "--url", "http://127.0.0.1:1"],
+        ["run", "x", "--url", "http://127.0.0.1:1", "--headed"],
+        ["demo"],
+        ["eval", "miniwob", "--tasks", "click-test"],
+    ],
+)
+def test_a_missing_browser_is_told_before_anything_is_loaded(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
+    monkeypatch.delenv("HOLOTRON_CHROMIUM", raising=False)
+    monkeypatch.setattr("holotron.agent.open_model.loaded_model", None)
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert ("playwright install" if "--headed" in words else "holotron.env.browser.install") in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 @needs_chromium

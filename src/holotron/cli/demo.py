@@ -16,7 +16,7 @@ from holotron.cli.errors import failure
 from holotron.cli.output import examples, print_step
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
-from holotron.env.browser.chromium import WINDOW_FIX, find_chromium, has_screen
+from holotron.env.browser.chromium import WINDOW_FIX, find_chromium, has_screen, require_chromium
 
 if TYPE_CHECKING:
     from holotron.agent.agent import StepRecord
@@ -58,6 +58,7 @@ def demo(
     from holotron.model.errors import ModelError
 
     chosen = Chosen(model, False, endpoint, name)
+    require_chromium()
     console = Console(stderr=True, highlight=False)
     if introduction := chosen.introduction():
         console.print(introduction, style="dim")

@@ -265,14 +265,12 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
 @contextmanager
 def _making(miniwob: bool = False) -> Iterator[None]:
     """Where data is made: `holotron stop` ends it, and what this machine lacks is told in a line, before."""
-    from holotron.env.browser.chromium import find_chromium
+    from holotron.env.browser.chromium import require_chromium
     from holotron.env.errors import EnvError
     from holotron.suites.miniwob.tasks import MiniWoBMissing, html_folder
 
-    path, how = find_chromium()
-    if path is None:
-        raise OSError(f"there is no Chromium ({how}); holotron doctor names the command that installs it")
     with registered("data"), failure(EnvError, MiniWoBMissing):
+        require_chromium()
         if miniwob:
             html_folder()
         yield

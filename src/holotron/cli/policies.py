@@ -16,6 +16,7 @@ import typer
 
 from holotron.cli.errors import Misuse, failure, misuse
 from holotron.cli.process_registry import interruptible
+from holotron.env.browser.chromium import require_chromium
 
 if TYPE_CHECKING:
     from holotron.agent.chat import ChatModel, ChatOptions
@@ -198,9 +199,10 @@ def price_table(path: Path | None) -> PriceTable | None:
 
 def player(ray: str | None, chosen: Chosen | None) -> Player:
     """What plays tasks: processes of this machine, or hosts on the machines of a Ray cluster."""
-    from holotron.suites.play import play_tasks
-
     if ray is None:
+        from holotron.suites.play import play_tasks
+
+        require_chromium()  # known before a model is loaded
         return play_tasks
     if chosen is not None and chosen.endpoint in (None, "openai", "anthropic"):
         raise Misuse("--ray plays on other machines, which ask the model over HTTP: say --endpoint URL")

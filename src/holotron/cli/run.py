@@ -18,6 +18,7 @@ from holotron.cli.output import examples, print_step, told_usage
 from holotron.cli.policies import Chosen, agent_failures, opened
 from holotron.cli.process_registry import registered
 from holotron.cli.terminal import visible
+from holotron.env.browser.chromium import require_chromium
 
 if TYPE_CHECKING:
     from holotron.env.safety.confirm import Question
@@ -77,20 +78,14 @@ def run(
         parsed = parse_size("--size", size, 100, 8000) if size else None
     table = policies.price_table(prices)
     with agent_failures(), failure(ModelError):
+        require_chromium(window=headed)
         policy_format = chosen.policy_format(bare)
-    width, height = parsed or policy_format.size or (1280, 800)
-    out = Console(stderr=True, highlight=False)
-    if introduction := chosen.introduction():
-        out.print(introduction, style="dim")
-    if secret and chosen.local == policies.BUNDLED:
-        out.print(f"{policies.BUNDLED} does not write {{{{secret:NAME}}}}: a larger policy is needed", markup=False)
-
-    from holotron.episodes.run import browser_options
+    from holotron.episodes.run import SIZE, browser_options
 
     with misuse(ValueError):
         address, options = browser_options(
             url,
-            (width, height),
+            parsed or policy_format.size or SIZE,
             allow=allow or (),
             anywhere=anywhere,
             allow_private=allow_private or (),
@@ -98,6 +93,11 @@ def run(
             ask=ask or (),
             on_question=_ask,
         )
+    out = Console(stderr=True, highlight=False)
+    if introduction := chosen.introduction():
+        out.print(introduction, style="dim")
+    if secret and chosen.local == policies.BUNDLED:
+        out.print(f"{policies.BUNDLED} does not write {{{{secret:NAME}}}}: a larger policy is needed", markup=False)
 
     async def main() -> RunResult[Any]:
         from holotron.agent.agent import Budget

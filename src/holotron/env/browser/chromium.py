@@ -7,6 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from holotron.env.errors import BrowserMissing
+
 VARIABLE = "HOLOTRON_CHROMIUM"
 # The headless shell first: it draws the same pixels with less memory and starts sooner.
 COMMANDS = (
@@ -18,6 +20,7 @@ COMMANDS = (
 )
 # How a browser with a window is had, where the headless shell is all there is.
 WINDOW_FIX = "python -m playwright install --with-deps chromium"
+INSTALL = "python -m holotron.env.browser.install"
 # What Playwright's own downloads are called, old and new.
 PLAYWRIGHT_BINARIES = ("chrome-headless-shell", "headless_shell", "chrome")
 
@@ -46,6 +49,18 @@ def find_chromium(*, window: bool = False) -> tuple[Path | None, str]:
             if _runnable(path):
                 return path, "in Playwright's cache"
     return None, f"not on the PATH, not in {cache}, and ${VARIABLE} is not set"
+
+
+def require_chromium(*, window: bool = False) -> Path:
+    """The browser to use; BrowserMissing, with the way out, where there is none, or no screen for its window."""
+    path, how = find_chromium(window=window)
+    if path is None and window and not os.environ.get(VARIABLE):
+        raise BrowserMissing(f"a browser with a window is needed, and there is none here: {WINDOW_FIX}")
+    if path is None:
+        raise BrowserMissing(f"there is no Chromium ({how}); {INSTALL} puts one here, `holotron doctor` tells more")
+    if window and not has_screen():
+        raise BrowserMissing("a browser with a window needs a screen, and neither $DISPLAY nor $WAYLAND_DISPLAY is set")
+    return path
 
 
 def has_screen() -> bool:

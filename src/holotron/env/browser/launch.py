@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +11,7 @@ from typing import Any
 
 from playwright.async_api import Browser, Error, Playwright
 
-from holotron.env.browser.chromium import (
-    VARIABLE,
-    WINDOW_FIX,
-    find_chromium,
-    has_screen,
-    isolation_arguments,
-    launch_arguments,
-)
+from holotron.env.browser.chromium import isolation_arguments, launch_arguments, require_chromium
 from holotron.env.errors import BrowserMissing
 
 log = logging.getLogger(__name__)
@@ -41,16 +33,9 @@ class LaunchOptions:
 
 async def launch(playwright: Playwright, options: LaunchOptions, sandbox: bool = os.geteuid() != 0) -> Browser:
     """A running Chromium, its pages sandboxed where the machine allows it; BrowserMissing if none can be started."""
-    executable, how = options.executable, ""
-    if executable is None:
-        executable, how = find_chromium(window=not options.headless)
-    if executable is None and os.environ.get(VARIABLE):
-        raise BrowserMissing(f"no Chromium ({how}); `holotron doctor` says what is missing")
-    if executable is None and not options.headless:
-        raise BrowserMissing(f"a browser with a window is needed, and there is none here: {WINDOW_FIX}")
-    if not options.headless and sys.platform == "linux" and not has_screen():
-        raise BrowserMissing("a browser with a window needs a screen, and neither $DISPLAY nor $WAYLAND_DISPLAY is set")
+    executable = options.executable or require_chromium(window=not options.headless)
     given: dict[str, Any] = {
+        "executable_path": str(executable),
         "headless": options.headless,
         "args": [*launch_arguments(), *options.arguments],
         # Interrupts are for the owner of these browsers, who closes them in order.
@@ -59,8 +44,6 @@ async def launch(playwright: Playwright, options: LaunchOptions, sandbox: bool =
         "handle_sighup": False,
         "timeout": options.seconds * 1000,
     }
-    if executable is not None:  # otherwise Playwright looks for its own
-        given["executable_path"] = str(executable)
     if not options.hide_scrollbars:
         given["ignore_default_args"] = ["--hide-scrollbars"]
     try:
