@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
+
 from tests.env.driver import World
 from tests.env.site import Site, slowly
 
@@ -70,6 +72,47 @@ async def test_what_never_ends_is_not_waited_for(world: World, good: Site) -> No
         assert not (await env.observe()).settled
         assert await click(env) > 1.9  # nobody knows yet that this is a long poll
         assert await click(env) < 1.5
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        "<script>location.reload()</script>",
+        "<script>onload = () => location.reload()</script>",
+        "<script>setInterval(() => location.reload(), 5)</script>",
+        "<meta http-equiv=refresh content=0>",
+        "<script>location = '/other?' + Math.random()</script>",
+    ],
+)
+async def test_a_page_that_loads_itself_without_end_is_stopped(world: World, good: Site, again: str) -> None:
+    good.pages["/"] = good.pages["/other"] = f"{BUTTON}{again}<button onclick='document.title = 1'>"
+    async with world.env(good.origin) as env:
+        start = time.perf_counter()
+        await env.goto(f"{good.origin}/")
+        seen = await env.observe()
+        assert time.perf_counter() - start < 10  # it took 25 s
+        assert any("again and again; it was stopped until the next action" in notice for notice in seen.notices)
+        loaded = len(good.hits)
+        assert (await env.observe()).notices == ()
+        assert len(good.hits) == loaded
+        good.pages["/"] = good.pages["/other"] = "<title>through</title>"
+        await env.reload()
+        seen = await env.observe()
+        assert (seen.title, seen.notices, seen.settled) == ("through", (), True)
+
+
+async def test_a_page_that_comes_back_some_times_is_waited_for(world: World, good: Site) -> None:
+    """As logins do: by another site, and home again."""
+    visits = []
+
+    def home() -> str:
+        visits.append("home")
+        return "<title>in</title>" if len(visits) == 5 else f"{BUTTON}<script>location = '/login'</script>"
+
+    good.pages["/"], good.pages["/login"] = home, "<form action=/></form><script>document.forms[0].submit()</script>"
+    async with world.at(good.origin) as env:
+        seen = await env.observe()
+        assert (seen.title, seen.notices, seen.settled) == ("in", (), True)
 
 
 async def test_a_page_that_is_busy_for_a_while_is_not_given_up(world: World, good: Site) -> None:

@@ -103,6 +103,7 @@ class Driver:
         """Do something, then wait until the page is at rest."""
         async with self._turn:
             self._traffic.mark()
+            self.tabs.release()
             try:
                 if do is not None:
                     await self._perform(what, do, seconds)
@@ -113,7 +114,7 @@ class Driver:
 
     async def _come_to_rest(self) -> None:
         options = self.options
-        self._settled = await self._perform(
+        self._settled = await self._wait_for(
             "the wait for the page",
             lambda: settle(self.tabs, self._traffic, self.events, options.settle_seconds, options.change_seconds),
             options.settle_seconds + options.call_seconds,
@@ -173,6 +174,10 @@ class Driver:
         """The answer to a question that changes nothing."""
         async with self._turn:
             return await self._perform(what, do)
+
+    async def _wait_for(self, what: str, do: Callable[[], Awaitable[T]], seconds: float | None = None) -> T:
+        with self.tabs.waited_for():
+            return await self._perform(what, do, seconds)
 
     async def _perform(self, what: str, do: Callable[[], Awaitable[T]], seconds: float | None = None) -> T:
         if self._closed:
@@ -252,10 +257,10 @@ class Driver:
         """The current tab and what happened since the last time, which with `keep` the next observation tells again."""
         async with self._turn:
             try:
-                tab, png, title, state = await self._perform("a screenshot", self._look)
+                tab, png, title, state = await self._wait_for("a screenshot", self._look)
             except ActionFailed:  # the page hung or went away, and another takes its place
                 await self._come_to_rest()
-                tab, png, title, state = await self._perform("a screenshot", self._look)
+                tab, png, title, state = await self._wait_for("a screenshot", self._look)
             options, redact = self.options, self.options.secrets.redact
             width, height = _size(png)
             if (width, height) != (options.width, options.height):
@@ -282,9 +287,7 @@ class Driver:
         tab = self.tabs.current
         for _ in range(CAPTURES):
             boxes = await self._secret_boxes(tab)
-            capture = tab.session.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
-            shot, (title, state, full_screen) = await asyncio.gather(capture, _facts(tab))
-            png = base64.b64decode(shot["data"])
+            png, (title, state, full_screen) = await asyncio.gather(self._capture(tab), _facts(tab))
             if full_screen:
                 # A full screen has a size of its own, and screenshots have the viewport's.
                 self.events.notice("the page asked for the full screen; it was put back into its view")
@@ -299,6 +302,22 @@ class Driver:
             boxes += await self._secret_boxes(tab)
             png = await asyncio.to_thread(paint_over, png, boxes)
         return tab, png, title, state
+
+    async def _capture(self, tab: LiveTab) -> bytes:
+        """The page as a PNG. One asked for before a document is replaced may never come, and is asked for anew."""
+        while True:
+            document = tab.document
+            capture = asyncio.ensure_future(
+                tab.session.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
+            )
+            capture.add_done_callback(lambda _: self.events.wake())
+            deadline = asyncio.get_running_loop().time() + self.options.call_seconds
+            try:
+                await self.events.wait_for(lambda: capture.done() or tab.document != document, deadline)  # noqa: B023
+                if capture.done():
+                    return base64.b64decode(capture.result()["data"])
+            finally:
+                capture.cancel()
 
     async def _secret_boxes(self, tab: LiveTab) -> list[Box]:
         return await secret_boxes(tab, self.options.secrets) if self.options.secrets else []

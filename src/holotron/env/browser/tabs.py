@@ -34,6 +34,7 @@ class LiveTab:
         self.is_given_up = False  # closed from outside, and not by itself
         self.opened_by_page = opened_by_page
         self.title = ""
+        self.document = 0  # how many it has shown
         self.dialogs = 0  # of the document it shows
         self.logins: set[str] = set()  # requests that were answered with a login
 
@@ -212,6 +213,7 @@ class Tabs:
         if "parentId" not in event["frame"]:
             tab.world.forget()
             tab.dialogs = 0
+            tab.document += 1
             self._events.wake()
             self.arrived(tab, event["frame"])
 

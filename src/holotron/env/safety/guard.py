@@ -7,18 +7,27 @@ the like.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from playwright.async_api import BrowserContext, Error
 
 from holotron.env.browser.event_log import EventLog
+from holotron.env.browser.isolated_world import IsolatedWorldGone
 from holotron.env.browser.options import EnvOptions
 from holotron.env.browser.tabs import LiveTab, Tabs
 from holotron.env.safety.egress_proxy import EgressProxy, place_of
 from holotron.env.safety.policy import BLANK, PAGE_SCHEMES
 
 BACK_MS = 3000
+# What is shown of a page that leaves for itself before it has begun.
+CIRCLING = "<h1>This page loads itself again and again.</h1>"
+IS_EMPTY = "() => document.readyState !== 'loading' && !document.body"
+# How often a page may come to one address while it is waited for. Logins come by the same one two or three times.
+MOST_VISITS = 5
 # Where the browser itself takes a page that asks for an address it never shows.
 BLOCKED = "#blocked"
 # How the browser's log begins to tell of an address that it did not go to.
@@ -35,6 +44,31 @@ class GuardedTabs(Tabs):
     def __init__(self, context: BrowserContext, options: EnvOptions, events: EventLog, proxy: EgressProxy) -> None:
         super().__init__(context, options, events)
         self._proxy = proxy
+        self._visits: Counter[tuple[LiveTab, str]] | None = None  # of documents, while they are counted
+        self._circling: set[tuple[LiveTab, str]] = set()
+
+    @contextmanager
+    def waited_for(self) -> Iterator[None]:
+        """Inside, a page that loads itself without end is stopped: it would never be at rest, nor drawn."""
+        self._visits = Counter()
+        try:
+            yield
+        finally:
+            self._visits = None
+
+    def release(self) -> None:
+        """An action begins, after which pages that were stopped may load themselves again."""
+        self._circling.clear()
+
+    def _circles(self, tab: LiveTab, url: str) -> bool:
+        """Whether a page comes to an address again and again, or did so when it was last waited for."""
+        visit = tab, re.split(r"[?#]", url, maxsplit=1)[0]
+        if self._visits is not None:
+            self._visits[visit] += 1
+            if self._visits[visit] > MOST_VISITS:
+                self._circling.add(visit)
+                self._events.error(f"the page loads {visit[1]} again and again; it was stopped until the next action")
+        return visit in self._circling
 
     async def prepare(self, tab: LiveTab) -> None:
         tab.session.on("Fetch.requestPaused", lambda event: self.spawn(self._judge(tab, event)))
@@ -55,6 +89,12 @@ class GuardedTabs(Tabs):
             await tab.session.send("Fetch.fulfillRequest", {"requestId": event["requestId"], **EMPTY})
             return
         url, main = event["request"]["url"], event["frameId"] == tab.frame_id
+        if main and "redirectedRequestId" not in event and self._circles(tab, url):
+            await tab.session.send("Fetch.failRequest", {"requestId": event["requestId"], "errorReason": "Aborted"})
+            with suppress(IsolatedWorldGone):
+                if await tab.world.run(IS_EMPTY):  # such a document is never drawn, so that no screenshot of it comes
+                    await tab.session.send("Page.setDocumentContent", {"frameId": tab.frame_id, "html": CIRCLING})
+            return
         rule = await self._proxy.refusal(url)
         if rule is None:
             if main:
