@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -235,6 +237,28 @@ def test_patches_made_beside_the_encoder_are_the_same(mode):
         assert torch.equal(host, device)
 
 
+def test_a_warm_up_ends_with_its_engine(seer):
+    """As at Ctrl-C: what it would still compile is not waited for."""
+    engine, steps = engine_for(seer, slots=9, pages=512), 0
+    step = engine.loop.step
+
+    def third_is_the_last() -> bool:
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            closing.start()
+            while not engine._stopping:
+                time.sleep(0.001)
+        return step()
+
+    engine.loop.step = third_is_the_last
+    closing = threading.Thread(target=engine.close)
+    with pytest.raises(EngineError, match="closed"):
+        engine._call(lambda: warm_up(engine.loop, engine._step_while_open, 4))
+    closing.join(60)
+    assert steps == 3
+
+
 def test_a_warm_up_leaves_nothing_behind(seer):
     """It meets prompts beside none, one and two that decode, and gives all memory back."""
     with engine_for(seer, slots=9, pages=512, prefill_tokens=1024, prefill_every=2) as engine:
@@ -242,7 +266,7 @@ def test_a_warm_up_leaves_nothing_behind(seer):
         run = loop.runner.run
         loop.runner.run = lambda *step: met.add((len(step[0]), len(step[1]))) or run(*step)
         free = loop.memory.slots.free, loop.memory.pages.free
-        engine._call(lambda: warm_up(loop, 4))
+        engine._call(lambda: warm_up(loop, loop.step, 4))
         assert {(0, 1), (1, 1), (2, 1), (0, 2), (0, 4)} <= met
         assert not loop.sessions
         assert (loop.memory.slots.free, loop.memory.pages.free) == free

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import select
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +167,7 @@ def test_being_told_to_stop_finishes_what_runs(checkpoint, name):
         with client.stream("POST", CHAT, json=marked) as stream:
             lines = stream.iter_lines()
             next(lines)
-            # A terminal sends Ctrl-C to both processes, an init system only to the first.
+            # An init system may send it to all processes of a group, or only to the first.
             if name == "SIGINT":
                 os.killpg(process.pid, signal.SIGINT)
             else:
@@ -177,6 +181,37 @@ def test_being_told_to_stop_finishes_what_runs(checkpoint, name):
         assert "XYZZY" not in output
         assert children
         assert not any(Path(f"/proc/{child}").exists() for child in children)
+
+
+def test_a_terminal_gets_lines_for_people_and_its_ctrl_c_reaches_no_engine(checkpoint):
+    """An engine that was still importing told where it was interrupted."""
+    ours, theirs = pty.openpty()
+    line = [sys.executable, "-m", "holotron", "serve", str(checkpoint), "--port", "0", "--device", "cpu"]
+    process = subprocess.Popen(
+        line,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that it is who the terminal interrupts
+    )
+    os.close(theirs)
+    children, told, interrupted = Path(f"/proc/{process.pid}/task/{process.pid}/children"), b"", False
+    try:
+        with suppress(OSError):  # the terminal's end
+            while select.select([ours], [], [], 120)[0] and (piece := os.read(ours, 4096)):
+                told += piece
+                if b"Ctrl-C stops" in told and not interrupted:
+                    until(children.read_text)
+                    os.write(ours, b"\x03")
+                    interrupted = True
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        os.close(ours)
+    assert f"loading {checkpoint}" in told.decode()
+    assert b"Traceback" not in told
+    assert b'{"time"' not in told
 
 
 def failing(*arguments: object) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from threading import Thread
 from typing import TYPE_CHECKING
 
 from holotron.agent.chat import ChatModel, ChatOptions
 from holotron.agent.formats.remote import AnthropicComputerFormat, OpenAIComputerFormat
 from holotron.agent.policy_format import PolicyFormat, format_of, format_of_name, read_format, stated_format
+from holotron.engine.errors import EngineError
 
 if TYPE_CHECKING:
     from holotron.agent.in_process import EngineModel
+    from holotron.engine.engine import Engine
 
 
 # The providers whose computer tools can act, by the names that stand in place of an address.
@@ -90,9 +92,10 @@ def loaded_model(model: str, options: ChatOptions, device: str | None = None) ->
 def warmed_model(model: str, options: ChatOptions, device: str | None, sessions: int) -> Iterator[EngineModel]:
     """As `loaded_model`; what so many sessions will make it run is compiled while others go on, such as browsers."""
     with loaded_model(model, options, device) as policy:
-        warming = Thread(target=policy.engine.warm_up, args=(sessions,), name="warm-up", daemon=True)
-        warming.start()
-        try:
-            yield policy
-        finally:
-            warming.join()
+        Thread(target=_warm_up, args=(policy.engine, sessions), name="warm-up", daemon=True).start()
+        yield policy  # at whose end the engine is closed, which ends the warming
+
+
+def _warm_up(engine: Engine, sessions: int) -> None:
+    with suppress(EngineError):  # it was closed before it was warm
+        engine.warm_up(sessions)

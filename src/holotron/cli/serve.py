@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from holotron.cli.errors import Misuse, choose, misuse
 from holotron.cli.output import examples
 from holotron.cli.policies import FormatOption
 from holotron.engine.options import EngineOptions
+from holotron.server.log_lines import FORMATS
 
 EXAMPLES = examples(
     "holotron serve ./my-checkpoint --port 8000",
@@ -95,7 +97,9 @@ def serve(
     allowed_host: Annotated[
         list[str] | None, typer.Option(help="A name that requests may be for besides loopback's; * is any.")
     ] = None,
-    log_format: Annotated[str, typer.Option(help="Lines of the log, of both processes: json, text")] = "json",
+    log_format: Annotated[
+        str | None, typer.Option(help="Lines of the log, of both processes: json, text; default: text on a terminal")
+    ] = None,
     cors_origin: Annotated[list[str] | None, typer.Option(help="Let pages of this origin call the API.")] = None,
     logprobs_mode: Annotated[
         str, typer.Option(help=f"Log-probabilities of completions and chats: {', '.join(LOGPROBS_MODES)} (of the draw)")
@@ -118,7 +122,8 @@ def serve(
     choose("--kv", kv, KV_TYPES)
     choose("--weights", weights, WEIGHT_TYPES)
     choose("--logprobs-mode", logprobs_mode, LOGPROBS_MODES)
-    choose("--log-format", log_format, ("json", "text"))
+    log_format = log_format or ("text" if sys.stderr.isatty() else "json")
+    choose("--log-format", log_format, FORMATS)
     keys = _keys(api_key, api_key_file)
     if not keys and host not in (*LOOPBACK, "::1"):
         raise Misuse(f"--host {host} opens the server to the network; give --api-key or --api-key-file, too")

@@ -308,9 +308,12 @@ class Engine:
         self._call(lambda: set_adapter(self.loop, name, None))
 
     def warm_up(self, sessions: int, adapter: str | None = None) -> None:
-        """Compile and record now what so many sessions will run, not while they wait; only a GPU has need of it."""
+        """Compile and record now what so many sessions will run, not while they wait; only a GPU has need of it.
+
+        EngineError if the engine is closed meanwhile, which does not wait for the rest.
+        """
         if self.model.device.type == "cuda":
-            self._call(lambda: warm_up(self.loop, sessions, adapter))
+            self._call(lambda: warm_up(self.loop, self._step_while_open, sessions, adapter))
 
     def sleep(self, *, weights: bool = False) -> None:
         """Free the device's memory: sessions are evicted, and with `weights` the model goes to the host.
@@ -418,6 +421,10 @@ class Engine:
             log.exception("a step could not be planned")
             self.loop.abandon(error)
             return True
+
+    def _step_while_open(self) -> bool:
+        self._check_open()
+        return self.loop.step()
 
     def _call(self, function: Callable[[], Result]) -> Result:
         """Run something on the engine's thread and wait for it."""

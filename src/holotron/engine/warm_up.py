@@ -3,6 +3,8 @@ wait."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PIL import Image
 
 from holotron.engine.engine_loop import EngineLoop
@@ -17,8 +19,10 @@ TEXT_TOKENS = 64
 SCREEN = (64, 64)
 
 
-def warm_up(loop: EngineLoop, sessions: int, adapter: str | None = None) -> None:
+def warm_up(loop: EngineLoop, step: Callable[[], bool], sessions: int, adapter: str | None = None) -> None:
     """Sessions that are closed again: alone, beside others that decode, and in batches of up to so many.
+
+    step: that of the loop, which raises where nothing more is wanted of it.
 
     Where a projection's rows are an odd multiple of 8 bytes, kernels are compiled for odd and for even numbers of
     decoding sessions: prompts come beside none, one and two.
@@ -27,13 +31,13 @@ def warm_up(loop: EngineLoop, sessions: int, adapter: str | None = None) -> None
     image = _image(loop)
     held = [_begin(loop, image, adapter)]
     for _ in range(2):
-        while (request := held[-1].request) is not None and not request.generated and loop.step():
+        while (request := held[-1].request) is not None and not request.generated and step():
             pass
         held.append(_begin(loop, image, adapter))
-    _finish(loop, held)
+    _finish(loop, step, held)
     count = 2
     while count <= min(sessions, loop.config.slots // 2):
-        _finish(loop, [_begin(loop, image, adapter) for _ in range(count)])
+        _finish(loop, step, [_begin(loop, image, adapter) for _ in range(count)])
         count *= 2
 
 
@@ -59,8 +63,8 @@ def _begin(loop: EngineLoop, image: PreparedImage | None, adapter: str | None) -
     return session
 
 
-def _finish(loop: EngineLoop, sessions: list[SessionState]) -> None:
-    while any(session.request is not None for session in sessions) and loop.step():
+def _finish(loop: EngineLoop, step: Callable[[], bool], sessions: list[SessionState]) -> None:
+    while any(session.request is not None for session in sessions) and step():
         pass
     for session in sessions:
         loop.close(session)

@@ -39,6 +39,7 @@ class LocalProcess:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "holotron.server.worker", str(theirs.fileno()), log_format),
                 pass_fds=[theirs.fileno()],
+                process_group=0,  # Ctrl-C in a terminal is for this process, which decides when that one ends
             )
         return cls(await Channel.open(ours), process)
 

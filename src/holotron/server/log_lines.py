@@ -26,17 +26,27 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """The same for people."""
+    """The same for people: of a request what was asked, and its id only where an error of ours has it, too."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = [f"{key}={value}" for key, value in getattr(record, "fields", {}).items() if value is not None]
-        return " ".join([super().format(record), *fields])
+        fields = {key: value for key, value in getattr(record, "fields", {}).items() if value is not None}
+        words = [] if record.levelno == logging.INFO else [record.levelname.lower()]
+        if "route" in fields:
+            words.append("{method} {route} {status} in {seconds:.2f} s".format_map(fields))
+            left_out = {"method", "route", "status", "seconds", "caller"}
+            if fields["status"] != 500:
+                left_out.add("id")
+            fields = {key: value for key, value in fields.items() if key not in left_out}
+        else:
+            words.append(super().format(record))
+        return " ".join([self.formatTime(record, self.datefmt), *words, *map("{0[0]}={0[1]}".format, fields.items())])
 
 
 def write_logs(how: str, level: int, **fields: str) -> None:
     """Have this process write its log to stderr, each line with these fields."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if how == "json" else TextLines("%(asctime)s %(levelname)s %(message)s"))
+    clock = "%H:%M:%S" if sys.stderr.isatty() else "%Y-%m-%dT%H:%M:%S%z"
+    handler.setFormatter(JsonLines() if how == "json" else TextLines(datefmt=clock))
 
     def add(record: logging.LogRecord) -> bool:
         record.fields = {**fields, **getattr(record, "fields", {})}

@@ -33,15 +33,15 @@ def serve(settings: ServerSettings, replicas: ReplicaSet | None = None) -> None:
     write_logs(settings.log_format, logging.INFO)
     for name in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    if settings.log_format == "text":  # people want to know what they wait for, and not how a server is put together
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        log.info("loading %s; Ctrl-C stops", settings.model_name)
     failures: list[str] = []
 
     def give_up(reason: str) -> None:
         failures.append(reason)
         server.should_exit = True
 
-    # Once it has shut down, uvicorn raises the signal that told it to anew; being told to stop is no failure.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{listener.getsockname()[1]}"
     ready = partial(log.info, "serving %s on %s", settings.model_name, address)
@@ -50,6 +50,9 @@ def serve(settings: ServerSettings, replicas: ReplicaSet | None = None) -> None:
     reuse_freed_memory()
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # what is loaded by now stays: looking through it again and again would stop the event loop
+    # Once it has shut down, uvicorn raises the signal that told it to anew; being told to stop is no failure.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
     server.run(sockets=[listener])
     if failures or not server.started:
         raise OSError(failures[0] if failures else "the server could not be started; the lines above say why")

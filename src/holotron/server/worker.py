@@ -278,7 +278,7 @@ async def serve(end: socket.socket) -> None:
     (start,) = await anext(frames)
     assert isinstance(start, m.Start)
     loop = asyncio.get_running_loop()
-    # The HTTP process decides when to end; Ctrl-C in a terminal reaches both of them.
+    # The HTTP process decides when to end; an init system's signal reaches both of them.
     if threading.current_thread() is threading.main_thread():
         for name in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(name, lambda: None)
