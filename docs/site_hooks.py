@@ -55,7 +55,7 @@ def _parameters(command: Any) -> Iterator[str]:
 
 
 def _examples(command: Any) -> Iterator[str]:
-    lines = [line for line in _plain(command.epilog or "").splitlines() if line.strip()][1:]
+    lines = [line for line in (command.epilog or "").splitlines() if line.strip(" \b")][1:]
     if lines:
         yield "\n```sh\n" + "\n".join(lines) + "\n```"
 

@@ -60,6 +60,19 @@ def test_help_has_an_example_on_a_line_of_its_own(command):
     assert any(line.strip().startswith(f"holotron {command}") for line in result.stdout.splitlines())
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("words", [(), ("run",), ("serve",)])
+def test_help_fits_a_narrow_terminal(words, columns):
+    """No word is cut off, and an example can be copied as it stands."""
+    done = shell(*words, "--help", COLUMNS=str(columns))
+    assert max(map(len, done.stdout.splitlines())) <= columns
+    assert not {"…", "..."} & set(done.stdout.replace("[ARGS]...", "").split())
+    command = next((command for command in app.registered_commands if (command.name,) == words), None)
+    _, *given = (command.epilog if command else app.info.epilog).split("\n\n")
+    shown = " ".join(done.stdout.partition("Examples:")[2].replace("\\\n", " ").split())
+    assert all(" ".join(each.strip("\b").replace("\\\n", " ").split()) in shown for each in given)
+
+
 def test_without_a_command_the_help_is_shown_as_misuse():
     result = holo()
     assert result.exit_code == 2

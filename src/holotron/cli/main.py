@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from holotron import __version__
 from holotron.cli import (
@@ -34,10 +33,10 @@ from holotron.cli import (
 )
 from holotron.cli import process_registry as running
 from holotron.cli.errors import DONE, FAILED, debugging, report
-from holotron.cli.output import examples, show_help
+from holotron.cli.output import ListingGroup, examples, show_help
 
 
-class CommandGroup(TyperGroup):
+class CommandGroup(ListingGroup):
     """A group of commands whose failures are one line on stderr; HOLOTRON_DEBUG=1 lets the traceback through."""
 
     def main(
@@ -74,7 +73,7 @@ app = typer.Typer(
     epilog=examples("holotron doctor", "holotron plan holotron-12b --gpu H100 --sessions 100"),
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # its boxes leave help half of a narrow terminal, and cut words off
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

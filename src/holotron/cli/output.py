@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperGroup
 
 from holotron.cli.errors import MISUSED
 from holotron.cli.terminal import visible
@@ -21,7 +24,17 @@ if TYPE_CHECKING:
 
 MIB, GIB = 2**20, 2**30
 MOST_NOTICES = 3
+MOST_COLUMNS = 80  # of --help
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+
+class ListingGroup(TyperGroup):
+    """A group whose help says of each command all that its first paragraph says."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        about = {name: (command.help or "").split("\n\n")[0] for name, command in self.commands.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, " ".join(text.split())) for name, text in about.items()])
 
 
 def show_help(context: typer.Context) -> None:
@@ -34,7 +47,12 @@ def show_help(context: typer.Context) -> None:
 def command_group(about: str, epilog: str | None = None) -> typer.Typer:
     """A command that has commands."""
     return typer.Typer(
-        help=about, epilog=epilog, callback=show_help, invoke_without_command=True, rich_markup_mode="rich"
+        cls=ListingGroup,
+        help=about,
+        epilog=epilog,
+        callback=show_help,
+        invoke_without_command=True,
+        rich_markup_mode=None,
     )
 
 
@@ -92,8 +110,22 @@ def told_usage(usage: TokenUsage, model: str, prices: PriceTable | None = None) 
 
 
 def examples(*commands: str) -> str:
-    """An epilog for --help. Blank lines between, because typer joins lines that have none."""
-    return "\n\n".join(["[bold]Example[/bold]" if len(commands) == 1 else "[bold]Examples[/bold]", *commands])
+    """An epilog for --help: commands that can be copied, at the width of the terminal, comments above them."""
+    width = min(shutil.get_terminal_size().columns, MOST_COLUMNS) - 6  # the margin, and what goes on
+    lines = ["Example:" if len(commands) == 1 else "Examples:"]
+    for command in commands:
+        typed, *comment = re.split(r"\s+# ", command, maxsplit=1)
+        words = re.findall(r'(?:"[^"]*"|\S)+', typed)
+        rows = [words.pop(0)]
+        for word in words:
+            fits = len(rows[-1]) + 1 + len(word) <= width
+            rows[-1:] = [f"{rows[-1]} {word}"] if fits else [rows[-1] + " \\", "  " + word]
+        lines.append(
+            "\n".join(
+                ["\b", *textwrap.wrap("".join(comment), width, initial_indent="# ", subsequent_indent="# "), *rows]
+            )
+        )
+    return "\n\n".join(lines)
 
 
 def size(count: float) -> str:
