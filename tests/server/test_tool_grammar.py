@@ -105,7 +105,7 @@ def test_a_forced_call_is_valid(
 
 @everywhere
 def test_a_named_call_is_the_only_one(compiler: GrammarCompiler, tokenizer: Tokenizer, dialect: ToolDialect) -> None:
-    grammar = call_grammar(dialect, TOOLS, "click", False)
+    grammar = call_grammar(dialect, TOOLS, {"click"}, False)
     for seed in range(8):
         text = tokenizer.decode(generate(compiler, tokenizer, grammar, seed))
         content, ((name, arguments),) = read(dialect, text)
@@ -132,7 +132,7 @@ def test_texts_in_xml_keep_their_schema(compiler: GrammarCompiler, tokenizer: To
             **{"$defs": {"Colour": {"enum": ["red", "</parameter>"]}, "Number": {"enum": [1, 2.5]}}},
         )
     ]
-    grammar = call_grammar(XML, tools, "f", False)
+    grammar = call_grammar(XML, tools, {"f"}, False)
     for seed in range(12):
         content, ((_, arguments),) = read(XML, tokenizer.decode(generate(compiler, tokenizer, grammar, seed)), tools)
         assert content == ""
@@ -149,7 +149,7 @@ def test_texts_in_xml_keep_their_schema(compiler: GrammarCompiler, tokenizer: To
 
 def test_a_grammar_that_cannot_be_is_an_error(compiler: GrammarCompiler) -> None:
     with pytest.raises(ValueError, match=r"'fly'.*click, type\.text, done"):
-        call_grammar(HERMES, TOOLS, "fly", False)
+        call_grammar(HERMES, TOOLS, {"fly"}, False)
     with pytest.raises(ValueError, match="no tools"):
         call_grammar(HERMES, [], None, False)
     for wrong, reason in (

@@ -47,17 +47,19 @@ class Grammar:
 
     JSON is written without whitespace: more of it is forced then and need not be decoded.
     within: a Lark grammar around it, in which it is called @body.
+    inner: Lark grammars by the names, such as @name, that a Lark grammar calls them.
     """
 
     kind: Kind
     source: str
     within: str = ""
+    inner: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise GrammarError(f"there is no grammar kind {self.kind!r}; choose one of {', '.join(get_args(Kind))}")
         try:
-            size = len(self.source.encode())
+            size = len(self.source.encode()) + sum(len(source.encode()) for _, source in self.inner)
         except UnicodeEncodeError as error:
             raise GrammarError(f"the {self.kind} grammar is not valid Unicode text: {error}") from error
         if size > MAX_SOURCE_BYTES:
@@ -257,6 +259,9 @@ class GrammarCompiler:
         matcher = self._llguidance.LLMatcher
         if grammar.kind == "regex":
             return str(matcher.grammar_from_regex(grammar.source))
+        if grammar.inner:
+            parts = [{"name": name, "lark_grammar": source} for name, source in grammar.inner]
+            return json.dumps({"grammars": [{"lark_grammar": grammar.source}, *parts]})
         if grammar.kind == "lark":
             return str(matcher.grammar_from_lark(grammar.source))
         if grammar.kind == "choice":

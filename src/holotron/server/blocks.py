@@ -14,18 +14,22 @@ from holotron.server.streaming import named_sse
 from holotron.server.tool_markup import ToolCall
 from holotron.server.turns import Choice
 
-Kind = Literal["reasoning", "text", "call"]
+Kind = Literal["reasoning", "text", "call", "custom"]
 
 
 @dataclass
 class AnswerBlock:
-    """A part of an answer. The text of a call is its arguments."""
+    """A part of an answer. The text of a call is its arguments, that of a custom tool's call its input."""
 
     kind: Kind
     index: int
     name: str = ""  # of the tool
     text: str = ""
     id: str = field(default_factory=lambda: uuid4().hex[:24])
+
+    @property
+    def is_call(self) -> bool:
+        return self.kind in ("call", "custom")
 
 
 class BlockAnswer(ChatAnswer):
@@ -86,7 +90,7 @@ class BlockAnswer(ChatAnswer):
             yield from self._call(call)
         if last and not self.blocks and self.tells_silence:
             yield from self._begin(AnswerBlock("text", 0))
-        if last and self.blocks and self.blocks[-1].kind != "call":
+        if last and self.blocks and not self.blocks[-1].is_call:
             yield from self.closed(self.blocks[-1])
 
     def _write(self, kind: Kind, text: str) -> Iterator[dict[str, Any]]:
@@ -96,14 +100,14 @@ class BlockAnswer(ChatAnswer):
         yield from self.grown(self.blocks[-1], text)
 
     def _call(self, call: ToolCall) -> Iterator[dict[str, Any]]:
-        block = AnswerBlock("call", len(self.blocks), call.name)
+        block = AnswerBlock("call" if call.input is None else "custom", len(self.blocks), call.name)
         yield from self._begin(block)
-        block.text = call.arguments
-        yield from self.grown(block, call.arguments)
+        block.text = call.arguments if call.input is None else call.input
+        yield from self.grown(block, block.text)
         yield from self.closed(block)
 
     def _begin(self, block: AnswerBlock) -> Iterator[dict[str, Any]]:
-        if self.blocks and self.blocks[-1].kind != "call":  # a call is closed as soon as it is told
+        if self.blocks and not self.blocks[-1].is_call:  # a call is closed as soon as it is told
             yield from self.closed(self.blocks[-1])
         self.blocks.append(block)
         yield from self.opened(block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -19,11 +19,12 @@ from holotron.server.errors import blaming, field_error
 from holotron.server.lengths import MOST_COUNTED, check_length, too_long
 from holotron.server.logprobs import TokenNames, chat_logprobs, prompt_logprobs
 from holotron.server.reasoning import ReasoningSplitter
-from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, NamedTool, TextPart, TokenizeRequest
+from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, TextPart, TokenizeRequest
 from holotron.server.sessions import OpenSession
 from holotron.server.state import ServerState
-from holotron.server.tool_grammar import call_grammar
+from holotron.server.tool_grammar import FREE_TEXT, call_grammar
 from holotron.server.tool_markup import ToolCall
+from holotron.server.tool_schemas import INPUT, CustomTool, FunctionCall, as_functions
 from holotron.server.tools import ToolSplitter, check_tools
 from holotron.server.turns import ActiveTurn, Choice, Prompt, begin_turn
 
@@ -51,7 +52,9 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
 
     def __init__(self, state: ServerState, request: ChatRequest, turn: ActiveTurn) -> None:
         super().__init__(state, request, [turn])
-        tools = tools_of(request) if request.tool_choice != "none" else None
+        may = request.callable_tools
+        tools = [tool for tool in as_functions(request.tools) or () if may is None or tool["function"]["name"] in may]
+        self._customs = {tool.custom.name for tool in request.tools or () if isinstance(tool, CustomTool)}
         self._splitters = [ToolSplitter(state.dialect, tools) for _ in turn.choices] if state.dialect and tools else []
         self._thoughts = []
         if state.reasoning is not None and request.separate_reasoning:
@@ -90,6 +93,7 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
             reasoning, text = self._thoughts[choice.index].push(text, last)
         if self._splitters:
             text, calls = self._splitters[choice.index].push(text, last)
+            calls = [_with_input(call) if call.name in self._customs else call for call in calls]
         self._calls[choice.index] += len(calls)
         return AnswerPiece(reasoning, text, calls)
 
@@ -123,12 +127,16 @@ class ChatAnswer(TurnAnswer[ChatRequest]):
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": f"call_{uuid4().hex[:24]}", "type": "function", "function": function}
+    said = {"function": {"name": call.name, "arguments": call.arguments}}
+    if call.input is not None:
+        said = {"custom": {"name": call.name, "input": call.input}}
+    return {"id": f"call_{uuid4().hex[:24]}", "type": next(iter(said)), **said}
 
 
-def tools_of(request: ChatRequest | TokenizeRequest) -> list[dict[str, Any]] | None:
-    return [tool.model_dump(exclude_none=True) for tool in request.tools] if request.tools else None
+def _with_input(call: ToolCall) -> ToolCall:
+    """A call of a custom tool: what a model gives it without the form being kept is taken as it is."""
+    given = json.loads(call.arguments).get(INPUT)
+    return replace(call, input=given if isinstance(given, str) else call.arguments)
 
 
 async def begin_chat(
@@ -156,7 +164,7 @@ async def begin_chat(
                 raise field_error("tools", "this model's chat template has no markup for them")
         return _grammar(state, request)
 
-    tools = tools_of(request)
+    tools = as_functions(request.tools)
     grammar = check() if _is_short(request) else await state.off_loop(check)
     images = await state.images.read(request.messages)
 
@@ -192,7 +200,8 @@ async def write_prompt(state: ServerState, request: ChatRequest | TokenizeReques
         most = max(MOST_COUNTED, state.max_context)
         check_length(state.texts.tokenizer, texts_of(messages), most, "messages")
         with blaming("messages", ModelError):
-            return state.texts.prompts.write(list(map(plain, messages)), sizes, tools_of(request), opened, **more)
+            tools = as_functions(request.tools)
+            return state.texts.prompts.write(list(map(plain, messages)), sizes, tools, opened, **more)
 
     return await state.off_loop(write)
 
@@ -224,17 +233,22 @@ def template_kwargs(request: ChatRequest | TokenizeRequest) -> dict[str, Any]:
 
 def plain(message: ChatMessage) -> dict[str, Any]:
     """A message as chat templates know it; images are only places."""
-    fields = {"role", "name", "tool_call_id", "reasoning_content"} | ({"tool_calls"} if message.tool_calls else set())
-    result = message.model_dump(include=fields, exclude_none=True)
+    result = message.model_dump(include={"role", "name", "tool_call_id", "reasoning_content"}, exclude_none=True)
     result["content"] = message.content
     if isinstance(message.content, list):
         result["content"] = [
             {"type": "image"} if isinstance(part, ImagePart) else {"type": "text", "text": part.text}
             for part in message.content
         ]
-    for call in result.get("tool_calls", ()):
-        call["function"]["arguments"] = _arguments(call["function"]["arguments"])
+    if message.tool_calls:
+        result["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": _called(call.function)} for call in message.tool_calls
+        ]
     return result
+
+
+def _called(call: FunctionCall) -> dict[str, Any]:
+    return {"name": call.name, "arguments": _arguments(call.arguments)}
 
 
 def _arguments(text: str) -> Any:
@@ -266,14 +280,15 @@ def _grammar(state: ServerState, request: ChatRequest) -> Grammar | None:
     with blaming("tool_choice", ValueError), blaming(_grammar_field(request), GrammarError, code="invalid_grammar"):
         if request.structured_outputs is not None:
             return request.structured_outputs.as_grammar()
-        tools = tools_of(request)
-        if tools and (request.must_call or (form is not None and request.tool_choice != "none")):
+        wants_form = form is not None and request.tool_choice != "none"
+        if request.tools and (request.must_call or request.must_hold or wants_form):
             # A form is that of the text: calls stay possible, and where one is demanded there is no text.
             assert state.dialect is not None
-            name = request.tool_choice.function.name if isinstance(request.tool_choice, NamedTool) else None
-            markup = state.texts.tokenizer.markup
-            otherwise = None if request.must_call else form
-            return call_grammar(state.dialect, tools, name, request.parallel_tool_calls, markup, otherwise)
+            otherwise = None if request.must_call else FREE_TEXT if form is None else form
+            tools, markup = as_functions(request.tools) or [], state.texts.tokenizer.markup
+            may, parallel = request.callable_tools, request.parallel_tool_calls
+            larks = {tool.custom.name: tool.lark for tool in request.tools if isinstance(tool, CustomTool)}
+            return call_grammar(state.dialect, tools, may, parallel, markup, otherwise, larks)
         if form is not None:
             return Grammar.from_schema(form)
     return None

@@ -99,7 +99,7 @@ def _told(block: AnswerBlock, empty: bool = False) -> dict[str, Any]:
             return {"type": "text", "text": "" if empty else block.text, "citations": None}
         case "reasoning":
             return {"type": "thinking", "thinking": "" if empty else block.text, "signature": ""}
-        case "call":
+        case "call" | "custom":
             arguments = {} if empty else json.loads(block.text)
             return {"type": "tool_use", "id": f"toolu_{block.id}", "name": block.name, "input": arguments}
 

@@ -7,17 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from holotron.server.schemas import (
-    MAX_TOKENS,
-    ChatRequest,
-    Count,
-    ImageText,
-    Request,
-    Sampling,
-    ShortText,
-    Text,
-    refuse_hosted,
-)
+from holotron.server.fields import MAX_TOKENS, Count, ImageText, Request, ShortText, Text
+from holotron.server.schemas import ChatRequest, Sampling
+from holotron.server.tool_schemas import refuse_hosted
 from holotron.server.translation import chat_request
 
 

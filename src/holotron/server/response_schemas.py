@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue
+from pydantic import BeforeValidator, Discriminator, Field, JsonValue, Tag
 
 from holotron.engine.limits import MAX_LOGPROBS
-from holotron.server.schemas import (
-    MAX_TOKENS,
-    ChatRequest,
-    Count,
-    ImageText,
-    Request,
-    Sampling,
-    ShortText,
-    Text,
-    refuse_hosted,
-)
+from holotron.server.fields import MAX_TOKENS, Count, ImageText, Request, ShortText, Text
+from holotron.server.schemas import ChatRequest, Sampling
+from holotron.server.tool_schemas import kind_of, refuse_hosted
 from holotron.server.translation import chat_request
 
 
@@ -62,8 +54,17 @@ class InputCall(Request):
     status: ShortText | None = None
 
 
+class InputCustomCall(Request):
+    type: Literal["custom_tool_call"]
+    call_id: ShortText
+    name: ShortText
+    input: Text
+    id: ShortText | None = None
+    status: ShortText | None = None
+
+
 class InputCallOutput(Request):
-    type: Literal["function_call_output"]
+    type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: ShortText
     output: Text | InputParts
     id: ShortText | None = None
@@ -84,7 +85,7 @@ class InputReasoning(Request):
     status: ShortText | None = None
 
 
-InputItem = InputMessage | InputCall | InputCallOutput | InputReasoning
+InputItem = InputMessage | InputCall | InputCustomCall | InputCallOutput | InputReasoning
 
 
 class FunctionTool(Request):
@@ -94,10 +95,57 @@ class FunctionTool(Request):
     parameters: dict[str, JsonValue] | None = None
     strict: bool | None = None
 
+    def as_chat(self) -> dict[str, Any]:
+        return {"type": "function", "function": self.model_dump(exclude={"type"}, exclude_none=True)}
 
-class NamedFunctionTool(Request):
-    type: Literal["function"]
+
+class CustomFormat(Request):
+    type: Literal["text", "grammar"] = "text"
+    syntax: Literal["lark", "regex"] | None = None
+    definition: Text | None = None
+
+
+class CustomToolParam(Request):
+    type: Literal["custom"]
     name: ShortText
+    description: Text | None = None
+    format: CustomFormat = CustomFormat()
+
+    def as_chat(self) -> dict[str, Any]:
+        form = self.format.model_dump(include={"syntax", "definition"}, exclude_none=True)
+        custom = self.model_dump(include={"name", "description"}, exclude_none=True)
+        return {"type": "custom", "custom": custom | {"format": {"type": self.format.type, "grammar": form or None}}}
+
+
+AnyToolParam = Annotated[
+    Annotated[FunctionTool, Tag("function")] | Annotated[CustomToolParam, Tag("custom")], Discriminator(kind_of)
+]
+
+
+class NamedToolParam(Request):
+    type: Annotated[Literal["function", "custom"], BeforeValidator(refuse_hosted)]
+    name: ShortText
+
+    def as_chat(self) -> dict[str, Any]:
+        return {"type": self.type, self.type: {"name": self.name}}
+
+
+class AllowedToolsParam(Request):
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedToolParam], Field(min_length=1, max_length=512)]
+
+    def as_chat(self) -> dict[str, Any]:
+        tools = [tool.as_chat() for tool in self.tools]
+        return {"type": "allowed_tools", "allowed_tools": {"mode": self.mode, "tools": tools}}
+
+
+ToolChoiceParam = Annotated[
+    Annotated[NamedToolParam, Tag("function")]
+    | Annotated[NamedToolParam, Tag("custom")]
+    | Annotated[AllowedToolsParam, Tag("allowed_tools")],
+    Discriminator(kind_of),
+]
 
 
 class TextFormat(Request):
@@ -121,8 +169,8 @@ class ResponsesRequest(Sampling):
     max_output_tokens: Annotated[Count, Field(ge=1, le=MAX_TOKENS)] | None = None
     previous_response_id: ShortText | None = None
     store: bool | None = None
-    tools: Annotated[list[FunctionTool], Field(max_length=512)] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedFunctionTool | None = None
+    tools: Annotated[list[AnyToolParam], Field(max_length=512)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | ToolChoiceParam | None = None
     parallel_tool_calls: bool | None = None
     text: TextOptions | None = None
     top_logprobs: Annotated[Count, Field(ge=0, le=MAX_LOGPROBS)] | None = None
@@ -154,14 +202,10 @@ class ResponsesRequest(Sampling):
             "chat_template_kwargs": self.chat_template_kwargs or {},
         }
         if self.tools:
-            options["tools"] = [
-                {"type": "function", "function": tool.model_dump(exclude={"type"}, exclude_none=True)}
-                for tool in self.tools
-            ]
-        if isinstance(self.tool_choice, NamedFunctionTool):
-            options["tool_choice"] = {"type": "function", "function": {"name": self.tool_choice.name}}
-        elif self.tool_choice is not None:
-            options["tool_choice"] = self.tool_choice
+            options["tools"] = [tool.as_chat() for tool in self.tools]
+        if self.tool_choice is not None:
+            choice = self.tool_choice
+            options["tool_choice"] = choice if isinstance(choice, str) else choice.as_chat()
         if self.parallel_tool_calls is not None:
             options["parallel_tool_calls"] = self.parallel_tool_calls
         if self.text is not None and self.text.format is not None:
@@ -191,6 +235,9 @@ def _messages(given: str | list[InputItem], instructions: str | None) -> tuple[l
             case InputCall():
                 function = {"name": item.name, "arguments": item.arguments}
                 part = {"role": "assistant", "tool_calls": [{"id": item.call_id, "function": function}]}
+            case InputCustomCall():
+                custom = {"name": item.name, "input": item.input}
+                part = {"role": "assistant", "tool_calls": [{"id": item.call_id, "type": "custom", "custom": custom}]}
             case InputCallOutput():
                 part = {"role": "tool", "tool_call_id": item.call_id, "content": _parts(item.output)}
                 own += ".output"

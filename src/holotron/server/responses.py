@@ -69,11 +69,12 @@ class ResponsesAnswer(BlockAnswer):
     def opened(self, block: AnswerBlock) -> Iterator[dict[str, Any]]:
         item = self._item(block, "in_progress")
         yield self._numbered({"type": "response.output_item.added", "output_index": block.index, "item": item})
-        if block.kind != "call":
+        if not block.is_call:
             yield self._numbered({"type": "response.content_part.added", "part": self._part(block, "")} | _at(block))
 
     def grown(self, block: AnswerBlock, more: str) -> Iterator[dict[str, Any]]:
         kinds = {"reasoning": "reasoning_text", "text": "output_text", "call": "function_call_arguments"}
+        kinds["custom"] = "custom_tool_call_input"
         extra: dict[str, Any] = {"logprobs": []} if block.kind == "text" else {}
         yield self._numbered({"type": f"response.{kinds[block.kind]}.delta", "delta": more} | _at(block) | extra)
 
@@ -82,12 +83,14 @@ class ResponsesAnswer(BlockAnswer):
         match block.kind:
             case "call":
                 done = {"type": "response.function_call_arguments.done", "arguments": block.text, "name": block.name}
+            case "custom":
+                done = {"type": "response.custom_tool_call_input.done", "input": block.text}
             case "text":
                 done = {"type": "response.output_text.done", "text": block.text, "logprobs": []}
             case "reasoning":
                 done = {"type": "response.reasoning_text.done", "text": block.text}
         yield self._numbered(done | _at(block))
-        if block.kind != "call":
+        if not block.is_call:
             part = self._part(block, block.text)
             yield self._numbered({"type": "response.content_part.done", "part": part} | _at(block))
         item = self._item(block, "completed")
@@ -124,7 +127,7 @@ class ResponsesAnswer(BlockAnswer):
 
     def _response(self, status: str, reason: str | None) -> dict[str, Any]:
         asked = self.asked
-        tools = [{"strict": None} | tool.model_dump() for tool in asked.tools or ()]
+        tools = [tool.model_dump() for tool in asked.tools or ()]
         choice = asked.tool_choice or "auto"
         return {
             "id": self.head["id"],
@@ -157,7 +160,10 @@ class ResponsesAnswer(BlockAnswer):
         if block.kind == "call":
             arguments = block.text if done else ""
             call = {"type": "function_call", "call_id": f"call_{block.id}", "name": block.name, "arguments": arguments}
-            return {"id": f"fc_{block.id}", "status": status} | call
+            return {"id": _item_id(block), "status": status} | call
+        if block.kind == "custom":
+            call = {"type": "custom_tool_call", "call_id": f"call_{block.id}", "name": block.name}
+            return {"id": _item_id(block), "status": status} | call | {"input": block.text if done else ""}
         content = [self._part(block, block.text)] if done else []
         if block.kind == "reasoning":
             return {"id": _item_id(block), "type": "reasoning", "summary": [], "content": content, "status": status}
@@ -188,12 +194,12 @@ class ResponsesAnswer(BlockAnswer):
 
 
 def _item_id(block: AnswerBlock) -> str:
-    return f"{ {'reasoning': 'rs', 'text': 'msg', 'call': 'fc'}[block.kind] }_{block.id}"
+    return f"{ {'reasoning': 'rs', 'text': 'msg', 'call': 'fc', 'custom': 'ctc'}[block.kind] }_{block.id}"
 
 
 def _at(block: AnswerBlock) -> dict[str, Any]:
     place = {"item_id": _item_id(block), "output_index": block.index}
-    return place if block.kind == "call" else place | {"content_index": 0}
+    return place if block.is_call else place | {"content_index": 0}
 
 
 # ---- chains ----

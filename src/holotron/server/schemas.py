@@ -9,64 +9,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
-from holotron.engine.limits import MAX_LOGPROBS, MAX_STOP_LENGTH, MAX_STOPS
+from holotron.engine.limits import MAX_LOGPROBS, MAX_STOPS
+from holotron.server.fields import (
+    MAX_TOKENS,
+    Body,
+    Count,
+    ImageText,
+    Number,
+    OperatorBody,
+    Options,
+    Request,
+    ShortText,
+    StopText,
+    Text,
+    TokenId,
+)
+from holotron.server.tool_schemas import AllowedChoice, AnyToolCall, CustomTool, ToolChoice, Tools
 
 if TYPE_CHECKING:
     from holotron.engine.grammar import Grammar
 
-MAX_TOKENS = 1_000_000
 MAX_MESSAGES = 16_384
 MAX_PARTS = 16_384  # of all messages of a request
-# JSON that is the client's own: null in it is null.
-VERBATIM = {"parameters", "schema", "json", "input_schema", "input", "chat_template_kwargs", "metadata"}
-VERBATIM |= {"prompt", "tokens"}
-DEEPEST_NULL = 8  # body, messages, message, content, part, image_url: no field of a request is deeper
-Text = Annotated[str, Field(max_length=16_000_000)]
-ImageText = Annotated[str, Field(max_length=128 * 2**20)]  # settings have the limit of an image, and of the body
-ShortText = Annotated[str, Field(max_length=512)]
-StopText = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
-TokenId = Annotated[int, Field(ge=0, lt=2**31, strict=True)]
-Count = Annotated[int, Field(strict=True)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class Request(BaseModel):
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
-
-
-class Options(Request):
-    """Part of a request that says what is wanted: an unknown field is kept, so that it can be told."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class Body(Options):
-    """A whole request."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_default(cls, value: Any) -> Any:
-        return _without_nulls(value)
-
-
-class OperatorBody(Body):
-    """Unknown fields are errors: the operator's mistakes cost more than a client's."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-def _without_nulls(value: Any, depth: int = DEEPEST_NULL) -> Any:
-    if depth and isinstance(value, dict):
-        return {
-            name: inner if name in VERBATIM else _without_nulls(inner, depth - 1)
-            for name, inner in value.items()
-            if inner is not None
-        }
-    if depth and isinstance(value, list):
-        return [_without_nulls(inner, depth - 1) if isinstance(inner, dict) else inner for inner in value]
-    return value
 
 
 # ---- messages ----
@@ -90,22 +56,11 @@ class ImagePart(Request):
 Part = Annotated[TextPart | ImagePart, Field(discriminator="type")]
 
 
-class FunctionCall(Request):
-    name: ShortText
-    arguments: Text = ""
-
-
-class RequestToolCall(Request):
-    id: ShortText = ""
-    type: Literal["function"] = "function"
-    function: FunctionCall
-
-
 class ChatMessage(Request):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Text | Annotated[list[Part], Field(max_length=4096)] | None = None
     name: ShortText | None = None
-    tool_calls: Annotated[list[RequestToolCall], Field(max_length=256)] | None = None
+    tool_calls: Annotated[list[AnyToolCall], Field(max_length=256)] | None = None
     tool_call_id: ShortText | None = None
     reasoning_content: Text | None = None
 
@@ -175,34 +130,6 @@ class StructuredOutputs(Request):
         return Grammar("lark", self.grammar or "")
 
 
-class Function(Options):
-    name: ShortText
-    description: Text | None = None
-    parameters: dict[str, JsonValue] | None = None
-    strict: bool | None = None
-
-
-def refuse_hosted(kind: Any) -> Any:
-    """Tools of a provider's own have no schema: the first thing wrong with one is that."""
-    if kind not in (None, "function", "custom"):
-        raise ValueError(f"{str(kind)[:60]!r} is a tool of a provider's own; give it as a function with a JSON schema")
-    return kind
-
-
-class Tool(Options):
-    type: Annotated[Literal["function"], BeforeValidator(refuse_hosted)] = "function"
-    function: Function
-
-
-class NamedFunction(Options):
-    name: ShortText
-
-
-class NamedTool(Options):
-    type: Literal["function"] = "function"
-    function: NamedFunction
-
-
 class StreamOptions(Options):
     include_usage: bool = False
     continuous_usage_stats: bool = False
@@ -256,8 +183,8 @@ class ChatRequest(Sampling):
     logprobs: bool = False
     top_logprobs: Annotated[Count, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     response_format: ResponseFormat | None = None
-    tools: Annotated[list[Tool], Field(max_length=512)] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    tools: Tools | None = None
+    tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool = True
     chat_template_kwargs: dict[ShortText, JsonValue] = Field(default_factory=dict)
     separate_reasoning: bool = True
@@ -287,7 +214,27 @@ class ChatRequest(Sampling):
     @property
     def must_call(self) -> bool:
         """Whether the answer has to be a tool call."""
-        return self.tool_choice == "required" or isinstance(self.tool_choice, NamedTool)
+        choice = self.tool_choice
+        mode = choice.allowed_tools.mode if isinstance(choice, AllowedChoice) else choice
+        return mode not in (None, "none", "auto")
+
+    @property
+    def callable_tools(self) -> set[str] | None:
+        """The names of the tools that may be called; None: all may."""
+        match self.tool_choice:
+            case "none":
+                return set()
+            case AllowedChoice() as choice:
+                return {tool.name for tool in choice.allowed_tools.tools}
+            case None | str():
+                return None
+        return {self.tool_choice.name}
+
+    @property
+    def must_hold(self) -> bool:
+        """Whether calls, where there are any, have to be held to something: some of the tools, or a form of theirs."""
+        formed = any(isinstance(tool, CustomTool) and tool.grammar is not None for tool in self.tools or ())
+        return isinstance(self.tool_choice, AllowedChoice) or (formed and self.tool_choice != "none")
 
     @property
     def form(self) -> dict[str, Any] | None:
@@ -357,7 +304,7 @@ class TokenizeRequest(Body):
     model: ShortText | None = None
     prompt: Text | None = None
     messages: Messages | None = None
-    tools: Annotated[list[Tool], Field(max_length=512)] | None = None
+    tools: Tools | None = None
     add_generation_prompt: bool = True
     add_special_tokens: bool = False
     chat_template_kwargs: dict[ShortText, JsonValue] = Field(default_factory=dict)

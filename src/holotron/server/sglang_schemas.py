@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from holotron.server.schemas import MAX_TOKENS, Body, Count, ImageText, ShortText, Text, TokenId
+from holotron.server.fields import MAX_TOKENS, Body, Count, ImageText, ShortText, Text, TokenId
 
 # What SGLang calls fields that exist here under another name.
 OWN_NAMES = {"max_new_tokens": "max_tokens", "min_new_tokens": "min_tokens", "sampling_seed": "seed"}

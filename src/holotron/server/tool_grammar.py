@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from holotron.engine.grammar import Grammar
+from holotron.server.json_lark import lark_in_json
 from holotron.server.tool_markup import Schema, Tool, is_text, parameters_of, parts_of, types_of
+from holotron.server.tool_schemas import INPUT
 from holotron.server.tools import ToolDialect
 
 # The spacing of json.dumps, in which templates write earlier calls: what is forced reads as the model learned it.
 SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 VALUE_END = "\n</parameter>\n"
+FREE_TEXT: Schema = {}  # in place of a schema: no form
 
 # What relates parameters to each other; they are written one by one, so that it could not be kept.
 _RELATIONS = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "minProperties")
@@ -23,36 +26,55 @@ _KEY = re.compile(r"[^<>\n]+")
 def call_grammar(
     dialect: ToolDialect,
     tools: Sequence[Tool],
-    name: str | None,
+    names: Set[str] | None,
     parallel: bool,
     token_ids: Mapping[str, int] | None = None,
     otherwise: Schema | None = None,
+    larks: Mapping[str, str | None] | None = None,
 ) -> Grammar:
-    """The grammar of one call of the named tool or, without a name, of any; with `parallel`, of one or more calls.
+    """The grammar of one call of a tool of those names or, without names, of any; with `parallel`, of one or more.
 
-    With `otherwise`, a JSON text of that schema will do instead of calls.
+    With `otherwise`, a JSON text of that schema will do instead of calls; with FREE_TEXT, any text with or without
+    calls after it. `larks` are the Lark grammars of the inputs of custom tools.
 
     `token_ids` are the vocabulary's own tokens for tags, as in `Tokenizer.markup`: where it has one for the opening
     or closing tag, models expect it, and the text of the tag would be something else to them.
     """
-    chosen = [tool for tool in tools if name in (None, tool["function"]["name"])]
+    known = [tool["function"]["name"] for tool in tools]
+    if unknown := sorted((names or set()) - set(known)):
+        raise ValueError(f"there is no tool {unknown[0]!r} to call; the tools are: {', '.join(known)}")
+    chosen = [tool for tool in tools if names is None or tool["function"]["name"] in names]
     if not chosen:
-        known = ", ".join(tool["function"]["name"] for tool in tools)
-        raise ValueError(f"there is no tool {name!r} to call; the tools are: {known}" if name else "no tools to call")
+        raise ValueError("no tools to call")
     opening, closing = (_tag(tag, token_ids or {}) for tag in (dialect.opening, dialect.closing))
+    rules = {"start": f"{opening} calls"}
     if dialect.name == "nemotron":
-        rules = {"start": f'{opening} "[" call {_repeated(", ", "call", parallel)} "]" {closing}'}
+        rules["calls"] = f'"[" call {_repeated(", ", "call", parallel)} "]" {closing}'
     else:
-        rules = {"start": f"block {_repeated(chr(10), 'block', parallel)}"}
-        rules["block"] = f"{opening} {_text(chr(10))} call {_text(chr(10))} {closing}"
-    if otherwise is not None:
-        rules["start"] = f"({rules['start']}) | answer"
+        line = _text("\n")
+        rules["calls"] = f"block {_repeated(chr(10), f'{opening} block', parallel)}"
+        rules["block"] = f"{line} call {line} {closing}"
+    if otherwise is FREE_TEXT:
+        before = f"/(?s:.*)/ & ~/(?s:.*){_in_slashes(dialect.opening)}(?s:.*)/"
+        rules["start"] = f"TEXT? ({opening} calls)?" if dialect.opening in (token_ids or {}) else "TEXT? | TAG calls"
+        rules["TEXT"] = f"{before} & /(?s:.+)/"
+        rules["TAG"] = f"({before}) {_text(dialect.opening)}"
+    elif otherwise is not None:
+        rules["start"] += " | answer"
         rules["answer"] = f"%json {json.dumps({**otherwise, 'x-guidance': {'whitespace_flexible': False}})}"
     rules["call"] = " | ".join(f"tool{number}" for number in range(len(chosen)))
     write = _xml_rules if dialect.name == "xml" else _json_rules
+    inner = []
     for number, tool in enumerate(chosen):
-        rules.update(write(f"tool{number}", tool))
-    return Grammar("lark", "".join(f"{rule}: {body}\n" for rule, body in rules.items()))
+        if (lark := (larks or {}).get(name := tool["function"]["name"])) is None:
+            rules.update(write(f"tool{number}", tool))
+            continue
+        before, after = f'{{"name": {json.dumps(name)}, "arguments": {{"{INPUT}": "', '"}}'
+        if dialect.name == "xml":
+            before, after = f"<function={name}>\n<parameter={INPUT}>\n", f"{VALUE_END}</function>"
+        inner.append((f"input{number}", lark if dialect.name == "xml" else lark_in_json(lark)))
+        rules[f"tool{number}"] = f"{_text(before)} @input{number} {_text(after)}"
+    return Grammar("lark", "".join(f"{rule}: {body}\n" for rule, body in rules.items()), inner=tuple(inner))
 
 
 def _json_rules(rule: str, tool: Tool) -> Iterator[tuple[str, str]]:

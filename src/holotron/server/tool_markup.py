@@ -31,6 +31,7 @@ class ToolCall:
 
     name: str
     arguments: str
+    input: str | None = None  # of a custom tool
 
 
 class Broken(Exception):

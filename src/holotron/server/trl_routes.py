@@ -16,9 +16,10 @@ from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat
 from holotron.server.completions import CompletionAnswer, begin_completion
 from holotron.server.errors import blaming, field_error
+from holotron.server.fields import Body, ImageText, ShortText, Text, TokenId
 from holotron.server.health_routes import health
 from holotron.server.logprobs import CERTAIN, LOWEST
-from holotron.server.schemas import Body, ChatRequest, CompletionRequest, ImageText, ShortText, Text, TokenId
+from holotron.server.schemas import ChatRequest, CompletionRequest
 from holotron.server.sglang_generate import write_marked
 from holotron.server.sglang_routes import operator
 from holotron.server.sglang_schemas import Shape

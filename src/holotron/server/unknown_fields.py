@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holotron.server.errors import field_error
-from holotron.server.schemas import Options
+from holotron.server.fields import Options
 
 # Parameters of other servers that would change the answer, each with the value that would not.
 CHANGES_ANSWER: dict[str, Any] = {

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from holotron.server.schemas import MAX_TOKENS, Body, Count, Options, Part, ShortText, TokenId
+from holotron.server.fields import MAX_TOKENS, Body, Count, Options, ShortText, TokenId
+from holotron.server.schemas import Part
 from holotron.server.sglang_schemas import Path, Shape, Version
 
 # Of vLLM's sampling parameters, those that say how an answer travels, and not what is in it.
