@@ -24,8 +24,12 @@ from holotron.server import bodies
 from holotron.server.schemas import ChatRequest
 from tests.server.live import Live, serving, write_checkpoint
 
-NEEDED = ("litellm", "langchain_openai", "instructor", "browser_use", "trl")
-collect_ignore_glob = [] if all(map(find_spec, NEEDED)) else ["test_*.py"]
+FILES = {"langchain": "langchain_openai", "openai_agents": "agents"}  # where a library's module has another name
+collect_ignore_glob = [] if find_spec("litellm") else ["test_*.py"]
+for path in Path(__file__).parent.glob("test_*.py"):
+    library = path.stem.removeprefix("test_")
+    if find_spec(FILES.get(library, library)) is None:
+        collect_ignore_glob.append(path.name)
 os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "ANONYMIZED_TELEMETRY": "false", "LANGSMITH_TRACING": "false"}
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 RECORD = os.environ.get("RECORD_REQUESTS")
@@ -33,6 +37,7 @@ MOST_RECORDED = 8
 
 
 LIBRARIES = ("openai", "litellm", "langchain-openai", "instructor", "anthropic", "browser-use", "trl")
+LIBRARIES += ("smolagents", "openai-agents", "pydantic-ai-slim")
 outcomes: dict[str, str] = {}
 
 

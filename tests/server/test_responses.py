@@ -138,6 +138,51 @@ def test_responses_are_read_again_and_deleted(client, http):
     assert not {first.session_id, branch.session_id} & sessions
 
 
+def test_input_items_are_listed_page_by_page(client, http):
+    parts = [{"type": "input_text", "text": "What?"}, {"type": "input_image", "image_url": picture()}]
+    call = {"type": "function_call", "call_id": "c", "name": "click", "arguments": "{}"}
+    given = [{"role": "user", "content": parts}, call]
+    given += [
+        {"type": "function_call_output", "call_id": "c", "output": "done"},
+        {"role": "assistant", "content": "So."},
+    ]
+    first = ask(client, given, tools=[CLICK])
+    second = ask(client, "Two", previous_response_id=first.id)
+    listed = client.responses.input_items.list
+    items = list(listed(second.id, order="asc", limit=2))  # the client asks for the next pages
+    kinds = ["message", "function_call", "function_call_output", "message", "message", "message"]
+    assert [item.type for item in items] == kinds
+    assert items[4].id == first.output[0].id
+    assert (items[3].content[0].type, items[5].content[0].text) == ("output_text", "Two")
+    assert items[0].content[1].image_url is None
+    assert len({item.id for item in items}) == 6
+    assert list(listed(second.id)) == items[::-1]
+    page = listed(second.id, limit=2, after=items[4].id)
+    assert ([item.id for item in page.data], page.has_more) == ([items[3].id, items[2].id], True)
+    (seen,) = listed(first.id, order="asc", limit=1, include=["message.input_image.image_url"]).data
+    assert seen.content[1].image_url == picture()
+    for query, field in (("limit=0", "limit"), ("limit=101", "limit"), ("order=up", "order"), ("after=x", "after")):
+        error = http.get(f"/v1/responses/{first.id}/input_items?{query}").json()["error"]
+        assert error["param"] == field
+    client.responses.delete(first.id)
+    assert [item.id for item in listed(second.id)] == [items[5].id]
+    with pytest.raises(openai.NotFoundError, match="was deleted"):
+        listed(first.id)
+
+
+def test_what_needs_a_background_is_refused(client):
+    response = ask(client)
+    with pytest.raises(openai.BadRequestError, match="background can be cancelled"):
+        client.responses.cancel(response.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.cancel("resp_none_1")
+    with pytest.raises(openai.BadRequestError, match="in the background is streamed"):
+        client.responses.retrieve(response.id, stream=True)
+    for more in ({"background": True}, {"conversation": "conv_1"}, {"prompt": {"id": "p"}}):
+        with pytest.raises(openai.BadRequestError, match=f"{next(iter(more))}: this server has none"):
+            ask(client, **more)
+
+
 def test_stored_responses_have_a_limit(monkeypatch):
     monkeypatch.setattr("holotron.server.stored_responses.KEPT_BYTES", 3000)
     stored = StoredResponses()
@@ -212,6 +257,9 @@ def test_logprobs(client):
         ({"input": "a", "text": {"format": {"type": "json_schema", "schema": {"type": 5}}}}, "text.format"),
         ({"input": "a", "max_output_tokens": 0}, "max_output_tokens"),
         ({"input": "a", "n": 2}, "n"),
+        ({"input": "a", "metadata": {"a": "b" * 513}}, "metadata.a"),
+        ({"input": "a", "truncation": "middle"}, "truncation"),
+        ({"input": "a" * 9000, "truncation": "auto"}, "truncation is not done"),
     ],
 )
 def test_errors_are_in_the_clients_words(http, body, field):

@@ -164,7 +164,8 @@ def _explain(error: RequestValidationError) -> ApiError:
     # Of the alternatives of a union, the one that was read furthest is the one that was meant.
     nothing: dict[str, Any] = {"loc": (), "msg": "not valid"}
     first = max(problems, key=lambda problem: len(problem["loc"]), default=nothing)
-    field = ".".join(str(part) for part in first["loc"] if part != "body")
+    steps = first["loc"][1:] if first["loc"][:1] == ("query",) else first["loc"]
+    field = ".".join(str(part) for part in steps if part != "body")
     if first.get("type") == "json_invalid":
         reason = first.get("ctx", {}).get("error", first["msg"])
         return ApiError(400, f"the body is not valid JSON: {reason}", param="body", code="invalid_json")

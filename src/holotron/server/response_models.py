@@ -74,6 +74,14 @@ class ResponseAnswer(ApiModel):
     usage: dict[str, Any]
 
 
+class InputItemList(ApiModel):
+    object: str = "list"
+    data: list[dict[str, Any]]
+    has_more: bool
+    first_id: str | None = None
+    last_id: str | None = None
+
+
 class MessageAnswer(ApiModel):
     id: str
     type: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, JsonValue, Tag
@@ -161,6 +162,18 @@ class TextOptions(Request):
     verbosity: ShortText | None = None
 
 
+def _refused(instead: str) -> Callable[[Any], Any]:
+    def refuse(value: Any) -> Any:
+        if value:
+            raise ValueError(f"this server has none of OpenAI's; {instead}")
+        return value or None
+
+    return refuse
+
+
+MetadataKey = Annotated[str, Field(max_length=64)]
+
+
 class ResponsesRequest(Sampling):
     """POST /v1/responses. `previous_response_id` goes on in the session of that response."""
 
@@ -176,12 +189,13 @@ class ResponsesRequest(Sampling):
     top_logprobs: Annotated[Count, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     include: list[ShortText] | None = None
     chat_template_kwargs: dict[ShortText, JsonValue] | None = None
-    background: Literal[False] | None = None
-    conversation: None = None
+    background: Annotated[Literal[False] | None, BeforeValidator(_refused("ask with stream, or wait"))] = None
+    conversation: Annotated[None, BeforeValidator(_refused("go on from previous_response_id"))] = None
+    prompt: Annotated[None, BeforeValidator(_refused("write it out in input and instructions"))] = None
     # What OpenAI's service takes and what makes no difference here.
-    metadata: dict[ShortText, Text] | None = None
+    metadata: Annotated[dict[MetadataKey, ShortText], Field(max_length=16)] | None = None
     reasoning: dict[ShortText, JsonValue] | None = None
-    truncation: ShortText | None = None
+    truncation: Literal["auto", "disabled"] | None = None
     service_tier: ShortText | None = None
     prompt_cache_key: ShortText | None = None
     safety_identifier: ShortText | None = None

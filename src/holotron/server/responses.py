@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from holotron.server.answer import respond
@@ -16,12 +16,13 @@ from holotron.server.bodies import BodyRoute
 from holotron.server.chat import begin_chat
 from holotron.server.errors import ApiError, field_error, renaming
 from holotron.server.logprobs import TokenNames, chat_logprobs
-from holotron.server.response_models import ERRORS, DeletedResponse, ResponseAnswer
+from holotron.server.response_models import ERRORS, DeletedResponse, InputItemList, ResponseAnswer
 from holotron.server.response_schemas import ResponsesRequest
 from holotron.server.schemas import OpenRequest
 from holotron.server.session_routes import close, open_for, take_back
 from holotron.server.sessions import OpenSession
 from holotron.server.state import CallerDep, ServerState, StateDep
+from holotron.server.stored_responses import StoredResponse
 from holotron.server.streaming import named_sse
 
 router = APIRouter(responses=ERRORS, route_class=BodyRoute)
@@ -34,12 +35,44 @@ async def responses(http: Request, state: StateDep, caller: CallerDep, body: Res
 
 
 @router.get("/v1/responses/{response_id}", responses={200: {"model": ResponseAnswer}}, response_model=None)
-async def read_response(response_id: str, state: StateDep, caller: CallerDep) -> Response:
+async def read_response(response_id: str, state: StateDep, caller: CallerDep, stream: bool = False) -> Response:
     """A stored response as it was told."""
+    stored = _stored(state, response_id, caller)
+    if stream:
+        raise field_error("stream", "only a response in the background is streamed again, and there are none here")
+    return Response(stored.told, media_type="application/json")
+
+
+@router.get("/v1/responses/{response_id}/input_items", response_model=InputItemList)
+async def list_input_items(
+    response_id: str,
+    http: Request,
+    state: StateDep,
+    caller: CallerDep,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    order: Literal["asc", "desc"] = "desc",
+    after: Annotated[str | None, Query(max_length=512)] = None,
+) -> Any:
+    """The items that a response was made from, page by page; URLs of images if `include` asks for them."""
+    stored = _stored(state, response_id, caller)
+    include = {*http.query_params.getlist("include"), *http.query_params.getlist("include[]")}
+    items = state.responses.input_items(stored, "message.input_image.image_url" in include)
+    items = items if order == "asc" else items[::-1]
+    if after is not None:
+        ids = [item["id"] for item in items]
+        if after not in ids:
+            raise field_error("after", f"there is no item {after[:128]!r} among those of this response")
+        items = items[ids.index(after) + 1 :]
+    page = items[:limit]
+    ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
+    return {"data": page, "has_more": len(items) > limit} | ends
+
+
+@router.post("/v1/responses/{response_id}/cancel", response_model=ResponseAnswer)
+async def cancel_response(response_id: str, state: StateDep, caller: CallerDep) -> Any:
+    """Refused: a response is there when its turn has ended."""
     _find(state, response_id, caller, "response_id")
-    if (told := state.responses.get(response_id)) is None:
-        raise _not_found(response_id, "response_id")
-    return Response(told, media_type="application/json")
+    raise field_error("response_id", "only a response in the background can be cancelled; to end a stream, close it")
 
 
 @router.delete("/v1/responses/{response_id}", response_model=DeletedResponse)
@@ -97,10 +130,10 @@ class ResponsesAnswer(BlockAnswer):
         yield self._numbered({"type": "response.output_item.done", "output_index": block.index, "item": item})
 
     def result(self) -> dict[str, Any]:
-        return self._stored(super().result())
+        return self._keep(super().result())
 
     def ended(self) -> Iterator[dict[str, Any]]:
-        response = self._stored(self.told())
+        response = self._keep(self.told())
         yield self._numbered({"type": f"response.{response['status']}", "response": response})
 
     def broken(self, error: ApiError) -> Iterator[bytes]:
@@ -117,9 +150,9 @@ class ResponsesAnswer(BlockAnswer):
         response["usage"] = self._tokens()
         return response | self.extras() | self._token_ids()
 
-    def _stored(self, response: dict[str, Any]) -> dict[str, Any]:
+    def _keep(self, response: dict[str, Any]) -> dict[str, Any]:
         if self.is_stored:
-            self._state.responses.add(response)
+            self._state.responses.add(response, self.asked.input)
         return response
 
     def _token_ids(self) -> dict[str, Any]:
@@ -214,7 +247,9 @@ async def _begin(state: ServerState, body: ResponsesRequest, caller: Caller) -> 
         chat, fields = body.as_chat(session.id if session else None, instructions)
         with renaming(fields):
             answer = await begin_chat(state, chat, caller, ResponsesAnswer)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, ApiError) and error.code == "context_length_exceeded" and body.truncation == "auto":
+            error.message += "; truncation is not done here: send fewer items"
         if session is not None and is_new:
             state.client.run_in_background(close(state, session))
         raise
@@ -259,6 +294,14 @@ def _find(state: ServerState, id_: str, caller: Caller, field: str) -> tuple[Ope
     if not session.is_response or not 0 < count <= session.turns or count in session.not_responses:
         raise _not_found(id_, field)
     return session, count
+
+
+def _stored(state: ServerState, id_: str, caller: Caller) -> StoredResponse:
+    """What is kept of a response."""
+    _find(state, id_, caller, "response_id")
+    if (stored := state.responses.get(id_)) is None:
+        raise _not_found(id_, "response_id")
+    return stored
 
 
 def _not_found(id_: str, field: str) -> ApiError:
