@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
@@ -120,6 +121,67 @@ def test_images_and_counting(client):
     assert counted.input_tokens == usage.input_tokens + usage.cache_read_input_tokens
     plain = client.messages.count_tokens(model="tiny", messages=[{"role": "user", "content": parts[:1]}], tools=[CLICK])
     assert counted.input_tokens == plain.input_tokens + 6 + 2  # with the image's start and end
+
+
+def said(client, http, *content: dict[str, object]) -> tuple[str, int]:
+    """What the model reads of a message, and how many tokens of a prompt that is."""
+    counted = client.messages.count_tokens(model="tiny", messages=[{"role": "user", "content": list(content)}])
+    message = ask(client, list(content), max_tokens=1, extra_body={"return_token_ids": True, "temperature": 0})
+    usage = message.usage
+    assert counted.input_tokens == usage.input_tokens + usage.cache_read_input_tokens
+    return http.post("/detokenize", json={"tokens": message.prompt_token_ids}).json()["prompt"], counted.input_tokens
+
+
+def test_documents_are_read(client, http):
+    text = {"type": "text", "media_type": "text/plain", "data": "The sky is green."}
+    based = {"type": "base64", "media_type": "text/plain", "data": base64.b64encode(b"The sky is green.").decode()}
+    inner = {"type": "content", "content": [{"type": "text", "text": "The sky is green.", "citations": None}, image()]}
+    for source in (text, based, {"type": "content", "content": "The sky is green."}):
+        block = {"type": "document", "source": source, "title": "Skies", "context": "Of 1900", "citations": None}
+        read, _ = said(client, http, block, {"type": "text", "text": "Why?"})
+        assert "Skies\nOf 1900\n\nThe sky is green.Why?" in read
+    _, without = said(client, http, inner["content"][0])
+    read, count = said(client, http, {"type": "document", "source": inner})
+    assert count == without + 6 + 2  # with the image's start and end
+    found = {
+        "type": "search_result",
+        "source": "a.org",
+        "title": "Skies",
+        "content": [{"type": "text", "text": "Red."}],
+    }
+    history = [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "click", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [found, block]}]},
+    ]
+    given = {"model": "tiny", "messages": history, "tools": [CLICK]}
+    counted = client.messages.count_tokens(**given).input_tokens
+    usage = client.messages.create(max_tokens=1, **given).usage
+    assert counted == usage.input_tokens + usage.cache_read_input_tokens
+    history[1]["content"][0]["content"] = "Skies\na.org\n\nRed.Skies\nOf 1900\n\nThe sky is green."
+    assert client.messages.count_tokens(**given).input_tokens == counted
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ({"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}, "PDFs and files are not read here"),
+        ({"type": "url", "url": "https://a.example/a.pdf"}, "as image blocks"),
+        ({"type": "file", "file_id": "file_1"}, "send their text"),
+        ({"type": "text", "media_type": "text/plain"}, "data must be given"),
+        ({"type": "base64", "media_type": "text/plain", "data": "?"}, "not a text in base64"),
+        ({"type": "content"}, "content must be given"),
+    ],
+)
+def test_what_is_no_text_of_a_document_is_told(http, source, reason):
+    block = {"type": "document", "source": source}
+    for content in ([block], [{"type": "tool_result", "tool_use_id": "t", "content": [block]}]):
+        body = {"messages": [{"role": "user", "content": content}], "max_tokens": 1}
+        for path in ("/v1/messages", "/v1/messages/count_tokens"):
+            answer = http.post(path, json=body)
+            assert answer.status_code == 400
+            error = answer.json()["error"]
+            assert error["param"].endswith("content.0.source")
+            assert reason in error["message"]
 
 
 def test_thoughts_are_a_block(client):

@@ -12,7 +12,7 @@ MAX_TOKENS = 1_000_000
 # JSON that is the client's own: null in it is null.
 VERBATIM = {"parameters", "schema", "json", "input_schema", "input", "chat_template_kwargs", "metadata"}
 VERBATIM |= {"prompt", "tokens"}
-DEEPEST_NULL = 8  # body, messages, message, content, part, image_url: no field of a request is deeper
+DEEPEST_NULL = 12  # body, messages, message, content, result, content, document, source, content, part: no deeper
 Text = Annotated[str, Field(max_length=16_000_000)]
 ImageText = Annotated[str, Field(max_length=128 * 2**20)]  # settings have the limit of an image, and of the body
 ShortText = Annotated[str, Field(max_length=512)]

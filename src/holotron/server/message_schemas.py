@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from holotron.server.fields import MAX_TOKENS, Count, ImageText, Request, ShortText, Text
 from holotron.server.schemas import ChatRequest, Sampling
@@ -37,6 +39,70 @@ class ImageBlock(Request):
     cache_control: JsonValue = None
 
 
+FlatBlock = TextBlock | ImageBlock
+NO_PDF = (
+    "PDFs and files are not read here; send their text as a source of the type text, or their pages as image blocks"
+)
+
+
+class DocumentSource(Request):
+    type: Literal["base64", "text", "content", "url", "file"]
+    media_type: ShortText = "text/plain"
+    data: Text | None = None
+    content: (
+        Text | Annotated[list[Annotated[FlatBlock, Field(discriminator="type")]], Field(max_length=4096)] | None
+    ) = None
+
+    @model_validator(mode="after")
+    def _readable(self) -> DocumentSource:
+        if self.type in ("url", "file") or not self.media_type.startswith("text/"):
+            raise ValueError(NO_PDF)
+        name = "content" if self.type == "content" else "data"
+        if (given := getattr(self, name)) is None:
+            raise ValueError(f"type is {self.type}, so {name} must be given")
+        if self.type == "base64":
+            try:
+                given = base64.b64decode(given, validate=True).decode()
+            except ValueError as error:
+                raise ValueError(f"data is not a text in base64: {error}") from error
+        self.content = given
+        return self
+
+
+class DocumentBlock(Request):
+    """A document is its title, what is said about it, and its text and images."""
+
+    type: Literal["document"]
+    source: DocumentSource
+    title: Text | None = None
+    context: Text | None = None
+
+    @property
+    def blocks(self) -> list[FlatBlock]:
+        given = self.source.content or ""
+        return _headed(given if isinstance(given, list) else [_text(given)], self.title, self.context)
+
+
+class SearchResultBlock(Request):
+    type: Literal["search_result"]
+    source: Text
+    title: Text
+    content: Annotated[list[TextBlock], Field(max_length=4096)]
+
+    @property
+    def blocks(self) -> list[FlatBlock]:
+        return _headed(self.content, self.title, self.source)
+
+
+def _headed(blocks: Sequence[FlatBlock], *head: str | None) -> list[FlatBlock]:
+    lines = "".join(f"{line}\n" for line in head if line)
+    return [_text(f"{lines}\n"), *blocks] if lines else list(blocks)
+
+
+def _text(text: str) -> TextBlock:
+    return TextBlock(type="text", text=text)
+
+
 class ToolUseBlock(Request):
     type: Literal["tool_use"]
     id: ShortText
@@ -57,7 +123,8 @@ class RedactedBlock(Request):
     data: Text
 
 
-ResultBlock = Annotated[TextBlock | ImageBlock, Field(discriminator="type")]
+SaidBlock = TextBlock | ImageBlock | DocumentBlock | SearchResultBlock
+ResultBlock = Annotated[SaidBlock, Field(discriminator="type")]
 
 
 class ToolResultBlock(Request):
@@ -69,7 +136,7 @@ class ToolResultBlock(Request):
 
 
 ContentBlock = Annotated[
-    TextBlock | ImageBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock | RedactedBlock,
+    SaidBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock | RedactedBlock,
     Field(discriminator="type"),
 ]
 
@@ -195,7 +262,7 @@ def _messages(
         place_here = len(messages)
         for place, block in enumerate(message.content):
             match block:
-                case TextBlock() | ImageBlock():
+                case TextBlock() | ImageBlock() | DocumentBlock() | SearchResultBlock():
                     _add(part["content"], block, place_here, f"{own}.content.{place}", fields)
                 case ToolUseBlock():
                     function = {"name": block.name, "arguments": json.dumps(block.input)}
@@ -208,15 +275,17 @@ def _messages(
     return messages, fields
 
 
-def _result(block: ToolResultBlock) -> list[TextBlock | ImageBlock]:
+def _result(block: ToolResultBlock) -> list[SaidBlock]:
     content = block.content or ""
-    return [TextBlock(type="text", text=content)] if isinstance(content, str) else list(content)
+    return [_text(content)] if isinstance(content, str) else list(content)
 
 
-def _add(
-    content: list[dict[str, Any]], block: TextBlock | ImageBlock, message: int, own: str, fields: dict[str, str]
-) -> None:
+def _add(content: list[dict[str, Any]], block: SaidBlock, message: int, own: str, fields: dict[str, str]) -> None:
     """Add a block to a message's content, and note what the client calls it."""
+    if isinstance(block, DocumentBlock | SearchResultBlock):
+        for inner in block.blocks:
+            _add(content, inner, message, own, fields)
+        return
     if isinstance(block, TextBlock):
         content.append({"type": "text", "text": block.text})
         return
