@@ -15,6 +15,7 @@ from holotron.cli.output import examples
 from holotron.cli.policies import FormatOption
 from holotron.engine.options import EngineOptions
 from holotron.server.log_lines import FORMATS
+from holotron.server.settings import LOGPROBS_MODES, LOOPBACK, ServerSettings
 
 EXAMPLES = examples(
     "holotron serve ./my-checkpoint --port 8000",
@@ -25,8 +26,6 @@ EXAMPLES = examples(
     "curl http://127.0.0.1:8000/v1/models",
 )
 STATE_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-LOGPROBS_MODES = ("raw_logprobs", "processed_logprobs")
-LOOPBACK = ("127.0.0.1", "localhost")
 KV_TYPES = {"same": None, "fp8": "fp8"}
 WEIGHT_TYPES = {"same": None, "bf16": "bfloat16", "fp8": "fp8"}
 
@@ -128,7 +127,6 @@ def serve(
     if not keys and host not in (*LOOPBACK, "::1"):
         raise Misuse(f"--host {host} opens the server to the network; give --api-key or --api-key-file, too")
     from holotron.server.run import serve as run
-    from holotron.server.settings import ServerSettings
 
     if episodes is not None and (keys or host not in LOOPBACK):
         raise Misuse("--episodes shows episodes without a key: only on loopback, and without --api-key")
