@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CLIENTS := .venv-clients
+AGENT_CLIENTS := .venv-agent-clients
 
 # Where it is set, as in many containers, every process would compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -43,8 +44,9 @@ test-webapps: $(STAMP) browser ## WebArena-Infinity's applications in ROOT, driv
 test-gpu: $(STAMP) ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
 
-test-clients: $(CLIENTS)/.installed ## the client libraries, in an environment of their own on top of this one
+test-clients: $(CLIENTS)/.installed $(AGENT_CLIENTS)/.installed ## the client libraries, in two environments on top of this one
 	CLIENTS_RESULT=benchmarks/results/clients.json $(CLIENTS)/bin/python -m pytest tests/clients -n0
+	CLIENTS_RESULT=benchmarks/results/agent-clients.json $(AGENT_CLIENTS)/bin/python -m pytest tests/clients -n0
 
 edge: $(STAMP) ## hostile bodies, screenshots and clients that leave; the result goes to benchmarks/results
 	$(BIN)/python -m tests.server.edge --out benchmarks/results/edge.json
@@ -129,9 +131,9 @@ $(REALAPPS)/.installed: pyproject.toml
 	@touch $@
 
 # What it does not bring itself it takes from the environment below it.
-$(CLIENTS)/.installed: $(STAMP)
-	@$(BIN)/python -m venv $(CLIENTS)
+.venv-%/.installed: $(STAMP)
+	@$(BIN)/python -m venv $(@D)
 	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
-		> $$($(CLIENTS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth
-	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[clients]'
+		> $$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	@touch $@

@@ -12,7 +12,7 @@ import os
 import platform
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from holotron.server.schemas import ChatRequest
 from tests.server.live import Live, serving, write_checkpoint
 
 FILES = {"langchain": "langchain_openai", "openai_agents": "agents"}  # where a library's module has another name
-collect_ignore_glob = [] if find_spec("litellm") else ["test_*.py"]
+collect_ignore_glob = [] if find_spec("litellm") or find_spec("agents") else ["test_*.py"]
 for path in Path(__file__).parent.glob("test_*.py"):
     library = path.stem.removeprefix("test_")
     if find_spec(FILES.get(library, library)) is None:
@@ -49,11 +49,12 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish() -> None:
     """With CLIENTS_RESULT=FILE: what was run with which versions, and what came of it."""
     if path := os.environ.get("CLIENTS_RESULT"):
+        installed = {distribution.name for distribution in distributions()}
         told = {
             "date": datetime.now(UTC).date().isoformat(),
             "command": "make test-clients",
             "python": platform.python_version(),
-            "libraries": {name: version(name) for name in LIBRARIES},
+            "libraries": {name: version(name) for name in LIBRARIES if name in installed},
             "tests": outcomes,
         }
         Path(path).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

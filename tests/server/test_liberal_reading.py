@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -14,6 +15,7 @@ from holotron.server.schemas import ChatRequest, CompletionRequest, Sampling
 from holotron.server.unknown_fields import CHANGES_ANSWER, ignore_unknown
 
 from .hostile import CHAT, HELLO, TEXT, refused, tool
+from .test_openai_client import picture
 
 # Written by RECORD_REQUESTS=tests/server/client_requests.json make test-clients
 RECORDED = json.loads(Path(__file__).with_name("client_requests.json").read_text(encoding="utf-8"))
@@ -83,6 +85,42 @@ def test_null_within_is_the_default_too(http):
     assert value.tools[0].function.parameters == schema  # the client's own JSON stays as it is
     nothing = dict.fromkeys(("temperature", "top_p", "n", "stream", "logprobs", "parallel_tool_calls", "stop"))
     assert http.post(CHAT, json=HELLO | nothing).status_code == 200
+
+
+def test_a_refusal_goes_back(http):
+    refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    answer = http.post(CHAT, json=HELLO | {"messages": [*HELLO["messages"], refusal, *HELLO["messages"]]})
+    assert answer.status_code == 200, answer.text[:500]
+
+
+def test_no_alternatives_need_no_log_probabilities(http):
+    assert http.post(CHAT, json=HELLO | {"logprobs": False, "top_logprobs": 0}).status_code == 200
+
+
+def test_data_urls_may_be_escaped_and_have_line_breaks(http):
+    head, _, data = picture().partition(",")
+    for written in (quote(data, safe=""), "\r\n".join(data[at : at + 76] for at in range(0, len(data), 76))):
+        content = [{"type": "image_url", "image_url": {"url": f"{head},{written}"}}]
+        answer = http.post(CHAT, json=HELLO | {"messages": [{"role": "user", "content": content}]})
+        assert answer.status_code == 200, answer.text[:500]
+
+
+def test_items_of_a_response_have_nulls_too(http):
+    item = {"type": None, "role": "user", "content": "Hello", "id": None, "status": None}
+    body = {"input": [item], "max_output_tokens": 1}
+    assert http.post("/v1/responses", json=body).status_code == 200
+    error = refused(
+        http.post("/v1/responses", json=body | {"input": [{"type": "item_reference", "id": "a"}]}), "input.0"
+    )
+    assert "each written out" in error["message"]
+
+
+def test_a_wrong_list_is_told_as_a_list(http):
+    error = refused(http.post(CHAT, json=HELLO | {"stop": ["a"] * 99}), "stop")
+    assert "at most" in error["message"]
+    answer = http.post("/v1/messages", json=HELLO | {"stop_sequences": [""]})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "stop_sequences.0"
 
 
 def test_an_unknown_field_is_ignored_and_told(http):

@@ -19,7 +19,7 @@ from holotron.server.errors import blaming, field_error
 from holotron.server.lengths import MOST_COUNTED, check_length, too_long
 from holotron.server.logprobs import TokenNames, chat_logprobs, prompt_logprobs
 from holotron.server.reasoning import ReasoningSplitter
-from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, TextPart, TokenizeRequest
+from holotron.server.schemas import ChatMessage, ChatRequest, ImagePart, TokenizeRequest
 from holotron.server.sessions import OpenSession
 from holotron.server.state import ServerState
 from holotron.server.tool_grammar import FREE_TEXT, call_grammar
@@ -216,7 +216,7 @@ def texts_of(messages: Sequence[ChatMessage]) -> Iterator[str]:
     """Every text that a template may write down."""
     for message in messages:
         if isinstance(message.content, list):
-            yield from (part.text for part in message.content if isinstance(part, TextPart))
+            yield from (part.text for part in message.content if not isinstance(part, ImagePart))
         else:
             yield message.content or ""
         yield message.reasoning_content or ""

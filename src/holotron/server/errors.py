@@ -163,7 +163,7 @@ def _explain(error: RequestValidationError) -> ApiError:
     problems: list[dict[str, Any]] = list(error.errors())
     # Of the alternatives of a union, the one that was read furthest is the one that was meant.
     nothing: dict[str, Any] = {"loc": (), "msg": "not valid"}
-    first = max(problems, key=lambda problem: len(problem["loc"]), default=nothing)
+    first = max(problems, key=lambda one: (len(one["loc"]), not one["type"].endswith("_type")), default=nothing)
     steps = first["loc"][1:] if first["loc"][:1] == ("query",) else first["loc"]
     field = ".".join(str(part) for part in steps if part != "body")
     if first.get("type") == "json_invalid":

@@ -47,10 +47,15 @@ class OperatorBody(Body):
     model_config = ConfigDict(extra="forbid")
 
 
+def _is_items(name: str, value: Any) -> bool:
+    """The input of a response: that of a tool is no list."""
+    return name == "input" and isinstance(value, list)
+
+
 def _without_nulls(value: Any, depth: int = DEEPEST_NULL) -> Any:
     if depth and isinstance(value, dict):
         return {
-            name: inner if name in VERBATIM else _without_nulls(inner, depth - 1)
+            name: inner if name in VERBATIM and not _is_items(name, inner) else _without_nulls(inner, depth - 1)
             for name, inner in value.items()
             if inner is not None
         }

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -80,6 +81,8 @@ def _decode(url: str, most: int) -> bytes:
     head, comma, body = url.partition(",")
     if not comma or not head.lower().endswith(";base64"):
         raise ValueError("a data URL of an image looks like data:image/png;base64,…")
+    if "%" in body or "\n" in body:  # URLs may be escaped, and MIME breaks lines
+        body = "".join(unquote(body).split())
     if len(body) > most * 4 / 3 + 4:
         raise ValueError(f"the image is larger than the {most:,} bytes that are taken")
     try:

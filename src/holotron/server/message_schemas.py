@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
-from holotron.server.fields import MAX_TOKENS, Count, ImageText, Request, ShortText, Text
+from holotron.engine.limits import MAX_STOPS
+from holotron.server.fields import MAX_TOKENS, Count, ImageText, Request, ShortText, StopText, Text
 from holotron.server.schemas import ChatRequest, Sampling
 from holotron.server.tool_schemas import refuse_hosted
 from holotron.server.translation import chat_request
@@ -211,7 +212,7 @@ class MessagesRequest(CountRequest):
     """POST /v1/messages."""
 
     max_tokens: Annotated[Count, Field(ge=1, le=MAX_TOKENS)]
-    stop_sequences: list[ShortText] | None = None
+    stop_sequences: Annotated[list[StopText], Field(max_length=MAX_STOPS)] | None = None
     metadata: dict[ShortText, JsonValue] | None = None
     service_tier: ShortText | None = None
     container: None = None

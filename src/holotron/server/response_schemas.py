@@ -86,7 +86,24 @@ class InputReasoning(Request):
     status: ShortText | None = None
 
 
-InputItem = InputMessage | InputCall | InputCustomCall | InputCallOutput | InputReasoning
+def _item_kind(value: Any) -> str:
+    return str(value.get("type", "message") if isinstance(value, dict) else getattr(value, "type", "message"))
+
+
+InputItem = Annotated[
+    Annotated[InputMessage, Tag("message")]
+    | Annotated[InputCall, Tag("function_call")]
+    | Annotated[InputCustomCall, Tag("custom_tool_call")]
+    | Annotated[InputCallOutput, Tag("function_call_output")]
+    | Annotated[InputCallOutput, Tag("custom_tool_call_output")]
+    | Annotated[InputReasoning, Tag("reasoning")],
+    Discriminator(
+        _item_kind,
+        custom_error_type="item_type",
+        custom_error_message="items are messages, calls of functions and custom tools, their outputs, and reasoning, "
+        "each written out",
+    ),
+]
 
 
 class FunctionTool(Request):
