@@ -14,7 +14,7 @@ from holotron.agent.policy_format import NANO, NANO_WIDGETS, BareJsonFormat, for
 from holotron.env.task import Task
 from holotron.episodes.record import EnvironmentInfo, Outcome, PolicyInfo, Step
 from holotron.episodes.store import EpisodeStore
-from holotron.eval.evaluate import EvalError, Evaluation, evaluate, report
+from holotron.eval.evaluate import EvalError, Evaluation, evaluate, keep_manifest, report
 from holotron.eval.html_report import write_html
 from holotron.model.loading import find_checkpoint
 from holotron.suites.suite import HELD_OUT_SEEDS, SuiteError, find_suite
@@ -112,6 +112,11 @@ def test_one_folder_one_evaluation(tmp_path: Path) -> None:
     other = evaluation(tmp_path, ("strict-125",), seeds=(1,), policy="scripted")
     with pytest.raises(EvalError, match="protocols differs"):
         asyncio.run(evaluate(other, None))
+    held = find_suite("pages")
+    keep_manifest(tmp_path / "pages", evaluation(tmp_path, suite=held).manifest)
+    held.view = (800, 600)
+    with pytest.raises(EvalError, match="view differs"):
+        keep_manifest(tmp_path / "pages", evaluation(tmp_path, suite=held).manifest)
 
 
 def test_where_there_is_no_teacher_none_can_play(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from holotron.env.safety.policy import SafetyPolicy
 from holotron.episodes.store import EpisodeStore
 from holotron.eval import recall
 from holotron.eval.evaluate import EvalError
-from holotron.eval.plain_pages import served
 from holotron.eval.recall import answer_in, judge, names_code, run_recall
 from holotron.eval.recall_pages import CONDITIONS, SHOWN_AT, make_trial
 from holotron.eval.recall_report import RecallReport, RecallResult
@@ -34,6 +33,7 @@ from holotron.model.initialize import random_model
 from holotron.model.text.byte_tokenizer import byte_tokenizer
 from holotron.model.text.chat_template import DEFAULT_TEMPLATE, ChatTemplate
 from holotron.model.text.conversation import ConversationWriter
+from holotron.suites.plain.suite import served
 from tests.tiny_checkpoint import TINY
 
 SIZE = (480, 360)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from playwright.async_api import Error, async_playwright
+from playwright.async_api import Error
 
 from holotron.actions.action import Action, Answer, Click, Infeasible, Scroll, Type, parse_action
 from holotron.actions.coordinates import Space
@@ -17,13 +16,12 @@ from holotron.agent.agent import Agent, Budget
 from holotron.agent.baselines import RandomModel
 from holotron.agent.chat import ChatModel
 from holotron.agent.policy_format import NANO, BareJsonFormat
-from holotron.env.browser.chromium import find_chromium, launch_arguments
+from holotron.env.browser.chromium import find_chromium
 from holotron.env.environment import Environment
 from holotron.env.errors import ActionFailed, PageCrashed
 from holotron.env.task import Task
 from holotron.episodes.record import Episode, PolicyInfo
 from holotron.episodes.store import EpisodeStore
-from holotron.eval.plain_pages import FOLDER
 from holotron.suites.pages.environment import PageEnvironment, plain
 from holotron.suites.pages.starts import draw_start
 from holotron.suites.pages.suite import PagesSuite
@@ -36,7 +34,6 @@ from tests.suites.shared_pool import SharedPool
 T = TypeVar("T")
 SUITE = PagesSuite()
 NAMES = SUITE.names()
-PAGES = FOLDER
 
 pytestmark = pytest.mark.skipif(find_chromium()[0] is None, reason="there is no Chromium")
 
@@ -382,37 +379,3 @@ def test_what_cannot_be_undone_is_told_and_no_more(folder: Path) -> None:
         assert step.teacher.parse().action in ("type", "click")
         assert episode.outcome is not None
         assert (episode.outcome.success, episode.outcome.reward) == (False, 0)
-
-
-def test_plain_pages_tell_success_only_when_done() -> None:
-    async def run() -> list[bool]:
-        async with async_playwright() as playwright:
-            browser = await playwright.chromium.launch(executable_path=find_chromium()[0], args=launch_arguments())
-            page = await browser.new_page()
-            results = []
-            for path in sorted(PAGES.glob("*.json")):
-                about = json.loads(path.read_text())
-                await page.set_content(path.with_suffix(".html").read_text())
-                results.append(await page.evaluate(about["success"]))
-                await solve_plainly[path.stem](page)
-                results.append(await page.evaluate(about["success"]))
-            await browser.close()
-            return results
-
-    async def login(page):  # type: ignore[no-untyped-def]
-        await page.fill("[name=member]", "walter")
-        await page.fill("[name=secret]", "tomato7")
-        await page.click("[type=submit]")
-
-    async def search(page):  # type: ignore[no-untyped-def]
-        await page.fill("#q", "owl")
-        await page.press("#q", "Enter")
-        await page.click(".bird:nth-of-type(2) a")
-
-    async def todo(page):  # type: ignore[no-untyped-def]
-        await page.click("text=Torch")
-        await page.fill("#thing", "Matches")
-        await page.click("button")
-
-    solve_plainly = {"login": login, "search": search, "todo": todo}
-    assert asyncio.run(run()) == [False, True] * 3

@@ -141,3 +141,17 @@ def test_a_page_fills_its_view_at_the_ratio_of_its_device(tmp_path: Path) -> Non
         assert all(abs(side - css * ratio) < 1 for side, css in zip(shown, task.viewport, strict=True))
         assert seen.image is not None
         assert Image.open(io.BytesIO(store.image(seen.image))).size == (seen.width, seen.height)
+
+
+@needs_chromium
+def test_where_the_view_is_held_no_page_draws_its_own(tmp_path: Path) -> None:
+    for name in ("pages", "pages-varied"):
+        suite, folder = find_suite(name), tmp_path / name
+        suite.view = (800, 600)
+        play = Play(suite, folder, PolicyInfo(model="x"), NANO, Budget(steps=20), "full", True)
+        asyncio.run(play_tasks(play, suite.tasks(["newsletter"], [FIRST, FIRST + 1]), None, sessions=2))
+        episodes = [EpisodeStore(folder).read(info.id) for info in EpisodeStore(folder).list_episodes()]
+        assert [episode.outcome is not None and episode.outcome.success for episode in episodes] == [True, True]
+        for episode in episodes:
+            assert episode.environment.viewport == suite.view
+            assert {(step.observation.width, step.observation.height) for step in episode.steps} == {suite.view}

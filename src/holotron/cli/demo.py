@@ -36,6 +36,7 @@ TASKS = (
     "login-user-popup",
     "click-checkboxes",
 )
+PAGES = ("login/walter", "search/owl", "todo/torch")  # `holotron eval plain` plays all tasks of them, and other pages
 MOST_STEPS = 12
 NEXT = (
     ("holotron film {folder} --out demo.gif", "the last episode as a moving picture"),
@@ -88,15 +89,12 @@ def demo(
 async def _play_all(chosen: Chosen, folder: Path, console: Console) -> tuple[Counters, float]:
     """What was played, told as it happens, and the seconds that the steps took."""
     from holotron.agent.agent import Budget
-    from holotron.env.task import Task
     from holotron.episodes.fleet import Counters, Fleet
     from holotron.episodes.store import EpisodeStore
-    from holotron.eval.plain_pages import plain_pages, served
     from holotron.suites.play import Play
     from holotron.suites.suite import HELD_OUT_SEEDS, find_suite
-    from holotron.suites.web import SUCCESS, WebSuite
 
-    played, seconds, widgets = Counters(), 0.0, find_suite("miniwob")
+    played, seconds, widgets, pages = Counters(), 0.0, find_suite("miniwob"), find_suite("plain")
 
     def told(task: Task, step: StepRecord) -> None:
         nonlocal seconds
@@ -109,28 +107,17 @@ async def _play_all(chosen: Chosen, folder: Path, console: Console) -> tuple[Cou
         solved = info.outcome is not None and info.outcome.success is True
         console.print("     [green]solved[/green]" if solved else "     [red]not solved[/red]")
 
-    web = WebSuite(*(chosen.policy_format().size or (1280, 800)))
-    with served() as address:
-        pages = [
-            Task(text=page.task, url=f"{address}/{page.name}.html", name=page.name, extra={SUCCESS: page.success})
-            for page in plain_pages()
-        ]
-        small = [widgets.task(task, HELD_OUT_SEEDS[number]) for number, task in enumerate(TASKS)]
-        style = chosen.policy_format().options(96)
-        async with opened(chosen, style) as policy:
-            for suite, tasks in ((widgets, small), (web, pages)):
-                policy_format = chosen.policy_format(kinds=suite.kinds if suite is widgets else None)
-                info = chosen.info(policy_format)
-                play = Play(suite, folder, info, policy_format, Budget(steps=MOST_STEPS), "positive")
-                async with suite.pool(1) as pool:
-                    fleet = Fleet(
-                        EpisodeStore(folder),
-                        play.attempts(pool, policy),
-                        info,
-                        suite.environment,
-                        sessions=1,
-                        on_step=told,
-                        on_episode=ended,
-                    )
-                    played.add(await fleet.run(tasks))
+    pages.view = chosen.policy_format().size
+    small = [widgets.task(task, HELD_OUT_SEEDS[number]) for number, task in enumerate(TASKS)]
+    async with opened(chosen, chosen.policy_format().options(96)) as policy:
+        for suite, tasks in ((widgets, small), (pages, pages.tasks(PAGES, HELD_OUT_SEEDS[:1]))):
+            policy_format = chosen.policy_format(kinds=suite.kinds)
+            info = chosen.info(policy_format)
+            play = Play(suite, folder, info, policy_format, Budget(steps=MOST_STEPS), "positive")
+            async with suite.pool(1) as pool:
+                attempts = play.attempts(pool, policy)
+                fleet = Fleet(
+                    EpisodeStore(folder), attempts, info, suite.environment, sessions=1, on_step=told, on_episode=ended
+                )
+                played.add(await fleet.run(tasks))
     return played, seconds

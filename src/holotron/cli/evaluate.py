@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,50 +19,19 @@ from holotron.cli.process_registry import registered
 from holotron.cli.progress import fleet_progress
 
 app = command_group("Evaluate a policy.")
-MINIWOB_EXAMPLES = examples(
-    "holotron eval miniwob --endpoint http://127.0.0.1:8000/v1 --protocol browsergym-125 --sessions 16",
-    "holotron eval miniwob --protocol browsergym-125,strict-125 --sessions 168 --workers 14 --engines 2 --device cuda",
-    "holotron eval miniwob --endpoint http://10.0.0.1:8000/v1 --ray 10.0.0.1:6379 --workers 16 --sessions 256",
-    "holotron eval miniwob --baseline random --tasks click-test,click-button --seeds 1,2,3",
-    "holotron eval miniwob --baseline scripted --tasks login-user,enter-text --json",
-)
 
 
-PAGES_EXAMPLES = examples(
-    "holotron eval pages --episodes-per-task 5",
-    "holotron eval pages --model runs/navigation/weights --protocol taught --workers 8 --device cuda --out runs/taught",
-)
-
-
-MINIWOB_VARIED_EXAMPLES = examples(
-    "holotron eval miniwob-varied --protocol strict-125 --sessions 112 --workers 14 --device cuda",
-    "holotron eval miniwob-varied --baseline scripted --episodes-per-task 1",
-)
-LIBRARIES_EXAMPLES = examples(
-    "holotron data fetch-libraries",
-    "holotron eval libraries --sessions 112 --workers 14 --device cuda",
-    "holotron eval libraries --baseline scripted --episodes-per-task 1 --tasks govuk/login,antd/mosaic_rows",
-)
-PAGES_VARIED_EXAMPLES = examples("holotron eval pages-varied --episodes-per-task 5")
-
-
-WEBAPPS_EXAMPLES = examples(
-    "holotron eval webapps --root webarena-infinity --sessions 8 --workers 4",
-    "holotron eval webapps --root webarena-infinity --apps gmail --endpoint http://127.0.0.1:8000/v1 --json",
-    "holotron eval webapps --root webarena-infinity --split function --tasks gmail/function/task_1",
-)
-
-
-def _evaluating(
-    suite_name: str, default: str, about: str, what: str, default_split: str | None = None
-) -> Callable[..., None]:
-    """The command that evaluates on a suite."""
+def _add_suite(
+    suite_name: str, default: str, about: str, what: str, *samples: str, default_split: str | None = None
+) -> None:
+    """The command that evaluates on a suite; samples: options of its examples."""
 
     def command(
         root: policies.RootOption = None,
         apps: policies.AppsOption = None,
         libraries: policies.LibrariesOption = None,
         protocol: str = default,
+        size: Annotated[str | None, typer.Option(help="Of the window, for all tasks, such as 800x600.")] = None,
         model: policies.ModelOption = None,
         random: policies.RandomOption = False,
         endpoint: policies.EndpointOption = None,
@@ -93,10 +61,14 @@ def _evaluating(
         from holotron.agent.policy_format import JsonFormat
         from holotron.eval.evaluate import EvalError, Evaluation, evaluate
         from holotron.eval.html_report import write_html
+        from holotron.plan.errors import PlanError
+        from holotron.plan.workload import parse_size
         from holotron.suites.suite import SuiteError, find_suite
 
-        with misuse(SuiteError):
+        with misuse(SuiteError, PlanError):
             suite = find_suite(suite_name, root, listed(apps))
+            if size:
+                suite.view = parse_size("--size", size, 100, 8000)
             protocols = [suite.find_protocol(part, listed(tasks), split) for part in listed(protocol)]
         if not protocols:
             raise Misuse("--protocol names none")
@@ -111,6 +83,8 @@ def _evaluating(
             raise Misuse(f"--engines {engines} goes with --model, and with at least as many --workers")
         playing = player(ray, chosen)
         policy_format = chosen.policy_format(bare, suite.kinds) if chosen else JsonFormat(suite.kinds)
+        if suite_name == "plain" and not size:
+            suite.view = policy_format.size
         label = baseline or (chosen.label if chosen else "")
         folder = out or Path("runs") / f"{suite_name}-{_slug(protocol)}-{_slug(label)}"
         run = Evaluation(
@@ -147,54 +121,72 @@ def _evaluating(
     help_text = f"{about}; several with commas between share episodes"
     command.__annotations__["protocol"] = Annotated[str, typer.Option(help=help_text)]
     command.__doc__ = what
-    own = {"webapps": ("root", "apps"), "libraries": ("libraries",)}
-    return without(command, *(name for suite, names in own.items() if suite != suite_name for name in names))
+    pages = ("pages", "pages-varied", "libraries", "plain")
+    own = {"root": ("webapps",), "apps": ("webapps",), "libraries": ("libraries",), "size": pages}
+    offered = without(command, *(option for option, suites in own.items() if suite_name not in suites))
+    app.command(suite_name, epilog=examples(*(f"holotron eval {suite_name} {sample}" for sample in samples)))(offered)
 
 
-app.command("miniwob", epilog=MINIWOB_EXAMPLES)(
-    _evaluating(
-        "miniwob",
-        "browsergym-125",
-        "browsergym-125, strict-125, pix2act-58 or webgum-56",
-        "MiniWoB++: 125 small web tasks, pixels only.",
-    )
+_add_suite(
+    "miniwob",
+    "browsergym-125",
+    "browsergym-125, strict-125, pix2act-58 or webgum-56",
+    "MiniWoB++: 125 small web tasks, pixels only.",
+    "--endpoint http://127.0.0.1:8000/v1 --protocol browsergym-125 --sessions 16",
+    "--protocol browsergym-125,strict-125 --sessions 168 --workers 14 --engines 2 --device cuda",
+    "--endpoint http://10.0.0.1:8000/v1 --ray 10.0.0.1:6379 --workers 16 --sessions 256",
+    "--baseline random --tasks click-test,click-button --seeds 1,2,3",
+    "--baseline scripted --tasks login-user,enter-text --json",
 )
-app.command("miniwob-varied", epilog=MINIWOB_VARIED_EXAMPLES)(
-    _evaluating(
-        "miniwob-varied",
-        "strict-125",
-        "browsergym-125, strict-125, pix2act-58 or webgum-56",
-        "MiniWoB++ on drawn canvases, at drawn places, zooms, colours and letters that training does not draw.",
-    )
+_add_suite(
+    "miniwob-varied",
+    "strict-125",
+    "browsergym-125, strict-125, pix2act-58 or webgum-56",
+    "MiniWoB++ on drawn canvases, at drawn places, zooms, colours and letters that training does not draw.",
+    "--protocol strict-125 --sessions 112 --workers 14 --device cuda",
+    "--baseline scripted --episodes-per-task 1",
 )
 PAGES_PROTOCOLS = "held-out (templates that nothing was taught on) or taught (their seeds were not)"
-app.command("pages", epilog=PAGES_EXAMPLES)(
-    _evaluating("pages", "held-out", PAGES_PROTOCOLS, "Tasks on generated full-size pages.")
+_add_suite(
+    "pages",
+    "held-out",
+    PAGES_PROTOCOLS,
+    "Tasks on generated full-size pages.",
+    "--episodes-per-task 5 --size 800x600",
+    "--model runs/navigation/weights --protocol taught --workers 8 --device cuda --out runs/taught",
 )
-app.command("pages-varied", epilog=PAGES_VARIED_EXAMPLES)(
-    _evaluating(
-        "pages-varied",
-        "held-out",
-        PAGES_PROTOCOLS,
-        "Generated pages in views, device pixel ratios, letters and colours that training does not draw.",
-    )
+_add_suite(
+    "pages-varied",
+    "held-out",
+    PAGES_PROTOCOLS,
+    "Generated pages in views, device pixel ratios, letters and colours that training does not draw.",
+    "--episodes-per-task 5",
 )
-app.command("libraries", epilog=LIBRARIES_EXAMPLES)(
-    _evaluating(
-        "libraries",
-        "held-out",
-        "held-out (libraries that nothing was taught on) or taught (their seeds were not)",
-        "Generated pages in the looks of published UI libraries, fetched before (holotron data fetch-libraries).",
-    )
+_add_suite(
+    "libraries",
+    "held-out",
+    "held-out (libraries that nothing was taught on) or taught (their seeds were not)",
+    "Generated pages in the looks of published UI libraries, fetched before (holotron data fetch-libraries).",
+    "--sessions 112 --workers 14 --device cuda",
+    "--baseline scripted --episodes-per-task 1 --tasks govuk/login,antd/mosaic_rows",
 )
-app.command("webapps", epilog=WEBAPPS_EXAMPLES)(
-    _evaluating(
-        "webapps",
-        "infinity",
-        "infinity: 1440×900, 50 steps, one episode of each task",
-        "Real web applications on this machine, in WebArena-Infinity's layout, judged by their verifiers.",
-        default_split="real",
-    )
+_add_suite(
+    "plain",
+    "plain",
+    "plain: each task once",
+    "Tasks on six small pages written by hand, as small sites have them.",
+    "--endpoint http://127.0.0.1:8000/v1",
+    "--size 800x600 --tasks shop/order,login/rosa",
+)
+_add_suite(
+    "webapps",
+    "infinity",
+    "infinity: 1440×900, 50 steps, one episode of each task",
+    "Real web applications on this machine, in WebArena-Infinity's layout, judged by their verifiers.",
+    "--root webarena-infinity --sessions 8 --workers 4",
+    "--root webarena-infinity --apps gmail --endpoint http://127.0.0.1:8000/v1 --json",
+    "--root webarena-infinity --split function --tasks gmail/function/task_1",
+    default_split="real",
 )
 
 

@@ -80,6 +80,7 @@ class Evaluation:
             "seeds": [list(self.seeds_of(protocol)) for protocol in self.protocols],
             "format": self.policy_format.spec,
             "noise": self.noise,
+            "view": self.suite.view and list(self.suite.view),
         }
 
 
@@ -106,13 +107,7 @@ async def evaluate(
         noise=run.noise,
     )
     counters = await player(
-        play,
-        tasks,
-        model,
-        sessions=run.sessions,
-        browsers=run.browsers,
-        workers=run.workers,
-        on_change=on_change,
+        play, tasks, model, sessions=run.sessions, browsers=run.browsers, workers=run.workers, on_change=on_change
     )
     seconds = time.monotonic() - began
     return report(run) | {
@@ -134,7 +129,7 @@ def keep_manifest(out: Path, manifest: dict[str, Any]) -> None:
     path = out / MANIFEST
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
-        if different := [key for key, value in manifest.items() if before.get(key) != value]:
+        if different := [key for key, value in manifest.items() if before.get(key, value) != value]:
             raise EvalError(f"{out} holds another evaluation (its {different[0]} differs); choose another --out")
         return
     out.mkdir(parents=True, exist_ok=True)

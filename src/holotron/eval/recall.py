@@ -30,9 +30,9 @@ from holotron.episodes.fleet import Counters, Fleet, Record
 from holotron.episodes.record import EnvironmentInfo, ModelOutput, PolicyInfo
 from holotron.episodes.store import EpisodeStore, id_of
 from holotron.eval.evaluate import keep_manifest
-from holotron.eval.plain_pages import served
 from holotron.eval.recall_pages import CONDITIONS, SHOWN_AT, Condition, RecallTrial, make_trial
 from holotron.eval.recall_report import RecallReport, RecallResult
+from holotron.suites.plain.suite import served
 
 DISTANCES = (5, 10, 20, 30, 40, 50)
 ATTEMPTS = 3

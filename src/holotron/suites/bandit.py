@@ -15,7 +15,6 @@ from PIL import Image, ImageDraw
 from holotron.actions.action import Action, Click
 from holotron.env.environment import Observation, TaskStatus
 from holotron.env.task import Task
-from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.suite import Suite
 
 SIDE = 48
@@ -65,12 +64,9 @@ class _Tables:
 
 class BanditSuite(Suite[BanditEnvironment]):
     name = "bandit"
+    view = SIDE, SIDE
     kinds = ("click",)
     max_steps = 1
-
-    @property
-    def environment(self) -> EnvironmentInfo:
-        return EnvironmentInfo(name="bandit", viewport=(SIDE, SIDE))
 
     def names(self, split: str | None = None) -> tuple[str, ...]:
         return PARTS

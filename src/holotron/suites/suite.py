@@ -49,7 +49,8 @@ class Suite(ABC, Generic[E]):
     """What a benchmark or a kind of world plugs in: how tasks are begun, judged, taught and disturbed.
 
     kinds: actions that make sense. splits: names of its parts; training_split: what may be learned from. tells_done: at
-    each step the reward is 1 while all is done and 0 while it is not, None where the page cannot tell.
+    each step the reward is 1 while all is done and 0 while it is not, None where the page cannot tell. view: of all
+    tasks, where they do not draw or bring their own.
 
     What follows is for data by teachers. near: a point this near to the teacher's, in thousandths, is the same. calm:
     the share of episodes that no noise disturbs. max_steps and rule: as in a protocol.
@@ -64,11 +65,12 @@ class Suite(ABC, Generic[E]):
     calm: float = 0.0
     max_steps: int = 20
     rule: str = "full"
+    view: tuple[int, int] | None = None
 
     @property
     def environment(self) -> EnvironmentInfo:
         """What its episodes say of where they were played."""
-        return EnvironmentInfo(name=self.name)
+        return EnvironmentInfo(name=self.name, viewport=self.view)
 
     @abstractmethod
     def names(self, split: str | None = None) -> tuple[str, ...]:
@@ -202,6 +204,7 @@ def find_suite(name: str, root: Path | None = None, apps: Sequence[str] = ()) ->
     from holotron.suites.mixed import MixedSuite
     from holotron.suites.pages.suite import PagesSuite
     from holotron.suites.pages.varied import VariedPagesSuite
+    from holotron.suites.plain.suite import PlainSuite
     from holotron.suites.web import WebSuite
     from holotron.suites.webapps.suite import WebAppsSuite
 
@@ -213,7 +216,7 @@ def find_suite(name: str, root: Path | None = None, apps: Sequence[str] = ()) ->
         raise SuiteError(f"the suite {name} has no root; webapps has one")
     found = (
         *(MiniWoBSuite, PagesSuite, WebSuite, BanditSuite, WebAppsSuite),
-        *(VariedMiniWoBSuite, VariedPagesSuite, LibrariesSuite),
+        *(VariedMiniWoBSuite, VariedPagesSuite, LibrariesSuite, PlainSuite),
     )
     known: dict[str, type[Suite[Any]]] = {suite.name: suite for suite in found}
     if name not in known:

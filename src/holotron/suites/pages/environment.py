@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -32,13 +33,15 @@ class PageEnvironment(LocalPage):
 
     A task ends when the policy says so (an Answer that is acted, or `judge`) or when it does what cannot be undone,
     which is worth nothing; so is whatever changes the page once all was done. Until then the status has the reward 1
-    while all is done, and 0 while it is not. impossible: something was taken away, and giving up is right.
+    while all is done, and 0 while it is not. impossible: something was taken away, and giving up is right. view: of all
+    pages, at one pixel for each of the page's, instead of those drawn.
     """
 
     reason: ClassVar[str] = "the task is one page without an address"
 
-    def __init__(self, open_page: Callable[[], Awaitable[OpenPage]]) -> None:
+    def __init__(self, open_page: Callable[[], Awaitable[OpenPage]], view: tuple[int, int] | None = None) -> None:
         super().__init__(open_page, LONGEST_CALL)
+        self._view = view
         self._task: PageTask | None = None
         self._shown_size = (0, 0)
         self._ending: TaskStatus | None = None
@@ -63,6 +66,8 @@ class PageEnvironment(LocalPage):
     async def reset(self, task: Task, seed: int) -> Observation:
         """Draw the page of this seed. task: `name` is a template's."""
         drawn, self.ratio = self.draw(task.name or "", seed)
+        if self._view is not None:
+            drawn, self.ratio = replace(drawn, viewport=self._view), 1.0
         await self.show(drawn)
         return await self.observe()
 
@@ -164,7 +169,7 @@ CONTEXT = {"device_scale_factor": 1, "locale": "en-US", "offline": True}
 
 
 def page_pool(
-    pages: int = 2, browsers: int = 1, environment: type[PageEnvironment] = PageEnvironment
+    pages: int = 2, browsers: int = 1, environment: Callable[..., PageEnvironment] = PageEnvironment
 ) -> PageEnvironmentPool:
     """`async with page_pool(4) as pool`, then `async with pool.lease() as env: await env.reset(task, seed)`."""
     launch = LaunchOptions(arguments=ARGUMENTS)

@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from holotron.actions.action import Action
@@ -45,7 +46,7 @@ class PagesSuite(Suite[PageEnvironment]):
         )
 
     def pool(self, pages: int, browsers: int = 1) -> AbstractAsyncContextManager[Any]:
-        return page_pool(pages, browsers, self.page)
+        return page_pool(pages, browsers, partial(self.page, view=self.view))
 
     @asynccontextmanager
     async def begin(self, pool: Any, task: Task) -> AsyncIterator[PageEnvironment]:

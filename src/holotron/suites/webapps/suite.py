@@ -12,7 +12,6 @@ from pathlib import Path
 from holotron.agent.agent import Ending
 from holotron.agent.formats.base import PAGE_KINDS
 from holotron.env.task import Task
-from holotron.episodes.record import EnvironmentInfo
 from holotron.suites.suite import EvalProtocol, Suite, SuiteError
 from holotron.suites.webapps.catalog import SPLITS, AppTask, read_tasks_of
 from holotron.suites.webapps.environment import AppEnvironment, AppPool
@@ -35,10 +34,7 @@ class WebAppsSuite(Suite[AppEnvironment]):
     kinds = PAGE_KINDS
     splits = SPLITS
     max_steps = MAX_STEPS
-
-    @property
-    def environment(self) -> EnvironmentInfo:
-        return EnvironmentInfo(name="webapps", viewport=(WIDTH, HEIGHT))
+    view = WIDTH, HEIGHT
 
     @cached_property
     def catalog(self) -> dict[str, AppTask]:

@@ -1,0 +1,1 @@
+"""Small pages written by hand, with several tasks on each."""
