@@ -1,5 +1,6 @@
 """Prefill = prefill in pieces = token by token, for several sessions packed in one batch."""
 
+import os
 from itertools import pairwise
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from holotron.model.batch import Batch, Memory
 from holotron.model.model import Model
 from holotron.ops import Packing
+from tests.process_memory import process_memory
 
 from .tiny import DENSE_TRANSFORMER, draw_tokens, tiny_model
 
@@ -158,3 +160,16 @@ def test_memory_is_as_large_as_the_config_says():
     memory = Memory.allocate(config, slots=3, pages=5, page_size=PAGE, dtype=torch.bfloat16, state_dtype=torch.float32)
     state = 3 * (4 * config.ssm_values + 2 * config.conv_values)
     assert sum(part.nbytes for part in vars(memory).values()) == state + 2 * 5 * PAGE * config.kv_values_per_token
+
+
+@pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn])
+def test_pools_in_host_memory_take_room_where_they_are_written(kv_dtype):
+    config, page_size = MODELS["hybrid"].config, 64
+    pages = 2**30 // (page_size * config.kv_values_per_token * kv_dtype.itemsize)
+    before = process_memory(os.getpid())
+    memory = Memory.allocate(config, slots=2, pages=pages, page_size=page_size, kv_dtype=kv_dtype)
+    assert memory.keys_ANKZD.nbytes > 0.49 * 2**30
+    memory.keys_ANKZD[:, 1] = 1
+    assert process_memory(os.getpid()) - before < 2**26
+    assert not memory.keys_ANKZD[:, [0, 2, -1]].float().any()
+    assert all(part.data_ptr() % 64 == 0 and part.is_contiguous() for part in vars(memory).values())

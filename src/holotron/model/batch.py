@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from holotron.model.config import ModelConfig
 from holotron.ops import FixedPacking, Packing
+
+ALIGNED = 64  # bytes
 
 
 @dataclass(frozen=True)
@@ -76,12 +80,8 @@ class Memory:
             conv = (slots, config.count("M"), m.conv_channels, m.conv_kernel - 1)
         if a := config.attention:
             kv = (config.count("*"), pages, a.kv_heads, page_size, a.head_dim)
-        return cls(
-            torch.zeros(ssm, device=device, dtype=state_dtype),
-            torch.zeros(conv, device=device, dtype=dtype),
-            torch.zeros(kv, device=device, dtype=kv_dtype or dtype),
-            torch.zeros(kv, device=device, dtype=kv_dtype or dtype),
-        )
+        shapes = (ssm, state_dtype), (conv, dtype), (kv, kv_dtype or dtype), (kv, kv_dtype or dtype)
+        return cls(*(_zeros(shape, kind, torch.device(device)) for shape, kind in shapes))
 
     @property
     def slot_bytes(self) -> int:
@@ -92,3 +92,13 @@ class Memory:
     def page_bytes(self) -> int:
         """What one page takes in all layers."""
         return (self.keys_ANKZD.nbytes + self.values_ANKZD.nbytes) // max(self.keys_ANKZD.shape[1], 1)
+
+
+def _zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros. In host memory they take room only where they are written: a few sessions need little of the pools."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.zeros(size + ALIGNED, np.uint8)
+    first = -memory.ctypes.data % ALIGNED  # as PyTorch's own memory: products are the same bits wherever it lies
+    return torch.from_numpy(memory[first : first + size]).view(dtype).view(*shape)
