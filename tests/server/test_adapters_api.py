@@ -67,6 +67,26 @@ def test_a_request_names_its_adapter(http):
         assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
 
 
+def test_a_chain_of_responses_may_change_its_adapter(http):
+    def respond(given, **more):
+        body = {"input": given, "max_output_tokens": 6, "temperature": 0, "ignore_eos": True}
+        return answer(http, "/v1/responses", **body, **more)
+
+    hello, so = ({"role": "user", "content": text} for text in ("hello", "so?"))
+    first = respond([hello], model="shop", instructions="Count.")
+    history = [hello, *first["output"], so]
+    for more, model in (({"model": "mail", "instructions": "Count."}, "mail"), ({"instructions": "Sing."}, "shop")):
+        other = respond([so], previous_response_id=first["id"], **more)
+        assert other["session_id"] != first["session_id"]
+        assert other["model"] == model
+        whole = respond(history, store=False, model=model, instructions=more["instructions"])
+        assert other["output"][0]["content"] == whole["output"][0]["content"]
+    for more in ({}, {"model": "shop"}):  # in its session, and in a branch of it
+        again = respond([so], previous_response_id=first["id"], instructions="Count.", **more)
+        assert again["model"] == "shop"
+        assert again["usage"]["input_tokens_details"]["cached_tokens"] >= first["usage"]["total_tokens"] - 1
+
+
 def test_prompts_are_scored_by_the_adapter(http):
     """Scoring begins a session of its own, which must be the adapter's, too."""
     ask = {"prompt": "hello there", "max_tokens": 1, "echo": True, "logprobs": 0, "temperature": 0}

@@ -20,6 +20,7 @@ HOST = "http://127.0.0.1:8000"
 FIELDS = {
     "chat/completions": {"id", "choices", "usage", "weight_version"},
     "v1/completions": {"choices", "usage", "weight_version"},
+    "/input_tokens": {"object", "input_tokens"},
     "/v1/responses": {"id", "output", "usage", "session_id"},
     "/count_tokens": {"input_tokens"},
     "/v1/messages": {"id", "content", "stop_reason", "usage"},

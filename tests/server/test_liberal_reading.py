@@ -109,10 +109,8 @@ def test_items_of_a_response_have_nulls_too(http):
     item = {"type": None, "role": "user", "content": "Hello", "id": None, "status": None}
     body = {"input": [item], "max_output_tokens": 1}
     assert http.post("/v1/responses", json=body).status_code == 200
-    error = refused(
-        http.post("/v1/responses", json=body | {"input": [{"type": "item_reference", "id": "a"}]}), "input.0"
-    )
-    assert "each written out" in error["message"]
+    error = refused(http.post("/v1/responses", json=body | {"input": [{"type": "tune"}]}), "input.0")
+    assert "references to items of stored responses" in error["message"]
 
 
 def test_a_wrong_list_is_told_as_a_list(http):

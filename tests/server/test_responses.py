@@ -91,19 +91,17 @@ def test_a_chain_is_a_session(client, live):
     assert second.usage.input_tokens_details.cached_tokens == held
     assert second.usage.input_tokens - held < 30
     assert second.session_id == first.session_id
-    other = ask(client, "Three", previous_response_id=first.id)  # from an earlier one: a branch
-    again = ask(client, "Three", previous_response_id=first.id)
+    more = {"previous_response_id": first.id, "instructions": "Count."}
+    other, again = ask(client, "Three", **more), ask(client, "Three", **more)  # from an earlier one: a branch
     assert other.session_id != first.session_id
     assert other.output_text == again.output_text
     assert other.usage.input_tokens_details.cached_tokens >= held - 1
-    third = ask(client, "Three", previous_response_id=second.id)
+    third = ask(client, "Three", previous_response_id=second.id, instructions="Count.")
     assert third.usage.input_tokens_details.cached_tokens == second.usage.total_tokens
     for wrong in ("resp_none_1", first.id[:-1] + "9", "x"):
         with pytest.raises(openai.BadRequestError, match="previous_response_id") as refused:
             ask(client, previous_response_id=wrong)
         assert refused.value.code == "previous_response_not_found"
-    with pytest.raises(openai.BadRequestError, match="instructions"):
-        ask(client, previous_response_id=first.id, instructions="Forget it.")
     stateless = ask(client, store=False)
     assert not hasattr(stateless, "session_id")
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 from holotron.engine.grammar import Grammar, GrammarError
 from holotron.engine.requests import Event, FinishEvent
 from holotron.model.errors import ModelError
-from holotron.model.text.conversation import Written
+from holotron.model.text.conversation import Conversation, Written
 from holotron.server.answer import TurnAnswer
 from holotron.server.auth import Caller
 from holotron.server.errors import blaming, field_error
@@ -170,12 +170,7 @@ async def begin_chat(
 
     def write(session: OpenSession | None) -> Prompt:
         """What the session lacks of the conversation with the new messages in it; without a session, all of it."""
-        if session is None:
-            conversation = state.texts.prompts.start()
-        elif session.conversation is None:
-            raise field_error("session_id", "this session was given tokens, and goes on with tokens only")
-        else:
-            conversation = session.conversation.fork()
+        conversation = _conversation(state, session)
         sizes = [image.size for image in images]
         with blaming("messages", ModelError):
             written = conversation.append(list(map(plain, request.messages)), sizes, tools, **template_kwargs(request))
@@ -190,8 +185,22 @@ async def begin_chat(
     return dialect(state, request, turn)
 
 
-async def write_prompt(state: ServerState, request: ChatRequest | TokenizeRequest, opened: bool = True) -> Written:
-    """The messages of a request as the chat template writes them, outside of a session."""
+def _conversation(state: ServerState, session: OpenSession | None) -> Conversation:
+    """The session's, to go on by itself."""
+    if session is None:
+        return state.texts.prompts.start()
+    if session.conversation is None:
+        raise field_error("session_id", "this session was given tokens, and goes on with tokens only")
+    return session.conversation.fork()
+
+
+async def write_prompt(
+    state: ServerState,
+    request: ChatRequest | TokenizeRequest,
+    opened: bool = True,
+    session: OpenSession | None = None,
+) -> Written:
+    """The messages of a request as the chat template writes them, outside of a session or as what one lacks."""
     messages = request.messages or []
     sizes = [image.size for image in await state.images.read(messages)]
     more = template_kwargs(request)
@@ -201,6 +210,8 @@ async def write_prompt(state: ServerState, request: ChatRequest | TokenizeReques
         check_length(state.texts.tokenizer, texts_of(messages), most, "messages")
         with blaming("messages", ModelError):
             tools = as_functions(request.tools)
+            if session is not None:
+                return _conversation(state, session).append(list(map(plain, messages)), sizes, tools, **more)
             return state.texts.prompts.write(list(map(plain, messages)), sizes, tools, opened, **more)
 
     return await state.off_loop(write)

@@ -95,6 +95,10 @@ class TokenCount(ApiModel):
     input_tokens: int
 
 
+class InputTokens(TokenCount):
+    object: str = "response.input_tokens"
+
+
 class ModelCard(ApiModel):
     id: str
     object: str = "model"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, JsonValue, Tag
@@ -37,39 +37,38 @@ InputPart = Annotated[InputText | InputImage | InputRefusal, Field(discriminator
 InputParts = Annotated[list[InputPart], Field(max_length=4096)]
 
 
-class InputMessage(Request):
+class ToldItem(Request):
+    """What answers tell of an item besides what it says."""
+
+    id: ShortText | None = None
+    status: ShortText | None = None
+
+
+class InputMessage(ToldItem):
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
     content: Text | InputParts
-    id: ShortText | None = None
-    status: ShortText | None = None
     phase: ShortText | None = None
 
 
-class InputCall(Request):
+class InputCall(ToldItem):
     type: Literal["function_call"]
     call_id: ShortText
     name: ShortText
     arguments: Text
-    id: ShortText | None = None
-    status: ShortText | None = None
 
 
-class InputCustomCall(Request):
+class InputCustomCall(ToldItem):
     type: Literal["custom_tool_call"]
     call_id: ShortText
     name: ShortText
     input: Text
-    id: ShortText | None = None
-    status: ShortText | None = None
 
 
-class InputCallOutput(Request):
+class InputCallOutput(ToldItem):
     type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: ShortText
     output: Text | InputParts
-    id: ShortText | None = None
-    status: ShortText | None = None
 
 
 class ReasoningText(Request):
@@ -77,13 +76,18 @@ class ReasoningText(Request):
     text: Text
 
 
-class InputReasoning(Request):
+class InputReasoning(ToldItem):
     type: Literal["reasoning"]
     summary: list[ReasoningText] = Field(default_factory=list)
     content: list[ReasoningText] | None = None
     encrypted_content: Text | None = None
-    id: ShortText | None = None
-    status: ShortText | None = None
+
+
+class InputReference(Request):
+    """An item of a stored response, by its id."""
+
+    type: Literal["item_reference"]
+    id: ShortText
 
 
 def _item_kind(value: Any) -> str:
@@ -96,12 +100,13 @@ InputItem = Annotated[
     | Annotated[InputCustomCall, Tag("custom_tool_call")]
     | Annotated[InputCallOutput, Tag("function_call_output")]
     | Annotated[InputCallOutput, Tag("custom_tool_call_output")]
-    | Annotated[InputReasoning, Tag("reasoning")],
+    | Annotated[InputReasoning, Tag("reasoning")]
+    | Annotated[InputReference, Tag("item_reference")],
     Discriminator(
         _item_kind,
         custom_error_type="item_type",
-        custom_error_message="items are messages, calls of functions and custom tools, their outputs, and reasoning, "
-        "each written out",
+        custom_error_message="items are messages, calls of functions and custom tools, their outputs, reasoning, "
+        "and references to items of stored responses",
     ),
 ]
 
@@ -221,9 +226,26 @@ class ResponsesRequest(Sampling):
     def wants_logprobs(self) -> bool:
         return "message.output_text.logprobs" in (self.include or ())
 
-    def as_chat(self, session_id: str | None, instructions: str | None) -> tuple[ChatRequest, dict[str, str]]:
-        """The chat request that this is, in that session, and what the client calls its fields."""
-        messages, fields = _messages(self.input, instructions)
+    @property
+    def head(self) -> Any:
+        """What its prompt begins with, apart from the conversation: the instructions and tools."""
+        return self.instructions or None, [tool.model_dump(exclude_none=True) for tool in self.tools or ()]
+
+    @property
+    def items(self) -> list[InputItem]:
+        return [InputMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+
+    def as_chat(
+        self, session_id: str | None = None, earlier: Sequence[InputItem] | None = ()
+    ) -> tuple[ChatRequest, dict[str, str]]:
+        """The chat request that this is, in that session, and what the client calls its fields.
+
+        earlier: the items to write before its own; None where the session has those, and the instructions, already.
+        """
+        own = "input" if isinstance(self.input, str) else "input.{}"
+        items = [("previous_response_id", item) for item in earlier or ()]
+        items += [(own.format(number), item) for number, item in enumerate(self.items)]
+        messages, fields = _messages(items, None if earlier is None else self.instructions)
         options: dict[str, Any] = {
             "messages": messages,
             "max_completion_tokens": self.max_output_tokens,
@@ -248,16 +270,14 @@ class ResponsesRequest(Sampling):
         return chat_request(self, options, fields), fields
 
 
-def _messages(given: str | list[InputItem], instructions: str | None) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Messages as chats have them. Thoughts, text and calls of one answer are one message there."""
+def _messages(
+    items: Sequence[tuple[str, InputItem]], instructions: str | None
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Messages as chats have them, of items with their fields. What one answer has is one message there."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
     fields = {"messages": "input", **({"messages.0": "instructions"} if instructions else {})}
-    if isinstance(given, str):
-        fields[f"messages.{len(messages)}"] = "input"
-        return [*messages, {"role": "user", "content": given}], fields
     answering = False  # whether the last message is an answer that the next item may belong to
-    for number, item in enumerate(given):
-        own = f"input.{number}"
+    for own, item in items:
         part: dict[str, Any]
         match item:
             case InputReasoning():

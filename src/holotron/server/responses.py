@@ -13,16 +13,14 @@ from holotron.server.answer import respond
 from holotron.server.auth import Caller
 from holotron.server.blocks import AnswerBlock, BlockAnswer
 from holotron.server.bodies import BodyRoute
-from holotron.server.chat import begin_chat
+from holotron.server.chat import begin_chat, write_prompt
 from holotron.server.errors import ApiError, field_error, renaming
 from holotron.server.logprobs import TokenNames, chat_logprobs
-from holotron.server.response_models import ERRORS, DeletedResponse, InputItemList, ResponseAnswer
+from holotron.server.response_chain import find, held_before, read, session_for, stored
+from holotron.server.response_models import ERRORS, DeletedResponse, InputItemList, InputTokens, ResponseAnswer
 from holotron.server.response_schemas import ResponsesRequest
-from holotron.server.schemas import OpenRequest
-from holotron.server.session_routes import close, open_for, take_back
-from holotron.server.sessions import OpenSession
+from holotron.server.session_routes import close
 from holotron.server.state import CallerDep, ServerState, StateDep
-from holotron.server.stored_responses import StoredResponse
 from holotron.server.streaming import named_sse
 
 router = APIRouter(responses=ERRORS, route_class=BodyRoute)
@@ -34,13 +32,25 @@ async def responses(http: Request, state: StateDep, caller: CallerDep, body: Res
     return await respond(http, _begin(state, body, caller))
 
 
+@router.post("/v1/responses/input_tokens", response_model=InputTokens)
+async def count_input_tokens(state: StateDep, caller: CallerDep, body: ResponsesRequest) -> Any:
+    """How many tokens a response would read, with what it goes on from, images and tools."""
+    body, before = await read(state, body, caller)
+    state.check_model(body.model)
+    held, session = await held_before(state, before)
+    chat, fields = body.as_chat(None, before.earlier)
+    with renaming(fields):
+        written = await write_prompt(state, chat, session=session)
+    return {"input_tokens": held + len(written.token_ids)}
+
+
 @router.get("/v1/responses/{response_id}", responses={200: {"model": ResponseAnswer}}, response_model=None)
 async def read_response(response_id: str, state: StateDep, caller: CallerDep, stream: bool = False) -> Response:
     """A stored response as it was told."""
-    stored = _stored(state, response_id, caller)
+    kept = stored(state, response_id, caller)
     if stream:
         raise field_error("stream", "only a response in the background is streamed again, and there are none here")
-    return Response(stored.told, media_type="application/json")
+    return Response(kept.told, media_type="application/json")
 
 
 @router.get("/v1/responses/{response_id}/input_items", response_model=InputItemList)
@@ -54,9 +64,9 @@ async def list_input_items(
     after: Annotated[str | None, Query(max_length=512)] = None,
 ) -> Any:
     """The items that a response was made from, page by page; URLs of images if `include` asks for them."""
-    stored = _stored(state, response_id, caller)
+    kept = stored(state, response_id, caller)
     include = {*http.query_params.getlist("include"), *http.query_params.getlist("include[]")}
-    items = state.responses.input_items(stored, "message.input_image.image_url" in include)
+    items = state.responses.input_items(kept, "message.input_image.image_url" in include)
     items = items if order == "asc" else items[::-1]
     if after is not None:
         ids = [item["id"] for item in items]
@@ -71,14 +81,14 @@ async def list_input_items(
 @router.post("/v1/responses/{response_id}/cancel", response_model=ResponseAnswer)
 async def cancel_response(response_id: str, state: StateDep, caller: CallerDep) -> Any:
     """Refused: a response is there when its turn has ended."""
-    _find(state, response_id, caller, "response_id")
+    find(state, response_id, caller, "response_id")
     raise field_error("response_id", "only a response in the background can be cancelled; to end a stream, close it")
 
 
 @router.delete("/v1/responses/{response_id}", response_model=DeletedResponse)
 async def delete_response(response_id: str, state: StateDep, caller: CallerDep) -> Any:
     """Forget a response; with the last one of a chain, its session is closed."""
-    session, turn = _find(state, response_id, caller, "response_id")
+    session, turn = find(state, response_id, caller, "response_id")
     state.responses.remove(response_id)
     session.not_responses.add(turn)
     if len(session.not_responses) >= session.turns:
@@ -90,7 +100,6 @@ class ResponsesAnswer(BlockAnswer):
     """Items of OpenAI's responses, and the events that they are streamed in."""
 
     asked: ResponsesRequest
-    instructions: str | None
     is_stored: bool
     tells_silence = True
     _events_told = 0
@@ -103,13 +112,15 @@ class ResponsesAnswer(BlockAnswer):
         item = self._item(block, "in_progress")
         yield self._numbered({"type": "response.output_item.added", "output_index": block.index, "item": item})
         if not block.is_call:
-            yield self._numbered({"type": "response.content_part.added", "part": self._part(block, "")} | _at(block))
+            yield self._numbered(
+                {"type": "response.content_part.added", "part": self._part(block, "")} | self._at(block)
+            )
 
     def grown(self, block: AnswerBlock, more: str) -> Iterator[dict[str, Any]]:
         kinds = {"reasoning": "reasoning_text", "text": "output_text", "call": "function_call_arguments"}
         kinds["custom"] = "custom_tool_call_input"
         extra: dict[str, Any] = {"logprobs": []} if block.kind == "text" else {}
-        yield self._numbered({"type": f"response.{kinds[block.kind]}.delta", "delta": more} | _at(block) | extra)
+        yield self._numbered({"type": f"response.{kinds[block.kind]}.delta", "delta": more} | self._at(block) | extra)
 
     def closed(self, block: AnswerBlock) -> Iterator[dict[str, Any]]:
         done: dict[str, Any]
@@ -122,10 +133,10 @@ class ResponsesAnswer(BlockAnswer):
                 done = {"type": "response.output_text.done", "text": block.text, "logprobs": []}
             case "reasoning":
                 done = {"type": "response.reasoning_text.done", "text": block.text}
-        yield self._numbered(done | _at(block))
+        yield self._numbered(done | self._at(block))
         if not block.is_call:
             part = self._part(block, block.text)
-            yield self._numbered({"type": "response.content_part.done", "part": part} | _at(block))
+            yield self._numbered({"type": "response.content_part.done", "part": part} | self._at(block))
         item = self._item(block, "completed")
         yield self._numbered({"type": "response.output_item.done", "output_index": block.index, "item": item})
 
@@ -152,7 +163,7 @@ class ResponsesAnswer(BlockAnswer):
 
     def _keep(self, response: dict[str, Any]) -> dict[str, Any]:
         if self.is_stored:
-            self._state.responses.add(response, self.asked.input)
+            self._state.responses.add(response, self.asked.items)
         return response
 
     def _token_ids(self) -> dict[str, Any]:
@@ -170,7 +181,7 @@ class ResponsesAnswer(BlockAnswer):
             "status": status,
             "error": None,
             "incomplete_details": {"reason": reason} if reason else None,
-            "instructions": self.instructions,
+            "instructions": asked.instructions,
             "max_output_tokens": asked.max_output_tokens,
             "metadata": asked.metadata or {},
             "model": self.head["model"],
@@ -190,17 +201,14 @@ class ResponsesAnswer(BlockAnswer):
 
     def _item(self, block: AnswerBlock, status: str) -> dict[str, Any]:
         done = status == "completed"
-        if block.kind == "call":
-            arguments = block.text if done else ""
-            call = {"type": "function_call", "call_id": f"call_{block.id}", "name": block.name, "arguments": arguments}
-            return {"id": _item_id(block), "status": status} | call
-        if block.kind == "custom":
-            call = {"type": "custom_tool_call", "call_id": f"call_{block.id}", "name": block.name}
-            return {"id": _item_id(block), "status": status} | call | {"input": block.text if done else ""}
-        content = [self._part(block, block.text)] if done else []
-        if block.kind == "reasoning":
-            return {"id": _item_id(block), "type": "reasoning", "summary": [], "content": content, "status": status}
-        return {"id": _item_id(block), "type": "message", "role": "assistant", "status": status, "content": content}
+        item: dict[str, Any] = {"id": self._item_id(block), "status": status}
+        if block.is_call:
+            kind, given = ("custom_tool_call", "input") if block.kind == "custom" else ("function_call", "arguments")
+            call = {"type": kind, "call_id": f"call_{block.id}", "name": block.name}
+            return item | call | {given: block.text if done else ""}
+        is_thought = block.kind == "reasoning"
+        said = {"type": "reasoning", "summary": []} if is_thought else {"type": "message", "role": "assistant"}
+        return item | said | {"content": [self._part(block, block.text)] if done else []}
 
     def _part(self, block: AnswerBlock, text: str) -> dict[str, Any]:
         if block.kind == "reasoning":
@@ -225,26 +233,23 @@ class ResponsesAnswer(BlockAnswer):
         self._events_told += 1
         return event | {"sequence_number": self._events_told - 1}
 
+    def _item_id(self, block: AnswerBlock) -> str:
+        """With the response's own in it where that is stored: by it the item is found."""
+        kind = {"reasoning": "rs", "text": "msg", "call": "fc", "custom": "ctc"}[block.kind]
+        return f"{kind}_{self.head['id'].removeprefix('resp_')}_{block.id}" if self.is_stored else f"{kind}_{block.id}"
 
-def _item_id(block: AnswerBlock) -> str:
-    return f"{ {'reasoning': 'rs', 'text': 'msg', 'call': 'fc', 'custom': 'ctc'}[block.kind] }_{block.id}"
-
-
-def _at(block: AnswerBlock) -> dict[str, Any]:
-    place = {"item_id": _item_id(block), "output_index": block.index}
-    return place if block.is_call else place | {"content_index": 0}
-
-
-# ---- chains ----
+    def _at(self, block: AnswerBlock) -> dict[str, Any]:
+        place = {"item_id": self._item_id(block), "output_index": block.index}
+        return place if block.is_call else place | {"content_index": 0}
 
 
 async def _begin(state: ServerState, body: ResponsesRequest, caller: Caller) -> ResponsesAnswer:
     if body.n != 1:
         raise field_error("n", "a response has one answer")
-    session, is_new = await _session(state, body, caller)
+    body, before = await read(state, body, caller)
+    session, is_new = await session_for(state, body, caller, before)
     try:
-        instructions = body.instructions if session is None or session.turns == 0 else None
-        chat, fields = body.as_chat(session.id if session else None, instructions)
+        chat, fields = body.as_chat(session.id if session else None, before.earlier)
         with renaming(fields):
             answer = await begin_chat(state, chat, caller, ResponsesAnswer)
     except BaseException as error:
@@ -255,57 +260,6 @@ async def _begin(state: ServerState, body: ResponsesRequest, caller: Caller) -> 
         raise
     assert isinstance(answer, ResponsesAnswer)
     if session is not None:
-        session.instructions = session.instructions or body.instructions
         answer.head["id"] = f"resp_{session.id}_{session.turns}"
     answer.asked, answer.fields, answer.is_stored = body, fields, session is not None
-    answer.instructions = session.instructions if session else body.instructions
     return answer
-
-
-async def _session(state: ServerState, body: ResponsesRequest, caller: Caller) -> tuple[OpenSession | None, bool]:
-    """The session that a response goes on in, and whether it was opened for it."""
-    if body.previous_response_id is None:
-        if body.store is False or body.session_id is not None:
-            return None, False
-        if (oldest := state.sessions.oldest_response(caller)) is not None:
-            await close(state, oldest)  # what nobody asked to keep makes room
-        session = await open_for(state, caller, OpenRequest(model=body.model))
-        session.is_response = True
-        return session, True
-    if body.session_id is not None:
-        raise field_error("session_id", "previous_response_id names the session already")
-    session, count = _find(state, body.previous_response_id, caller, "previous_response_id")
-    if body.instructions is not None and body.instructions != session.instructions:
-        raise field_error("instructions", "they stay those that the chain of responses began with; begin another")
-    if count == session.turns:
-        return session, False
-    branch = await take_back(state, caller, session, count)
-    branch.not_responses = set(range(1, count + 1))
-    return branch, True
-
-
-def _find(state: ServerState, id_: str, caller: Caller, field: str) -> tuple[OpenSession, int]:
-    """The session of a stored response, and the number of turns that it had with it."""
-    session_id, _, turns = id_.removeprefix("resp_").rpartition("_")
-    try:
-        session, count = state.sessions.find(session_id, caller), int(turns)
-    except (ApiError, ValueError):
-        raise _not_found(id_, field) from None
-    if not session.is_response or not 0 < count <= session.turns or count in session.not_responses:
-        raise _not_found(id_, field)
-    return session, count
-
-
-def _stored(state: ServerState, id_: str, caller: Caller) -> StoredResponse:
-    """What is kept of a response."""
-    _find(state, id_, caller, "response_id")
-    if (stored := state.responses.get(id_)) is None:
-        raise _not_found(id_, "response_id")
-    return stored
-
-
-def _not_found(id_: str, field: str) -> ApiError:
-    message = f"{field}: there is no response {id_[:128]!r}: it was deleted, has expired, or was not stored"
-    if field == "previous_response_id":  # as OpenAI's service answers: clients look for it, and begin anew
-        return ApiError(400, message, param=field, code="previous_response_not_found")
-    return ApiError(404, message, param=field, code="response_not_found")

@@ -35,7 +35,7 @@ class OpenSession:
     busy: bool = False
     ending: bool = False  # its turn was left, and is being taken back
     is_response: bool = False  # opened for a chain of responses: nobody asked for it
-    instructions: str | None = None  # that the chain began with
+    head: Any = None  # what the prompt of a chain of responses begins with
     not_responses: set[int] = field(default_factory=set)  # turns whose responses were deleted, or another chain's
     _idle: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
@@ -84,7 +84,7 @@ class OpenSession:
     def fork(self, id_: str) -> OpenSession:
         conversation = self.conversation.fork() if self.conversation is not None else None
         fork = OpenSession(id_, self.owner, self.ttl, conversation, self.adapter, turns=self.turns, tokens=self.tokens)
-        fork.is_response, fork.instructions = self.is_response, self.instructions
+        fork.is_response, fork.head = self.is_response, self.head
         return fork
 
 

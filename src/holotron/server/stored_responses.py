@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from holotron.server.response_schemas import (
     InputCallOutput,
@@ -21,6 +21,7 @@ from holotron.server.response_schemas import (
     InputText,
 )
 
+ITEM: TypeAdapter[InputItem] = TypeAdapter(InputItem)
 KEPT_BYTES = 128 * 1024 * 1024  # with the images that were sent
 
 
@@ -30,17 +31,27 @@ class StoredResponse:
 
     id: str
     told: bytes
-    asked: str | Sequence[InputItem]
+    asked: Sequence[InputItem]
     earlier: tuple[str, ...]
 
     @property
     def size(self) -> int:
         return len(self.told) + _letters(self.asked)
 
+    @property
+    def by_id(self) -> dict[str, InputItem]:
+        """What it was asked itself and what it told, in order."""
+        told = json.loads(self.told)["output"]
+        return dict(self._asked()) | {item["id"]: ITEM.validate_python(item) for item in told}
+
+    def _asked(self) -> Iterator[tuple[str, InputItem]]:
+        """The ids are ours, whatever the client's are: from them the response is found."""
+        for number, item in enumerate(self.asked):
+            yield f"{_prefix(item)}_{self.id.removeprefix('resp_')}_{number}", item
+
     def items(self, with_images: bool) -> Iterator[dict[str, Any]]:
         """What it was asked itself, as items with ids."""
-        asked = [InputMessage(role="user", content=self.asked)] if isinstance(self.asked, str) else self.asked
-        for number, item in enumerate(asked):
+        for own, item in self._asked():
             made = item.model_dump(exclude_none=True)
             said = "output_text" if made.get("role") == "assistant" else "input_text"
             for name in ("content", "output"):
@@ -49,8 +60,7 @@ class StoredResponse:
                     parts = [InputText(type="text", text=parts)]
                 if isinstance(parts, list) and not isinstance(item, InputReasoning):
                     made[name] = [_part(part, said, with_images) for part in parts]
-            own = f"{_prefix(item)}_{self.id.removeprefix('resp_')}_{number}"
-            yield {"id": own, "status": "completed"} | made
+            yield {"status": "completed"} | made | {"id": own}
 
 
 class StoredResponses:
@@ -60,7 +70,7 @@ class StoredResponses:
         self._kept: OrderedDict[str, StoredResponse] = OrderedDict()
         self._bytes = 0
 
-    def add(self, response: dict[str, Any], asked: str | Sequence[InputItem] = "") -> None:
+    def add(self, response: dict[str, Any], asked: Sequence[InputItem] = ()) -> None:
         self.remove(response["id"])
         before = response.get("previous_response_id")
         earlier = () if before is None else (*(self._kept[before].earlier if before in self._kept else ()), before)
@@ -72,6 +82,11 @@ class StoredResponses:
 
     def get(self, id_: str) -> StoredResponse | None:
         return self._kept.get(id_)
+
+    def chain(self, id_: str) -> list[StoredResponse] | None:
+        """A response and all that it went on from, the first one first; None where not all of them are kept."""
+        ids = (*self._kept[id_].earlier, id_) if id_ in self._kept else (id_,)
+        return [self._kept[one] for one in ids] if self._kept.keys() >= set(ids) else None
 
     def remove(self, id_: str) -> None:
         if (kept := self._kept.pop(id_, None)) is not None:
