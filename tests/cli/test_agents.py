@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -313,6 +314,30 @@ def test_an_endpoint_says_how_its_policy_is_asked(site, tmp_path):
         assert info.outcome.reason == "step_limit"
         assert info.policy.extra["format"] == "nano"
         assert info.environment.viewport == (640, 480)
+
+
+def test_a_rollout_says_why_an_episode_was_lost(site, tmp_path, monkeypatch):
+    """At once, also where no terminal shows a bar; what nobody judged is not told as unsolved."""
+    monkeypatch.setattr("holotron.suites.play.Fleet", partial(Fleet, pause=0.0))
+    monkeypatch.setattr("holotron.cli.progress.SECONDS", 0.0)
+    with model_server(Named) as address:
+        with model_server(Named) as down:
+            pass
+        tasks = [{"task": "Look", "url": site.origin + "/"}, {"task": "Look", "url": down + "/"}]
+        (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+        words = ["rollout", tmp_path / "tasks.jsonl", "--out", tmp_path / "kept", "--endpoint", address, "--json"]
+        done = CliRunner().invoke(app, list(map(str, [*words, "--steps", 2])))
+    assert done.exit_code == 0
+    nobody = f"{down}/ could not be loaded: nothing listens at {down.removeprefix('http://')}"
+    assert done.stderr.count(f"lost to the infrastructure: {nobody}\n") == 1
+    assert re.search(r"rollout: 0 of 2, \d running, ", done.stderr)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("rollout: 2 of 2, ")
+    assert last.endswith(" steps/s, 3 retried, 1 lost")
+    counts = json.loads(done.stdout)
+    assert (counts["finished"], counts["judged"], counts["infrastructure"]) == (1, 0, 1)
+    assert counts["problem"] == nobody
+    assert "first_step" not in counts  # by a clock that says nothing to others
 
 
 def test_nothing_to_stop():

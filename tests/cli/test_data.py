@@ -379,6 +379,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
         finally:
             running.kill()
     assert running.returncode == 130
+    assert said.endswith("stopped; the same command goes on from there\n")
     assert "Traceback" not in said
     assert not [pid for pid in below if "chrom" in command_line(pid)]
     assert store.check() == []

@@ -173,7 +173,7 @@ def navigation(
                 )
                 return played | await judge_run(run, task_list, judging, settings, prices=table, labels=people)
 
-    with registered("eval"), agent_failures(), misuse(EvalError):
+    with registered("eval", goes_on=True), agent_failures(), misuse(EvalError):
         report = asyncio.run(main())
     if trajectories is not None:
         report["trajectories"] = write_trajectories(store, played_episodes(run), trajectories, layout)

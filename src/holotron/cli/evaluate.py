@@ -108,7 +108,7 @@ def _add_suite(
                 async with opened(chosen, style, device, sessions, engines) as acting:
                     return await evaluate(run, acting, update, playing) | {"engines": engines}
 
-        with registered("eval"), agent_failures(), misuse(EvalError):
+        with registered("eval", goes_on=True), agent_failures(), misuse(EvalError):
             report = asyncio.run(main())
         (folder / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
         write_html(report, folder / "report.html")

@@ -240,7 +240,11 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
                 async with opened(chosen, style, device) as policy:
                     return await run(policy)
 
-        with _making(miniwob=suite_name == "miniwob"), agent_failures(), tempfile.TemporaryDirectory() as scratch:
+        with (
+            _making(suite_name == "miniwob", out is not None),
+            agent_failures(),
+            tempfile.TemporaryDirectory() as scratch,
+        ):
             store = EpisodeStore(out or Path(scratch))
             counters = asyncio.run(main(store.folder))
             rows = summarise(store, names)
@@ -263,13 +267,13 @@ def teaching(suite_name: str, what: str) -> Callable[..., None]:
 
 
 @contextmanager
-def _making(miniwob: bool = False) -> Iterator[None]:
+def _making(miniwob: bool = False, goes_on: bool = False) -> Iterator[None]:
     """Where data is made: `holotron stop` ends it, and what this machine lacks is told in a line, before."""
     from holotron.env.browser.chromium import require_chromium
     from holotron.env.errors import EnvError
     from holotron.suites.miniwob.tasks import MiniWoBMissing, html_folder
 
-    with registered("data"), failure(EnvError, MiniWoBMissing):
+    with registered("data", goes_on), failure(EnvError, MiniWoBMissing):
         require_chromium()
         if miniwob:
             html_folder()

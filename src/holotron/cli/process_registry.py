@@ -41,8 +41,11 @@ def _own(path: Path, of_kind: Callable[[int], bool]) -> bool:
 
 
 @contextmanager
-def registered(what: str) -> Iterator[None]:
-    """While inside, this process can be found and stopped. SIGTERM ends it as Ctrl-C does: cleanly."""
+def registered(what: str, goes_on: bool = False) -> Iterator[None]:
+    """While inside, this process can be found and stopped. SIGTERM ends it as Ctrl-C does: cleanly.
+
+    goes_on: started again, the same command skips what was finished, and whoever stops it is told.
+    """
     path = _folder() / f"{os.getpid()}.json"
     with suppress(OSError):  # without it there is only Ctrl-C
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -55,7 +58,7 @@ def registered(what: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+        print("stopped" + "; the same command goes on from there" * goes_on, file=sys.stderr)
         raise typer.Exit(130) from None
     finally:
         signal.signal(signal.SIGTERM, before)

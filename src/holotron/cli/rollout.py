@@ -119,10 +119,10 @@ def rollout(
                 )
         return asdict(counters) | {"steps_per_second": counters.steps_per_second}
 
-    with registered("rollout"), agent_failures():
+    with registered("rollout", goes_on=True), agent_failures():
         counts = asyncio.run(main())
     if as_json:
-        print_json({key: value for key, value in counts.items() if key != "began"})
+        print_json({key: value for key, value in counts.items() if key not in ("began", "first_step", "last_step")})
     else:
         typer.echo(
             f"{counts['finished']} episodes finished, {counts['skipped']} were there already, "

@@ -44,6 +44,7 @@ class Counters:
     total: int = 0
     running: int = 0
     finished: int = 0
+    judged: int = 0
     succeeded: int = 0
     rewarded: float = 0.0
     skipped: int = 0
@@ -57,7 +58,17 @@ class Counters:
 
     def add(self, other: Counters) -> None:
         """Count what another fleet did, too."""
-        for name in ("running", "finished", "succeeded", "rewarded", "skipped", "retried", "infrastructure", "steps"):
+        for name in (
+            "running",
+            "finished",
+            "judged",
+            "succeeded",
+            "rewarded",
+            "skipped",
+            "retried",
+            "infrastructure",
+            "steps",
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.problem = other.problem or self.problem
         for moment in (other.first_step, other.last_step):
@@ -149,6 +160,7 @@ class Fleet:
             if info.counts:
                 self.on_episode(info)
                 self.counters.finished += 1
+                self.counters.judged += info.outcome.success is not None
                 self.counters.succeeded += info.outcome.success is True
                 self.counters.rewarded += info.outcome.reward or 0.0
                 return

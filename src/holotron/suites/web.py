@@ -93,7 +93,7 @@ class WebSuite(Suite[BrowserEnv]):
             try:
                 await env.reset(task)
             except (ActionFailed, Refused) as error:  # not the policy's fault
-                raise InfrastructureError(f"{task.url} cannot be opened: {error}") from error
+                raise InfrastructureError(str(error)) from error
             yield env
 
     async def judge(self, env: BrowserEnv, task: Task, ending: Ending, rule: str) -> Ending:
