@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -167,3 +168,17 @@ def test_the_command_on_committed_reports(tmp_path: Path) -> None:
     )
     assert (tmp_path / "page.html").exists()
     assert holotron(reports[0]).exit_code == 2
+
+
+def test_folders_of_runs_are_compared_on_a_narrow_terminal(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        seeds = {str(seed): True for seed in range(3)}
+        tasks = [{"task": "click-test", "solved_by_seed": seeds, "success_rate": 1.0}]
+        found = {"benchmark": "miniwob", "policy": f"holotron-nano-{name}", "tasks": tasks}
+        (tmp_path / name / "report.json").write_text(json.dumps(found), encoding="utf-8")
+    words = ["eval", "compare", str(tmp_path / "first"), str(tmp_path / "second"), "--out", str(tmp_path / "page.html")]
+    result = CliRunner(env={"COLUMNS": "60"}).invoke(app, words)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.split()[:2] == ["holotron-nano-first", "holotron-nano-second"]
+    assert re.search(r"^right +3 of 3 +3 of 3 *$", result.stdout, re.MULTILINE)

@@ -11,14 +11,15 @@ from holotron.cli.errors import Misuse, misuse
 from holotron.cli.output import JsonOption, console, examples, plain_table, print_json
 
 COMPARE_EXAMPLES = examples(
-    "holotron eval compare runs/a/report.json runs/b/report.json",
+    "holotron eval compare runs/a runs/b",
     "holotron eval compare before.json after.json larger.json --out compare.html --json",
 )
 
 
 def compare(
     reports: Annotated[
-        list[Path], typer.Argument(help="Reports (JSON) of runs; the others are compared to the first.")
+        list[Path],
+        typer.Argument(help="Reports (JSON) of runs, or their folders; the others are compared to the first."),
     ],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The page with tables and plots.")] = Path("compare.html"),
     common: Annotated[
@@ -39,8 +40,9 @@ def compare(
     if json:
         print_json(found.to_dict())
         return
-    table = plain_table(*HEADS)
-    for row in totals(found):
+    heads, *rows = zip(HEADS, *totals(found), strict=True)  # a column for each run: so they fit a narrow terminal
+    table = plain_table(*heads)
+    for row in rows:
         table.add_row(*row)
     console().print(table)
     left_out = f"; {found.left_out} that not all runs have are left out" if found.left_out else ""

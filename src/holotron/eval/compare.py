@@ -97,7 +97,8 @@ class RunComparison:
 
 
 def read_report(path: Path) -> ScoredReport:
-    """CompareError where the file is no report that has scores of single items or tasks."""
+    """CompareError where the file, or report.json in the folder, has no scores of single items or tasks."""
+    path = path / "report.json" if path.is_dir() else path
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
