@@ -113,6 +113,12 @@ def test_a_path_that_is_not_there_is_named() -> None:
         ask(site)
 
 
+def test_a_page_in_the_place_of_an_answer_is_told_by_its_title() -> None:
+    page = (404, {}, "<!DOCTYPE HTML><html><head><title>Not here</title></head><body><p>Long words</p></body></html>")
+    with server(page) as site, pytest.raises(EndpointRefused, match="404: a web page in the place of JSON, 'Not here'"):
+        ask(site)
+
+
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 

@@ -1,7 +1,6 @@
 """The commands as a user meets them: output, exit codes, and one line when something is wrong."""
 
 import errno
-import gc
 import importlib
 import importlib.metadata
 import importlib.util
@@ -190,16 +189,6 @@ def test_ctrl_c_before_a_command_has_begun(monkeypatch):
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == 130
-
-
-def test_the_end_of_a_command_does_not_go_through_all_modules(monkeypatch):
-    """What the last collection would visit is frozen; with torch it takes a third of a second."""
-    monkeypatch.setattr(main, "app", lambda **_: sys.exit(0))
-    gc.unfreeze()
-    with pytest.raises(SystemExit):
-        main.main()
-    assert gc.get_freeze_count() > 0
-    gc.unfreeze()
 
 
 def test_ctrl_c_while_commands_are_imported():

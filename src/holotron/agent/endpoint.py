@@ -311,4 +311,8 @@ def _error(response: httpx.Response) -> dict[str, Any]:
 
 
 def _message(response: httpx.Response) -> str:
+    if title := re.search(
+        r"<title>([^<]{1,100})", response.text[:2000], re.IGNORECASE
+    ):  # of a gateway, or no model server
+        return f"a web page in the place of JSON, {title[1].strip()!r}"
     return str(_error(response).get("message") or response.text[:300])

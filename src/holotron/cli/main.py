@@ -5,7 +5,6 @@ Command files import what is heavy (torch above all) inside their functions: eve
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -101,8 +100,6 @@ def main() -> None:
         app(prog_name="holotron")
     except KeyboardInterrupt:  # before a command has begun
         sys.exit(130)
-    finally:
-        gc.freeze()  # else the interpreter's last collection goes through all of torch: a third of a second
 
 
 app.command("models", epilog=models.EXAMPLES)(models.models)
