@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -122,6 +123,20 @@ def test_a_folder_belongs_to_one_recipe(folder: Path, tmp_path: Path) -> None:
     Trainer(recipe(folder, steps=1), tmp_path, "cpu").run()
     with pytest.raises(TrainingError, match="seed"):
         Trainer(recipe(folder, steps=1, seed=7), tmp_path, "cpu").run()
+
+
+def test_a_disk_without_room_for_a_state_is_told_before_the_first_step(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = Trainer(recipe(folder, steps=1), tmp_path, "cpu")
+    least = sum(parameter.nbytes for parameter in trainer.learner.model.parameters())
+    real = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: real._replace(free=least - 1))
+    with pytest.raises(TrainingError, match=r"MiB are free at .*make room"):
+        trainer.run()
+    assert trainer.step == 0
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: real)
+    Trainer(recipe(folder, steps=1), tmp_path, "cpu").run()
 
 
 def test_recipes_name_what_is_wrong(tmp_path: Path) -> None:

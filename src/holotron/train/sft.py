@@ -28,7 +28,7 @@ from holotron.train.run_folder import begun_recipe, claim_folder, plain_recipe
 from holotron.train.sequences import SequenceWriter
 from holotron.train.sinks import Sink, check_sinks, figures_of, open_sinks
 from holotron.train.state import NAME as STATE
-from holotron.train.state import StateWriter, load_state
+from holotron.train.state import StateWriter, check_room, load_state
 from holotron.train.suite_evaluation import SuiteEvaluation
 
 WEIGHTS = "weights"
@@ -78,6 +78,7 @@ class Trainer:
             self.step, self.cursors = load_state(
                 self.out, learner.model, learner.optimizers, learner.average, self.ranks
             )
+        check_room(self.out, learner.model, self.ranks)
         meter, before = Meter(learner), list[dict[int, Cursor]]()  # where each step since the last line began
         # A signal ends the run behind the step in hand; what is being written is written to its end.
         with StateWriter(self.out, self.ranks) as states, stop_signals(lambda *_: self.stop()):

@@ -122,6 +122,16 @@ class StateWriter:
                     shutil.rmtree(other, ignore_errors=True)
 
 
+def check_room(folder: Path, model: nn.Module, ranks: Ranks) -> None:
+    """TrainingError where not even the weights have room: said before the steps whose state could not be kept."""
+    free, least = shutil.disk_usage(folder).free, sum(parameter.nbytes for parameter in trained(model).values())
+    if any(ranks.gather(free < least)):
+        raise TrainingError(
+            f"{free / 2**20:,.0f} MiB are free at {folder}; a state needs more than the {least / 2**20:,.0f} MiB of "
+            "the weights that are trained; make room, or name another folder"
+        )
+
+
 def load_state(
     folder: Path, model: nn.Module, optimizers: Optimizers, average: Average, ranks: Ranks = Ranks()
 ) -> tuple[int, dict[int, Cursor]]:
