@@ -50,6 +50,7 @@ UNREADABLE = {
     "ERR_ABORTED": "the server answered without a page",
     "Download is starting": "it is a file to download and no page",
 }
+OVERTAKEN_SECONDS = 1.0  # for a page that loads itself to arrive in the place of what was asked for
 # A scheme, and not a host with a port.
 SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)")
 
@@ -265,7 +266,18 @@ class BrowserEnv(Surface):
         await self._driver.act("forward", lambda: self._move_in_history(1))
 
     async def reload(self) -> None:
-        await self._driver.act("reload", lambda: self._page.reload(wait_until="commit"))
+        async def do() -> None:
+            tab, before = self._tab, self._tab.document
+            try:
+                await tab.page.reload(wait_until="commit")
+            except Error as error:
+                # Where the page began to load itself at the same moment, that one arrives instead.
+                deadline = asyncio.get_running_loop().time() + OVERTAKEN_SECONDS
+                is_overtaken = "ERR_ABORTED" in error.message
+                if not (is_overtaken and await self._driver.events.wait_for(lambda: tab.document != before, deadline)):
+                    raise
+
+        await self._driver.act("reload", do)
 
     async def wait(self, seconds: float) -> None:
         """Let time pass, up to `EnvOptions.longest_wait`."""
